@@ -9,6 +9,7 @@ from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
+from hypothesis.strategies import SearchStrategy
 
 from support.stores import STORE_KINDS
 
@@ -93,19 +94,22 @@ def _each_value_once(cases: list[pytest.Function], most: int | None) -> list[pyt
 _Test = Callable[..., None]
 
 
-def drawn_cases(few: int, many: int, **strategies: Any) -> Callable[[_Test], _Test]:
+def drawn_cases(
+    few: int, many: int, *values: SearchStrategy[Any], **strategies: Any
+) -> Callable[[_Test], _Test]:
     """Run a test with arguments drawn by Hypothesis: few cases, or many in the exhaustive run.
 
     Args:
         few: Number of cases in the quick run.
         many: Number of cases in the exhaustive run.
-        **strategies: Strategies by argument, as for `hypothesis.given`.
+        *values: Strategies by position, as for `hypothesis.given`.
+        **strategies: Strategies by argument.
     """
 
     def drawing(test: _Test) -> _Test:
         @wraps(test)
         def drawn(examples: int) -> None:
-            settings(max_examples=examples, deadline=None)(given(**strategies)(test))()
+            settings(max_examples=examples, deadline=None)(given(*values, **strategies)(test))()
 
         # Without this signature, pytest would treat the test's parameters as fixtures.
         kept = Parameter("examples", Parameter.POSITIONAL_OR_KEYWORD)

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import Phase, given, settings, strategies as st
+from hypothesis import strategies as st
 
 from duologue import BatchRun, arun_batch
 from duologue.graphs.batch.batch_row import mark_lost_calls
@@ -26,6 +26,7 @@ from duologue.graphs.store.batches import BatchLease, CallRow, CellRow
 from duologue.graphs.store.open import Store, open_store
 from duologue.nodes.models.gate import PlannedCall, StepGate
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
+from support.cases import drawn_cases
 from support.virtual_time import virtually
 
 
@@ -145,8 +146,9 @@ def cost(used: Usage | LostCalls) -> float:
     return used.cost or 0.0
 
 
-@settings(max_examples=30, phases=[Phase.generate])
-@given(
+@drawn_cases(
+    10,
+    60,
     seed=st.integers(0, 2**32),
     at_once=st.integers(1, 40),
     longest=st.integers(1, 2000),
@@ -198,8 +200,9 @@ def test_a_budget_is_never_exceeded_if_answers_have_a_limit(
     virtually(talk())
 
 
-@settings(max_examples=30, phases=[Phase.generate])
-@given(seed=st.integers(0, 2**32), at_once=st.integers(1, 40), calls=st.integers(1, 100))
+@drawn_cases(
+    10, 60, seed=st.integers(0, 2**32), at_once=st.integers(1, 40), calls=st.integers(1, 100)
+)
 def test_without_a_limit_on_answers_only_the_calls_in_flight_exceed_a_budget(
     seed: int, at_once: int, calls: int
 ) -> None:
@@ -239,6 +242,7 @@ def talker(delay: float = 0.01) -> ScriptedChatModel:
     return ScriptedChatModel(lambda prompt: Reply(text=ANSWER, delay=delay))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("max_tokens", [110, None])
 async def test_twenty_sessions_at_once_do_not_exceed_the_cost_of_a_batch(
     max_tokens: int | None, tmp_path: Path

@@ -27,7 +27,7 @@ from support.cases import drawn_cases
 AROUND = [PromptOverhead(100), PromptOverhead(100, 5), PromptOverhead(120, 0, 90)]
 
 
-@drawn_cases(5, 15, seed=st.integers(0, 2**32))
+@drawn_cases(3, 15, seed=st.integers(0, 2**32))
 def test_a_log_that_grows_is_read_as_the_whole_log_is(seed: int) -> None:
     random = Random(seed)  # noqa: S311  # a drawn seed, nothing secret
     conversation = odd_conversation(random)

@@ -6,7 +6,7 @@ from typing import Any
 
 import ormsgpack
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
@@ -34,6 +34,7 @@ from duologue.graphs.log.metadata import (
 )
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.state import State, log_of
+from support.cases import drawn_cases
 
 IDS = st.sampled_from([None, "m1", "m2", "m3", "m4"])
 CALL_IDS = st.sampled_from(["c1", "c2"])
@@ -118,8 +119,7 @@ def test_messages_may_come_as_dicts() -> None:
     ]
 
 
-@settings(max_examples=300, deadline=None)
-@given(log=st.lists(MESSAGES, max_size=4), writes=WRITES, data=st.data())
+@drawn_cases(60, 600, log=st.lists(MESSAGES, max_size=4), writes=WRITES, data=st.data())
 def test_the_log_does_not_depend_on_how_writes_are_batched(
     log: list[BaseMessage], writes: list[Any], data: st.DataObject
 ) -> None:
@@ -130,8 +130,7 @@ def test_the_log_does_not_depend_on_how_writes_are_batched(
     assert batched == append(log, writes)
 
 
-@settings(max_examples=100, deadline=None)
-@given(log=st.lists(MESSAGES, max_size=4), writes=WRITES)
+@drawn_cases(30, 300, log=st.lists(MESSAGES, max_size=4), writes=WRITES)
 def test_neither_the_old_log_nor_the_writes_are_changed(
     log: list[BaseMessage], writes: list[Any]
 ) -> None:
@@ -190,8 +189,7 @@ def removed(wanted: int, log: Sequence[AnyMessage] = LOG) -> list[str]:
     return [place_of(message) for message in found if isinstance(metadata(message), RemovedMessage)]
 
 
-@settings(max_examples=200, deadline=None)
-@given(log=st.lists(MESSAGES, max_size=4), writes=WRITES)
+@drawn_cases(50, 400, log=st.lists(MESSAGES, max_size=4), writes=WRITES)
 def test_a_log_and_writes_that_come_as_dicts_are_the_same(
     log: list[AnyMessage], writes: list[Any]
 ) -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 
@@ -41,6 +41,7 @@ from duologue.graphs.speakers.context import (
     TokenBudget,
 )
 from duologue.graphs.text.words import tokens_of, tokens_of_message
+from support.cases import drawn_cases
 from support.fields import fields_of
 
 FIXED = PromptOverhead(30)
@@ -120,8 +121,7 @@ def cut(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Sh
     return History(conversation, name).shortened(log, FIXED)
 
 
-@settings(max_examples=30, deadline=None)
-@given(drawn=shaped())
+@drawn_cases(10, 60, drawn=shaped())
 def test_what_is_left_is_pinned_or_stands_behind_one_cut(
     drawn: tuple[Run, Conversation, str],
 ) -> None:
@@ -140,8 +140,7 @@ def test_what_is_left_is_pinned_or_stands_behind_one_cut(
     assert run.log == before
 
 
-@settings(max_examples=30, deadline=None)
-@given(drawn=shaped())
+@drawn_cases(10, 60, drawn=shaped())
 def test_every_prompt_of_a_shortened_log_can_be_sent_and_ends_in_what_was_last_heard(
     drawn: tuple[Run, Conversation, str],
 ) -> None:
@@ -159,8 +158,7 @@ def test_every_prompt_of_a_shortened_log_can_be_sent_and_ends_in_what_was_last_h
         assert since is None or isinstance(first, HumanMessage)
 
 
-@settings(max_examples=30, deadline=None)
-@given(drawn=shaped())
+@drawn_cases(10, 60, drawn=shaped())
 def test_a_cut_stays_where_it_is_however_long_the_log_gets_and_only_moves_on(
     drawn: tuple[Run, Conversation, str],
 ) -> None:
@@ -180,8 +178,7 @@ def test_a_cut_stays_where_it_is_however_long_the_log_gets_and_only_moves_on(
         assert isinstance(metadata(run.log[length]), Draft) or replied[: len(prompt)] == prompt
 
 
-@settings(max_examples=30, deadline=None)
-@given(drawn=shaped())
+@drawn_cases(10, 60, drawn=shaped())
 def test_a_prompt_keeps_within_its_limit_unless_what_must_stay_is_longer(
     drawn: tuple[Run, Conversation, str],
 ) -> None:
@@ -373,8 +370,7 @@ def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
     assert since > "m0005"
 
 
-@settings(max_examples=30, deadline=None)
-@given(drawn=shaped(), data=st.data())
+@drawn_cases(10, 60, drawn=shaped(), data=st.data())
 def test_a_cut_for_good_leaves_a_prompt_that_can_be_sent_and_at_most_half(
     drawn: tuple[Run, Conversation, str], data: st.DataObject
 ) -> None:
@@ -433,8 +429,7 @@ def test_before_anyone_has_finished_a_turn_nothing_can_be_left_out() -> None:
     assert History(conversation, "Ann").halved(spoken(conversation, 0), FIXED) is None
 
 
-@settings(max_examples=30, deadline=None)
-@given(run=runs(most_turns=20), words=st.integers(1, 15), above=st.integers(0, 150))
+@drawn_cases(10, 60, run=runs(most_turns=20), words=st.integers(1, 15), above=st.integers(0, 150))
 def test_whatever_is_left_out_is_summed_up_once_and_in_order(
     run: Run, words: int, above: int
 ) -> None:

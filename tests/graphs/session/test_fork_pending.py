@@ -30,7 +30,7 @@ def model_of(player: Player) -> dict[str, Any]:
 
 
 @drawn_cases(
-    4, 15, conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data()
+    3, 15, conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data()
 )
 def test_a_fork_from_any_line_goes_on_as_the_original_did(
     conversation: Conversation, seed: int, data: st.DataObject

@@ -104,7 +104,7 @@ PIECES = st.lists(
 
 
 @drawn_cases(
-    80, 400, text=PIECES, name=PIECES.map(lambda text: " ".join(text.split())[:80].strip() or "Ann")
+    25, 400, text=PIECES, name=PIECES.map(lambda text: " ".join(text.split())[:80].strip() or "Ann")
 )
 def test_no_text_and_no_name_ever_breaks_the_page(text: str, name: str) -> None:
     names = (name, f"{name[:78]} B")

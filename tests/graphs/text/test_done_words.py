@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 from corpus.reading import rows
 from duologue.graphs import DoneToken
 from duologue.graphs.text.done_words import Match, default_match, says, without
+from support.cases import drawn_cases
 
 STOP = "###STOP###"
 
@@ -49,7 +50,7 @@ ENDINGS = st.sampled_from([*".!?", "?!", '."', "!)", "。", "！", "؟", "।", 
 PROSE = st.text(st.characters(categories=["L", "Nd", "Zs"]), min_size=1)
 
 
-@given(PROSE, ENDINGS, st.sampled_from(["", " ", "\n", "\n\n"]))
+@drawn_cases(30, 300, PROSE, ENDINGS, st.sampled_from(["", " ", "\n", "\n\n"]))
 def test_r1_what_147_real_endings_look_like_is_said(text: str, end: str, gap: str) -> None:
     """R1: a token counts as the message, at the start of a line, or after a sentence."""
     assert says(STOP, f"Well, {text}x{end}{gap}{STOP}", "last")
@@ -130,7 +131,9 @@ def test_r1_a_bare_token_after_words_about_something_else_counts(
     assert not says(STOP, f"{words}{gap}{STOP}{end}?", "last")
 
 
-@given(st.text(), st.sampled_from(["alone", "last", "anywhere"]), st.text(min_size=1))
+@drawn_cases(
+    30, 300, st.text(), st.sampled_from(["alone", "last", "anywhere"]), st.text(min_size=1)
+)
 def test_r1_what_is_said_is_left_out_and_nothing_else(text: str, match: str, token: str) -> None:
     rule = DoneToken.model_validate({"token": STOP, "match": match}).counts
     shown = without(STOP, f"{text} {STOP}", rule)

@@ -24,7 +24,7 @@ from duologue.graphs.text.similarity import (
     is_short,
     plain,
 )
-from support.cases import thorough
+from support.cases import drawn_cases, thorough
 
 MARKS = ("Instruction:", "Input:", "Solution:", "Next request.")
 
@@ -304,7 +304,9 @@ def test_a_short_reply_or_another_move_is_not_the_same(one: str, other: str) -> 
     assert not is_same(other, one)
 
 
-@given(
+@drawn_cases(
+    30,
+    300,
     st.lists(
         st.tuples(
             st.sampled_from([text for pair in SAME + NOT_SAME for text in pair]) | ANY,
@@ -312,7 +314,7 @@ def test_a_short_reply_or_another_move_is_not_the_same(one: str, other: str) -> 
             st.sampled_from([1, 1, 1, 400]),
         ),
         max_size=20,
-    )
+    ),
 )
 def test_those_that_are_the_same_are_found_among_many(parts: list[tuple[str, str, int]]) -> None:
     texts, many = [f"{text * times}{end}" for text, end, times in parts], Texts()
@@ -327,7 +329,7 @@ def test_equal_texts_are_equal_though_short() -> None:
     assert not is_equal("It is 1.5", "It is 15")
 
 
-@given(ANY)
+@drawn_cases(30, 300, ANY)
 def test_no_text_is_too_strange(text: str) -> None:
     is_blank(text)
     is_farewell(text, (text, text[:3]), (text[1:], "a:"))

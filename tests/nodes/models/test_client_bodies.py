@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from duologue.graphs.log.metadata import Reflection
 from duologue.nodes.models.client.chat_model import ChatModel
+from support.cases import drawn_cases
 from support.models import chosen, model_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -116,8 +117,7 @@ async def sent(
     return found
 
 
-@settings(max_examples=60, deadline=None)
-@given(name=NAMED, messages=MESSAGES, options=OPTIONS)
+@drawn_cases(15, 120, name=NAMED, messages=MESSAGES, options=OPTIONS)
 def test_our_client_sends_what_the_stock_one_sends(
     name: str, messages: list[BaseMessage], options: dict[str, Any]
 ) -> None:
