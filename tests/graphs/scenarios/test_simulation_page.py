@@ -53,7 +53,7 @@ def reply(prompt: Prompt) -> str:
     """Reply as the user or the judge."""
     if "You judge a conversation" in prompt[0]["content"]:
         met = {"reason": "It is so.", "message": 2, "finding": "met"}
-        criteria = prompt[-1]["content"].partition("The criteria:")[2]
+        criteria = prompt[0]["content"].partition("The criteria:")[2]
         count = len(re.findall(r"^\d+\. ", criteria, re.M))
         return json.dumps({f"criterion_{number}": met for number in range(1, count + 1)})
     has_asked = any(one["role"] == "assistant" for one in prompt)
