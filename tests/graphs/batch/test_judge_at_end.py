@@ -247,7 +247,7 @@ async def test_judging_without_a_score_or_a_judge_is_refused(
 
 async def test_the_sessions_of_a_scenario_are_judged_with_reasons(store: str) -> None:
     scenario = Scenario("Sell the boat.", criteria=CRITERIA)
-    agent = RunnableLambda(lambda _: "Forty.", name="shop")
+    agent: RunnableLambda[Any, Any] = RunnableLambda(lambda _: "Forty.", name="shop")
     reason = {"reason": "Forty is named.", "message": 2, "finding": "met"}
     other = {"reason": "No day is named.", "message": 0, "finding": "not_met"}
     judge = ScriptedChatModel(lambda _: {"criterion_1": reason, "criterion_2": other})
