@@ -15,6 +15,7 @@ from pydantic_core import to_json
 from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
 from ..common.errors import SpecError
 from ..common.validation import name_type
+from .a2a_agent import A2A, A2aAgent
 
 if TYPE_CHECKING:
     from langgraph.pregel.protocol import PregelProtocol
@@ -86,6 +87,8 @@ class TestedAgent:
             # The server at this address must not receive a key of the environment.
             model = ChatOpenAI(base_url=agent, model="agent", api_key=lambda: "none")
             return cls(model, timeout=seconds)
+        if isinstance(agent, str) and agent.startswith(A2A):
+            return cls(A2aAgent(agent.removeprefix(A2A)), timeout=seconds)
         if isinstance(agent, Runnable):
             check_agent(agent, "agent: it")
             return cls(agent, on_interrupt, seconds)
@@ -94,7 +97,7 @@ class TestedAgent:
         shown = repr(agent) if isinstance(agent, str) else name_type(agent)
         raise TypeError(
             "agent: must be a Runnable, such as a compiled graph, a function of the messages, or a "
-            f"URL that begins with http:// or https://, not {shown}"
+            f"URL that begins with http://, https:// or a2a:http, not {shown}"
         )
 
     @property

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from langgraph.pregel.remote import RemoteGraph
+from langgraph_sdk import get_client
 
-from duologue import Scenario, SpecError, simulate
+from duologue import Scenario, SpecError, asimulate, simulate
 from duologue.graphs.scenarios import SimulationResult
 from duologue.nodes.testing import ScriptedChatModel
 
@@ -57,6 +58,12 @@ def shop_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]
         yield server
 
 
+async def a2a_address(server: DevServer) -> str:
+    async with get_client(url=server.url) as client:
+        (assistant,) = await client.assistants.search(graph_id="shop")
+    return f"a2a:{server.url}/a2a/{assistant['assistant_id']}"
+
+
 def play(server: DevServer, *says: str, **options: Any) -> SimulationResult:
     agent = RemoteGraph("shop", url=server.url)
     model = ScriptedChatModel([*says, "###STOP###"])
@@ -78,3 +85,15 @@ def test_a_function_answers_the_interrupts_of_an_agent_on_a_server(shop_server: 
     assert result.called("get_order", number=1042)
     with pytest.raises(SpecError, match="on_interrupt: the agent 'shop' asks 'Shall I refund it"):
         play(shop_server, "Refund it.")
+
+
+async def test_an_a2a_endpoint_is_an_agent_with_one_context(shop_server: DevServer) -> None:
+    agent = await a2a_address(shop_server)
+    model = ScriptedChatModel(["Refund it.", "Yes!", "And now?", "###STOP###"])
+    result = await asimulate(Scenario("Get a refund."), agent, model=model, store="memory:")
+    texts = [text for name, text in result.transcript if name == "Agent"]
+    assert texts == ["Shall I refund it?", "You said Yes!", "I know 5 messages."]
+    assert (result.agent_state, result.tool_calls()) == (None, [])
+    model = ScriptedChatModel(["Refund it."])
+    with pytest.raises(SpecError, match=r"the A2A endpoint http\S+ does not reply: it answered"):
+        await asimulate(Scenario("Get a refund."), agent[:-3], model=model, store="memory:")
