@@ -58,14 +58,6 @@ arguments are the session and the cell's values by path. It returns the verdict 
 there is no new one.
 """
 
-ExamineFunction: TypeAlias = Callable[
-    [Result, Mapping[str, JsonValue]], Awaitable[LaterVerdict | None]
-]
-"""A function that judges a session that has ended, after the judge and before the scores. Its
-arguments are the session and the cell's values by path. It returns the verdict to store, or None if
-there is no new one.
-"""
-
 _PAUSED: Final[Mapping[str, Any]] = {
     "status": "paused",
     "reason": None,

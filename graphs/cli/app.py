@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from .batch import app as batch
+from .compare import compare
 from .exit import EXIT_CODES
 from .file import check, graph, init
 from .judge import judge
@@ -35,6 +36,7 @@ from .options import (
     mode_option,
 )
 from .people import answer, chat, say
+from .simulate import simulate
 from .transfer import copy, dump, export, fork, load, reset
 from .view import view
 
@@ -205,6 +207,7 @@ def resume(
 
 _add(chat, answer, init, check, graph, judge)
 app.add_typer(batch, name="batch")
+_add(simulate, compare)
 _add(sessions)
 
 

@@ -57,6 +57,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "duologue judge garden --criteria criteria.txt",
         "duologue judge --batch roles --criteria criteria.txt --model gpt-4.1",
     ),
+    "simulate": ("duologue simulate scenarios.toml --agent shop:agent --trials 5",),
+    "compare": ("duologue compare shop-1 shop-2",),
     "sessions": ("duologue sessions garden --status finished --limit 20",),
     "show": ("duologue show garden --why",),
     "view": ("duologue view garden",),

@@ -31,16 +31,20 @@ def run_here(file: Path, settings: BatchSettings, options: Options, *, as_json: 
 
     async def play() -> ExitCode:
         async with open_driver(file, settings, options) as driver:
-            return await _Run(driver, as_json).play()
+            return await BatchCommand(driver, as_json).play()
 
     gc.set_threshold(*COLLECTED)
     run_to_exit(play())
 
 
 @dataclass
-class _Run:
+class BatchCommand:
+    """A run of a batch on the command line."""
+
     driver: Driver
     as_json: bool
+    is_suite: bool = False
+    """Whether the batch is a suite of scenarios, whose report replaces the final status."""
     unscored: int = 0
     """Number of finished cells whose scores are missing."""
     signals: list[int] = field(default_factory=list)
@@ -48,6 +52,7 @@ class _Run:
     view: BatchView = field(default_factory=lambda: BatchView(stderr()))
 
     async def play(self) -> ExitCode:
+        """Run the batch, and show its status."""
         running = asyncio.create_task(self.driver.run())
         self._listen(running)
         self.driver.told = self._tell
@@ -69,7 +74,8 @@ class _Run:
             return ExitCode(128 + self.signals[0])
         status = await read_status(self.driver.store, self.driver.row.batch)
         status = status.model_copy(update={"is_running": False})
-        print_status(status, as_json=self.as_json)
+        if not self.is_suite:
+            print_status(status, as_json=self.as_json)
         if not self.as_json:
             self._say_what_is_next(status)
         return self._code(status)
@@ -111,7 +117,7 @@ class _Run:
             plain(stderr(), f"{larger} the same command again for the remaining cells.")
         if status.failed:
             plain(stderr(), "Add --retry-failed to run the failed cells again.")
-        if self.unscored:
+        if self.unscored and not self.is_suite:
             report = f"`duologue batch report {status.batch}` shows why"
             plain(stderr(), f"Cells without scores: {self.unscored:,}; {report}.")
 

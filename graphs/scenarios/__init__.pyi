@@ -1,6 +1,13 @@
 from .agreement import Agreement as Agreement, measure_agreement as measure_agreement
+from .compare import (
+    ScenarioChange as ScenarioChange,
+    SuiteComparison as SuiteComparison,
+    compare_suites as compare_suites,
+)
 from .red_team import Tactic as Tactic, load_tactics as load_tactics, red_team as red_team
+from .rerun import arerun_simulation as arerun_simulation, rerun_simulation as rerun_simulation
 from .result import SimulationResult as SimulationResult
+from .run_suite import arun_suite as arun_suite, run_suite as run_suite
 from .scenario import (
     Ending as Ending,
     EndKind as EndKind,
@@ -19,4 +26,10 @@ from .simulate import (
     SimulateOptions as SimulateOptions,
     asimulate as asimulate,
     simulate as simulate,
+)
+from .suite import Suite as Suite, load_suite as load_suite
+from .suite_report import (
+    ScenarioRow as ScenarioRow,
+    SimulationRow as SimulationRow,
+    SuiteReport as SuiteReport,
 )

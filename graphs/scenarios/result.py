@@ -104,11 +104,12 @@ class SimulationResult:
                 f"Ended: {self.ended}{wish}",
                 *map(str, self.verdicts),
                 f"Session: {self.session.id}",
-                *self._decisive_lines(),
+                *self.decisive_lines(),
             ]
         )
 
-    def _decisive_lines(self) -> Iterator[str]:
+    def decisive_lines(self) -> Iterator[str]:
+        """Yield the lines of the transcript around the messages of verdicts that are not met."""
         lines = numbered_lines(self.conversation)
         named = [
             one.message

@@ -108,7 +108,7 @@ async def asimulate(
     conversation = scenario.conversation(tested.runnable())
     if scenario.script is None:
         found = await aconverse(conversation, **given)
-        return await _conclude(scenario, found, _ending(found), tested, judges)
+        return await conclude(scenario, found, ending_of(found), tested, judges)
     if given.get("answer") is not None:
         raise SpecError("answer: a script answers each question; remove the option or the script")
     run = ScriptedRun(
@@ -116,21 +116,25 @@ async def asimulate(
         tested,
         cast("Options", given),
         partial(judge_scenario, scenario, judges=judges),
-        lambda found, known: SimulationResult(scenario, found, _ending(found), tested.state, known),
+        lambda found, known: SimulationResult(
+            scenario, found, ending_of(found), tested.state, known
+        ),
     )
     found = await run.play(scenario.script)
     if run.failure:
         ended = Ending("script_failed", found.stop_reason, run.failure)
         known = (*run.judged, *run.checked)
         return SimulationResult(scenario, found, ended, tested.state, known)
-    ended = Ending("script_finished", found.stop_reason, "") if run.is_finished else _ending(found)
-    return await _conclude(scenario, found, ended, tested, judges, run.checked)
+    ended = (
+        Ending("script_finished", found.stop_reason, "") if run.is_finished else ending_of(found)
+    )
+    return await conclude(scenario, found, ended, tested, judges, run.checked)
 
 
 simulate = in_background(asimulate)
 
 
-async def _conclude(
+async def conclude(
     scenario: Scenario,
     found: Result,
     ended: Ending,
@@ -146,7 +150,7 @@ async def _conclude(
     return replace(result, verdicts=(*known, *last))
 
 
-def _ending(found: Result) -> Ending:
+def ending_of(found: Result) -> Ending:
     """Return how a conversation with a simulated user ended."""
     if found.outcome is None:
         waits = ", ".join(one.summary() for one in found.pending)

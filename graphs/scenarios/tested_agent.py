@@ -110,24 +110,24 @@ class TestedAgent:
 
     def runnable(self) -> Runnable[Any, Any]:
         """Return a Runnable that accepts the messages of the conversation."""
+        return RunnableLambda(self.areply, name=self.name)
 
-        async def reply(messages: list[BaseMessage], config: RunnableConfig) -> Any:  # noqa: ANN401
-            # Within the session's context, a graph would use the session's checkpointer.
-            context = copy_context()
-            context.run(var_child_runnable_config.set, None)
-            asked = self._reply(messages, config)
-            try:
-                async with asyncio.timeout(self.timeout) as limit:
-                    return await asyncio.create_task(asked, context=context)
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-                raise SpecError(
-                    f"agent_timeout: the agent {self.name!r} did not answer in {self.timeout:g} s, "
-                    "so its reply was cancelled; raise the limit or make the agent faster"
-                ) from None
-
-        return RunnableLambda(reply, name=self.name)
+    async def areply(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:  # noqa: ANN401
+        """Return the agent's answer to the messages of the conversation."""
+        # Within the session's context, a graph would use the session's checkpointer.
+        context = copy_context()
+        context.run(var_child_runnable_config.set, None)
+        asked = self._reply(messages, config)
+        try:
+            async with asyncio.timeout(self.timeout) as limit:
+                return await asyncio.create_task(asked, context=context)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise SpecError(
+                f"agent_timeout: the agent {self.name!r} did not answer in {self.timeout:g} s, "
+                "so its reply was cancelled; raise the limit or make the agent faster"
+            ) from None
 
     async def _reply(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> object:
         if self.speaks_first:
@@ -151,7 +151,8 @@ class TestedAgent:
         keeps = is_remote(graph) or bool(getattr(graph, "checkpointer", None))
         if keeps:
             config["configurable"] = {"thread_id": self.thread}
-            messages = self._new(messages)
+            # The thread is new if a session is resumed, for example after its process was killed.
+            messages = messages if self.state is None else self._new(messages)
         if self.asked:
             found = await graph.ainvoke(self._answer_of_user(messages), config)
         else:

@@ -1,6 +1,8 @@
 """The HTML page of a batch, with the same frame and style as the page of a session."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from ...show.render import policy_of, script_of, style_of, templates
@@ -20,23 +22,38 @@ _SCORES: Final = 8
 """Maximum number of scores that are shown for values and cells."""
 
 
-def render(report: BatchReport) -> str:
-    """Render the page of a batch, with as many fields and cells as its maximum size allows."""
+def render(
+    report: BatchReport,
+    template: str = "report.html",
+    values: Mapping[str, object] = MappingProxyType({}),
+) -> str:
+    """Render the page of a batch, with as many fields and cells as its maximum size allows.
+
+    Args:
+        report: The report.
+        template: The name of the template.
+        values: Further values for the template.
+    """
     fields, cells = len(report.varied), len(report.lines)
-    while len(bare := _render(report, fields, 0)) > _MOST_WITHOUT_CELLS and fields:
+    while (
+        len(bare := _render(report, fields, 0, template, values)) > _MOST_WITHOUT_CELLS and fields
+    ):
         fields -= 1
-    page = _render(report, fields, cells)
+    page = _render(report, fields, cells, template, values)
     while len(page) > _MOST and cells:
         share = max(0, _MOST - len(bare)) / (len(page) - len(bare))
         cells = int(cells * share * 0.98)
-        page = _render(report, fields, cells)
+        page = _render(report, fields, cells, template, values)
     return page.decode()
 
 
-def _render(report: BatchReport, fields: int, cells: int) -> bytes:
+def _render(
+    report: BatchReport, fields: int, cells: int, template: str, values: Mapping[str, object]
+) -> bytes:
     known = templates(_TEMPLATES)
     style, script = style_of(known, 0, "report.css"), script_of(known, "report.js")
-    drawn = known.get_template("report.html").render(
+    drawn = known.get_template(template).render(
+        **values,
         report=report,
         fields=fields,
         cells=cells,

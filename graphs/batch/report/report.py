@@ -1,10 +1,10 @@
 """The report of a batch: read from its rows and written as a page."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...common.errors import DuologueError, SpecError
 from ...common.files import NewFile
@@ -23,8 +23,26 @@ _AT_ONCE: Final = 2000
 """Number of rows that are read at a time."""
 
 
+class PageVariant(NamedTuple):
+    """A variant of the page, for a batch whose cells have further facts."""
+
+    template: str
+    """The name of the template."""
+    values: Mapping[str, object]
+    """The values that only this template has."""
+    rank: Callable[[CellRow], Rank]
+    """The rank of a row in the table of cells."""
+    shows: Callable[[str], bool]
+    """Returns whether the page shows the field with a path."""
+
+
 async def write_report(
-    store: Store, name: str, page: Path, transcripts: int, sort: str | None
+    store: Store,
+    name: str,
+    page: Path,
+    transcripts: int,
+    sort: str | None,
+    variant: PageVariant | None = None,
 ) -> BatchReport:
     """Write the report of a batch as a page, with transcripts in a folder next to it."""
     folder = page.with_name(f"{page.stem}-sessions")
@@ -33,14 +51,17 @@ async def write_report(
         raise unknown_batch(name, store.url)
     with reading_store(store.url):
         selection = read_selection(batch)
-    rows = await read_rows(store, batch, max(transcripts, MOST_LINES), _rank(selection, sort))
+    rank = _rank(selection, sort) if variant is None else variant.rank
+    rows = await read_rows(store, batch, max(transcripts, MOST_LINES), rank)
     _check_sort(rows, sort)
     is_running = await store.is_batch_locked(name)
     wanted = _choose_transcripts(rows, max(0, transcripts))
     written = {row.session for row in wanted if await _write_session(row.session, folder, store)}
     put = partial(gather_report, is_running=is_running, folder=folder.name, written=written)
     report = await asyncio.to_thread(put, batch, selection, rows)
-    await asyncio.to_thread(_write_page, page, report)
+    if variant is not None:
+        report = _without_fields(report, variant.shows)
+    await asyncio.to_thread(_write_page, page, report, variant)
     return report.model_copy(update={"page": str(page)})
 
 
@@ -99,11 +120,30 @@ async def _write_session(session: str, folder: Path, store: Store) -> bool:
     return True
 
 
-def _write_page(page: Path, report: BatchReport) -> None:
+def _without_fields(report: BatchReport, shows: Callable[[str], bool]) -> BatchReport:
+    """Return a report without the fields that its page does not show."""
+    shown = [place for place, path in enumerate(report.paths) if shows(path)]
+    lines = tuple(
+        line.model_copy(update={"values": tuple(line.values[place] for place in shown)})
+        for line in report.lines
+    )
+    return report.model_copy(
+        update={
+            "paths": tuple(report.paths[place] for place in shown),
+            "varied": tuple(one for one in report.varied if shows(one.path)),
+            "lines": lines,
+        }
+    )
+
+
+def _write_page(page: Path, report: BatchReport, variant: PageVariant | None) -> None:
     # Only the page needs Jinja.
     from .render import render
 
-    _write(page, render(report))
+    if variant is None:
+        _write(page, render(report))
+    else:
+        _write(page, render(report, variant.template, variant.values))
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,0 +1,218 @@
+"""A suite of scenarios as data, reading it from a file, and the batch that runs it."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Final, Self
+
+from pydantic import Field, JsonValue, NonNegativeInt, model_validator
+
+from ..batch.grid import set_values
+from ..batch.spec import Batch, BatchLimits
+from ..batch.values import canonical_json
+from ..common.data import Accepts, Cap, Fields, Name, NamedObject, Spec, Text, default
+from ..common.errors import SpecError
+from ..common.files import read_fields
+from ..common.validation import name_type, validate
+from .scenario import Scenario
+
+AGENT: Final = "agent"
+"""The name under which the agent under test is registered."""
+
+SCENARIO: Final = "labels.scenario"
+"""The path of the label with the name of a scenario."""
+
+PERSONA: Final = "labels.persona"
+"""The path of the label with the name of a persona."""
+
+_OF_SCENARIO: Final = ("goal", "knows", "must_not_say", "language", "tools", "criteria")
+_LIMITS: Final = ("max_iterations", "temperature")
+
+
+class Suite(Spec):
+    """Scenarios that are run together: each scenario with each persona, several times.
+
+    Raises:
+        SpecError: A field is missing, unknown or wrong; names it.
+    """
+
+    scenarios: Accepts[dict[Name, Scenario], Mapping[str, Scenario | Fields]] = Field(
+        min_length=1, kw_only=False
+    )
+    """The scenarios, each under a short name."""
+    personas: Accepts[dict[Name, Text], Mapping[str, str]] = default({})
+    """The personas, each under a short name. If there are personas, each scenario runs with each of
+    them, and no scenario has its own. If there are none, each scenario has its own persona."""
+    trials: Cap = 1
+    """Number of simulations of each scenario with each persona. Each has a different seed."""
+    seed: NonNegativeInt | None = None
+    """The seed of the first trial; each further trial adds 1. The models choose if None."""
+    limits: Accepts[BatchLimits, BatchLimits | Fields] = default(BatchLimits())
+    """Limits over all simulations together."""
+
+    @model_validator(mode="after")
+    def _has_no_script(self) -> Self:
+        for name, scenario in self.scenarios.items():
+            if scenario.script is not None:
+                raise ValueError(
+                    f"scenarios.{name}.script: a suite has no scripts; pass this one to simulate"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_persona(self) -> Self:
+        for name, scenario in self.scenarios.items() if self.personas else ():
+            if scenario.persona is not None:
+                raise ValueError(
+                    f"scenarios.{name}.persona: the suite has personas, which replace it; remove "
+                    "one of them"
+                )
+        return self
+
+    @property
+    def has_criteria(self) -> bool:
+        """Return whether a judge is asked about one of the scenarios."""
+        return any(scenario.criteria for scenario in self.scenarios.values())
+
+    def tools(self) -> list[Any]:
+        """Return the tools of the users that were passed as Python objects."""
+        found = {name: name for one in self.scenarios.values() for name in one.tools}
+        return [name.brought for name in found if isinstance(name, NamedObject)]
+
+    def batch(self, judge_model: str | None = None) -> Batch:
+        """Return the batch that runs the suite.
+
+        Its conversations name the agent under test `AGENT`. Labels contain the names of the
+        scenario and of the persona.
+
+        Args:
+            judge_model: The name of the model that judges. The default model if None.
+        """
+        judge = {} if judge_model is None else {"model": judge_model}
+        paths = (SCENARIO, *_OF_SCENARIO, *_LIMITS, "user.model", "judge")
+        own_persona = () if self.personas else ("persona",)
+        rows = [
+            [
+                name,
+                *(set_values(getattr(one, field)) for field in (*_OF_SCENARIO, *_LIMITS)),
+                one.model,
+                judge if one.criteria else {},
+                *(getattr(one, field) for field in own_persona),
+            ]
+            for name, one in self.scenarios.items()
+        ]
+        vary: dict[str, Any] = {", ".join((*paths, *own_persona)): rows}
+        if self.personas:
+            vary[f"{PERSONA}, persona"] = [[*pair] for pair in self.personas.items()]
+        return Batch(
+            # The first values are replaced by those of each scenario.
+            {"kind": "simulation", "goal": "-", "agent": AGENT, "user": {"name": "User"}},
+            vary=vary,
+            trials=self.trials,
+            seed=self.seed,
+            limits=self.limits,
+            score="passed",
+            judge_at_end=self.has_criteria,
+        )
+
+    def facts(self) -> dict[str, JsonValue]:
+        """Return the scenarios and the personas as JSON, with the names of checks."""
+        scenarios: dict[str, JsonValue] = {
+            name: {field: set_values(getattr(one, field)) for field in sorted(one.model_fields_set)}
+            for name, one in self.scenarios.items()
+        }
+        return {"scenarios": scenarios, "personas": {**self.personas}}
+
+
+def load_suite(source: Mapping[str, Any] | str | Path) -> Suite:
+    """Read a suite.
+
+    In a file, each check is named as ``module:function``. Each scenario has the fields of a
+    `Scenario`, and those of the table ``shared`` that it does not set.
+
+    Args:
+        source: A dict, or the path of a ``.toml`` or ``.json`` file.
+
+    Raises:
+        TypeError: ``source`` is neither a dict nor a path.
+        SpecError: The file can't be read, a field is not valid, or a check can't be imported; the
+            message names the file and the field.
+    """
+    if isinstance(source, Mapping):
+        return validate(Suite, _with_shared(source))
+    if not isinstance(source, str | Path):
+        raise TypeError(f"a suite must be a Suite, a dict or a file, not {name_type(source)}")
+    path = Path(source)
+    fields = read_fields(path, "suite of scenarios")
+    if "scenarios" not in fields:
+        raise SpecError(
+            f"{path}: scenarios: is missing; add a table [scenarios.NAME] for each scenario"
+        )
+    try:
+        return validate(Suite, _with_shared(fields), f"{path}: ")
+    except SpecError as error:
+        text = str(error)
+        raise SpecError(text if text.startswith(f"{path}: ") else f"{path}: {text}") from error
+
+
+def _with_shared(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a suite, with shared fields in each scenario and checks imported."""
+    given = {**fields}
+    shared = given.pop("shared", {})
+    scenarios = given.get("scenarios")
+    if not isinstance(shared, Mapping):
+        raise SpecError("shared: must be a table with fields of a scenario")
+    if isinstance(scenarios, Mapping):
+        given["scenarios"] = {
+            name: _with_checks({**shared, **one}, f"scenarios.{name}")
+            if isinstance(one, Mapping)
+            else one
+            for name, one in scenarios.items()
+        }
+    return given
+
+
+def _with_checks(fields: dict[str, Any], where: str) -> dict[str, Any]:
+    checks = fields.get("checks")
+    if isinstance(checks, list | tuple):
+        fields["checks"] = [
+            import_object(one, f"{where}.checks.{place}") if isinstance(one, str) else one
+            for place, one in enumerate(checks)
+        ]
+    return fields
+
+
+def import_object(reference: str, where: str) -> Any:  # noqa: ANN401  # any object
+    """Import an object by ``module:name``. Modules of the working folder are found, too.
+
+    Args:
+        reference: The module and the name.
+        where: The field or option that contains the reference, for an error.
+
+    Raises:
+        SpecError: The object can't be imported.
+    """
+    module, _, name = reference.partition(":")
+    if not module.strip() or not name.strip():
+        raise SpecError(f"{where}: {reference!r} names no object; write it as module:name")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return resolve_name(reference)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        # Even SystemExit: a module must not end the program without a reason.
+        raise SpecError(
+            f"{where}: {reference!r} can't be imported: {type(error).__name__}: {error}; run the "
+            "command in the folder of the module, or correct the name"
+        ) from error
+
+
+def to_json(facts: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """Return facts as they are read from a store."""
+    read: dict[str, JsonValue] = json.loads(canonical_json({**facts}))
+    return read

@@ -1,0 +1,321 @@
+"""The report of a suite: its simulations, worst first, and the figures of each scenario."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, Literal, TypeAlias
+
+from langchain_core.utils.iter import batch_iterate
+from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from ..batch.batch_row import read_facts
+from ..batch.report.estimates import Estimate, Trials, pass_hat
+from ..batch.values import canonical_json
+from ..common.counts import sum_known
+from ..common.data import Data
+from ..common.display import Panel, Shown
+from ..common.errors import BatchError, DuologueError, InconclusiveResult
+from ..common.sanitize import excerpt
+from ..conversation.judges import Finding
+from ..session.session import result_of
+from ..session.session_row import read_stored_session
+from ..store.batches import CellRow, CellsWanted
+from ..store.errors import unknown_batch
+from ..store.open import Store
+from ..store.rows import reading_store
+from .result import SimulationResult
+from .scenario import Scenario
+from .suite import PERSONA, SCENARIO
+from .suite_agent import judged_result
+
+TrialOutcome: TypeAlias = Literal["failed", "error", "inconclusive", "unfinished", "passed"]
+"""The outcome of a simulation, worst first. With ``error``, it could not be run to its end."""
+
+_ORDER: Final[Mapping[TrialOutcome, int]] = {
+    "failed": 0,
+    "error": 1,
+    "inconclusive": 2,
+    "unfinished": 3,
+    "passed": 4,
+}
+
+_AT_ONCE: Final = 50
+"""Number of sessions that are read at a time."""
+
+
+class SimulationRow(Data):
+    """One simulation of a suite."""
+
+    session: str
+    """The id of the session."""
+    scenario: str
+    """The name of the scenario."""
+    persona: str | None
+    """The name of the persona. None if the suite has no personas."""
+    trial: PositiveInt
+    """The number of the trial."""
+    outcome: TrialOutcome
+    """The outcome."""
+    ended: str
+    """How the simulation ended. Empty if it has not ended."""
+    verdicts: tuple[str, ...] = ()
+    """The verdicts with their reasons; those that are met come last."""
+    lines: tuple[str, ...] = ()
+    """The decisive part of the transcript, one line for each message."""
+    error: str | None = None
+    """The error with which the simulation failed, or the reason why it is inconclusive, or None."""
+    messages: NonNegativeInt = 0
+    """Number of messages."""
+    cost: NonNegativeFloat | None = None
+    """Cost of the calls whose prices are known. None if no price is known."""
+    faults: NonNegativeFloat = 0
+    """The share of the verdicts that are not met."""
+
+
+class ScenarioRow(Data):
+    """The simulations of one scenario with one persona."""
+
+    scenario: str
+    """The name of the scenario."""
+    persona: str | None
+    """The name of the persona. None if the suite has no personas."""
+    digest: str
+    """A hash of the scenario and the persona. If it differs, two runs are hardly comparable."""
+    outcomes: dict[TrialOutcome, PositiveInt]
+    """Number of simulations with each outcome that occurs."""
+    passes: tuple[Estimate, ...]
+    """pass^1, pass^2, … with their intervals. Inconclusive trials are left out, so it is empty if
+    no trial has passed or failed."""
+    ends: dict[str, PositiveInt]
+    """Number of simulations with each end."""
+    cost: NonNegativeFloat | None
+    """Cost of the calls whose prices are known. None if no price is known."""
+
+
+class SuiteReport(Shown, Data):
+    """The results of a suite. `print` and a notebook show a summary."""
+
+    batch: str
+    """The name of the batch that ran the suite."""
+    agent: str
+    """The agent under test."""
+    agent_version: str | None
+    """The version of the agent, as it was passed to the run. None if none was passed."""
+    left: NonNegativeInt
+    """Number of simulations that have not begun."""
+    passes: tuple[Estimate, ...]
+    """pass^1, pass^2, … over all scenarios and personas. Empty if no trial passed or failed."""
+    scenarios: tuple[ScenarioRow, ...]
+    """The scenarios with their personas, in the order of the suite."""
+    simulations: tuple[SimulationRow, ...]
+    """All simulations that have begun, the worst first."""
+
+    def count(self, outcome: TrialOutcome) -> int:
+        """Return the number of simulations with an outcome."""
+        return sum(one.outcome == outcome for one in self.simulations)
+
+    @property
+    def passed(self) -> int:
+        """Return the number of simulations that passed."""
+        return self.count("passed")
+
+    @property
+    def failed(self) -> int:
+        """Return the number of simulations that failed."""
+        return self.count("failed")
+
+    @property
+    def inconclusive(self) -> int:
+        """Return the number of simulations that neither passed nor failed."""
+        return self.count("inconclusive")
+
+    @property
+    def verdict(self) -> TrialOutcome:
+        """Return the outcome of the suite: ``passed`` only if every simulation passed.
+
+        Otherwise the worst outcome of a simulation: ``failed``, ``error``, ``unfinished`` or
+        ``inconclusive``.
+        """
+        found = {one.outcome for one in self.simulations}
+        if self.left:
+            found.add("unfinished")
+        order: tuple[TrialOutcome, ...] = ("failed", "error", "unfinished", "inconclusive")
+        return next((one for one in order if one in found), "passed")
+
+    def __str__(self) -> str:
+        parts = [self._title(), *(_describe_scenario(one) for one in self.scenarios)]
+        return "\n".join(parts)
+
+    def _title(self) -> str:
+        counts = ", ".join(
+            f"{many:,} {name}" for name in _ORDER if (many := self.count(name)) or name == "passed"
+        )
+        left = f", {self.left:,} not begun" if self.left else ""
+        return f"Suite {self.batch}: {counts}{left}{describe_passes(self.passes)}"
+
+    def _panel(self) -> Panel:
+        rows = tuple(
+            (
+                one.scenario,
+                one.persona or "",
+                ", ".join(f"{many} {name}" for name, many in one.outcomes.items()),
+                describe_passes(one.passes).removeprefix("; "),
+            )
+            for one in self.scenarios
+        )
+        head = ("Scenario", "Persona", "Simulations", "pass^k")
+        return Panel(title=self._title(), tag=self.verdict, head=head, rows=rows)
+
+
+def describe_passes(passes: Sequence[Estimate]) -> str:
+    """Return pass^1 and the last pass^k with their intervals, or an empty text."""
+    shown = {k: passes[k - 1] for k in sorted({1, len(passes)}) if passes}
+    texts = [
+        f"pass^{k} {one.value:.2f}"
+        + ("" if one.low is None or one.high is None else f" ({one.low:.2f} to {one.high:.2f})")
+        for k, one in shown.items()
+    ]
+    return "; " + ", ".join(texts) if texts else ""
+
+
+def _describe_scenario(one: ScenarioRow) -> str:
+    name = one.scenario if one.persona is None else f"{one.scenario}, {one.persona}"
+    outcomes = ", ".join(f"{many} {outcome}" for outcome, many in one.outcomes.items())
+    return f"  {name}: {outcomes}{describe_passes(one.passes)}"
+
+
+async def read_suite(store: Store, name: str) -> SuiteReport:
+    """Read the results of a suite from its batch.
+
+    Raises:
+        BatchError: The batch does not exist, or was not run from a suite.
+        StoreError: The store can't be read.
+    """
+    batch = await store.batches.get(name)
+    if batch is None:
+        raise unknown_batch(name, store.url)
+    with reading_store(store.url):
+        facts: dict[str, Any] = read_facts(batch)
+    if "scenarios" not in facts:
+        raise BatchError(
+            f"Batch {name!r} in {store.url} is not a suite of scenarios; name the batch of a run "
+            "of `duologue simulate`."
+        )
+    known = {key: _Known.of(fields) for key, fields in facts["scenarios"].items()}
+    rows = [row async for row in store.batches.each(CellsWanted(batch=name))]
+    found: list[SimulationRow] = []
+    for chunk in batch_iterate(_AT_ONCE, rows):
+        found += await asyncio.gather(*(_read_row(store, row, known) for row in chunk))
+    return SuiteReport(
+        batch=name,
+        agent=str(facts.get("agent")),
+        agent_version=facts.get("agent_version"),
+        left=max(0, batch.cells - len(rows)),
+        passes=tuple(pass_hat(_trials(found))),
+        scenarios=tuple(_scenario_rows(found, facts)),
+        simulations=tuple(sorted(found, key=_badness)),
+    )
+
+
+class _Known(Data):
+    """A scenario as it is stored with a batch."""
+
+    scenario: Scenario
+    checks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fields: Mapping[str, JsonValue]) -> "_Known":
+        own = {name: value for name, value in fields.items() if name != "checks"}
+        checks = fields.get("checks") or []
+        return cls(scenario=Scenario(**own), checks=tuple(map(str, checks)))  # type: ignore[arg-type]
+
+
+def _badness(row: SimulationRow) -> tuple[float, ...]:
+    return (_ORDER[row.outcome], -row.faults)
+
+
+async def _read_row(store: Store, row: CellRow, known: Mapping[str, _Known]) -> SimulationRow:
+    persona = row.varied.get(PERSONA)
+    made = SimulationRow(
+        session=row.session,
+        scenario=str(row.varied.get(SCENARIO)),
+        persona=None if persona is None else str(persona),
+        trial=row.trial,
+        outcome="error" if row.status == "failed" else "unfinished",
+        ended="",
+        error=row.error,
+        messages=row.messages,
+        cost=row.cost,
+    )
+    if row.status != "finished" or made.scenario not in known:
+        return made
+    one = known[made.scenario]
+    try:
+        stored = await read_stored_session(store, row.session)
+    except DuologueError as error:
+        return made.model_copy(update={"outcome": "error", "error": str(error)})
+    result = judged_result(result_of(stored, store.url), one.scenario, one.checks)
+    return made.model_copy(update=_facts_of(result))
+
+
+def _facts_of(result: SimulationResult) -> dict[str, Any]:
+    outcome: TrialOutcome
+    try:
+        outcome = "passed" if result.passed else "failed"
+    except InconclusiveResult:
+        outcome = "inconclusive"
+    findings = [one.finding for one in result.verdicts]
+    verdicts = sorted(result.verdicts, key=lambda one: _FINDINGS.index(one.finding))
+    return {
+        "outcome": outcome,
+        "ended": str(result.ended),
+        "verdicts": tuple(excerpt(str(one)) for one in verdicts),
+        "lines": () if outcome == "passed" else tuple(map(excerpt, result.decisive_lines())),
+        "faults": findings.count(Finding.NOT_MET) / max(1, len(findings)),
+    }
+
+
+def _digest(*parts: JsonValue) -> str:
+    return sha256(canonical_json(parts).encode()).hexdigest()[:16]
+
+
+_FINDINGS: Final = (Finding.NOT_MET, Finding.INCONCLUSIVE, Finding.MET)
+
+
+def group_simulations(
+    rows: Iterable[SimulationRow],
+) -> dict[tuple[str, str | None], list[SimulationRow]]:
+    """Return the simulations of each scenario with each persona."""
+    found: dict[tuple[str, str | None], list[SimulationRow]] = {}
+    for row in rows:
+        found.setdefault((row.scenario, row.persona), []).append(row)
+    return found
+
+
+def trials_of(rows: Sequence[SimulationRow]) -> Trials:
+    """Return the number of trials that passed or failed, and of those that passed."""
+    passed = sum(row.outcome == "passed" for row in rows)
+    return Trials(passed + sum(row.outcome == "failed" for row in rows), passed)
+
+
+def _trials(rows: Iterable[SimulationRow]) -> list[Trials]:
+    found = (trials_of(group) for group in group_simulations(rows).values())
+    return [one for one in found if one.scored]
+
+
+def _scenario_rows(
+    rows: Iterable[SimulationRow], facts: Mapping[str, Any]
+) -> Iterable[ScenarioRow]:
+    for (scenario, persona), group in group_simulations(rows).items():
+        outcomes = Counter(row.outcome for row in group)
+        ends = Counter(row.ended.partition(":")[0] for row in group if row.ended)
+        yield ScenarioRow(
+            scenario=scenario,
+            persona=persona,
+            digest=_digest(facts["scenarios"].get(scenario), facts["personas"].get(persona or "")),
+            outcomes={name: outcomes[name] for name in _ORDER if outcomes[name]},
+            passes=tuple(pass_hat(_trials(group))),
+            ends=dict(ends.most_common()),
+            cost=sum_known(row.cost for row in group),
+        )

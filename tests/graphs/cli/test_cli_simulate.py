@@ -1,0 +1,147 @@
+"""The command `duologue simulate`: its output, exit codes and report, and resumed runs."""
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from duologue.nodes.testing import Line, Prompt, Reply
+from duologue.nodes.testing.server import ScriptedServer
+from support.cli_help import duologue, isolate, started
+
+pytestmark = pytest.mark.live
+
+AGENT = """
+def agent(messages):
+    return "No." if "garden" in messages[0].text else "It is refunded."
+
+def is_refunded(result):
+    assert "refunded." in str(result.transcript), "nothing was refunded"
+"""
+
+SCENARIOS = """
+trials = 2
+
+[personas]
+calm = "Calm, writes long messages."
+cross = "Cross."
+
+[shared]
+max_iterations = 4
+checks = ["cli_shop:is_refunded"]
+
+[scenarios.refund]
+goal = "You want order 7 refunded."
+"""
+
+SCENARIO_THAT_FAILS = """
+[scenarios.refusal]
+goal = "You want your garden refunded."
+"""
+
+CRITERION = """
+[scenarios.judged]
+goal = "You want order 8 refunded."
+criteria = ["It is refunded."]
+"""
+
+
+class User:
+    """A model that plays the user, and a judge whose answer can't be read."""
+
+    delay = 0.0
+
+    def __call__(self, prompt: Prompt) -> Line:
+        """Say the goal, then the word for the end."""
+        if any(one["role"] == "assistant" for one in prompt):
+            return Reply(text="###STOP###", delay=self.delay)
+        about = "garden" if "garden" in str(prompt) else "order"
+        return Reply(text=f"Please refund my {about}.", delay=self.delay)
+
+
+@pytest.fixture
+def user() -> User:
+    return User()
+
+
+@pytest.fixture(autouse=True)
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: User) -> Iterator[ScriptedServer]:
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("cli_shop.py").write_text(AGENT, encoding="utf-8")
+    Path("shop.toml").write_text(SCENARIOS, encoding="utf-8")
+    with ScriptedServer(user) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        yield server
+
+
+RUN = ("simulate", "shop.toml", "--agent", "cli_shop:agent")
+
+
+def test_a_suite_is_run_reported_and_resumed(server: ScriptedServer) -> None:
+    Path("shop.toml").write_text(SCENARIOS + SCENARIO_THAT_FAILS, encoding="utf-8")
+    ran = duologue(*RUN, "--agent-version", "1")
+    assert ran.exit_code == 1
+    assert ran.stdout.startswith("Suite shop: 4 failed, 4 passed; pass^1 0.50 (")
+    assert "  [not met] is_refunded: nothing was refunded" in ran.stdout
+    assert ran.stderr == "The report is in shop.html.\n"
+    page = Path("shop.html").read_text(encoding="utf-8")
+    assert page.index("failed</b>: <bdi>refusal") > page.index("<bdi>refund</bdi>")
+    assert page.count('href="shop-sessions/') == 8 + 4
+    calls = len(server.calls)
+    again = duologue(*RUN, "--agent-version", "1", "--json")
+    rows = [json.loads(line) for line in again.stdout.splitlines()]
+    assert (again.exit_code, len(server.calls)) == (1, calls)
+    assert [row["outcome"] for row in rows] == ["failed"] * 4 + ["passed"] * 4
+    changed = duologue(*RUN, "--agent-version", "2")
+    assert (changed.exit_code, len(server.calls)) == (4, calls)
+    assert "begun with another value of agent_version; choose another name" in changed.stderr
+
+
+def test_the_exit_codes_tell_passed_and_inconclusive_apart() -> None:
+    passed = duologue(*RUN)
+    assert (passed.exit_code, passed.stdout.splitlines()[0][:21]) == (0, "Suite shop: 4 passed;")
+    Path("shop.toml").write_text(SCENARIOS + CRITERION, encoding="utf-8")
+    unclear = duologue(*RUN, "--name", "judged", "--output", "judged-report.html")
+    assert unclear.exit_code == 7
+    assert "4 inconclusive, 4 passed" in unclear.stdout
+    assert "the judge's answer could not be read" in unclear.stdout
+    assert Path("judged-report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("simulate", "none.toml", "--agent", "cli_shop:agent"), "none.toml: can't be read"),
+        (("simulate", "shop.toml", "--agent", "cli_shop"), "agent: 'cli_shop' names no object"),
+        (("simulate", "shop.toml", "--agent", "cli_shop:x"), "agent: 'cli_shop:x' can't be import"),
+        (("simulate", "faulty.toml", "--agent", "cli_shop:agent"), "faulty.toml: scenarios.a.gaol"),
+    ],
+)
+def test_bad_input_is_one_error_before_a_call(
+    arguments: tuple[str, ...], words: str, server: ScriptedServer
+) -> None:
+    Path("faulty.toml").write_text('[scenarios.a]\ngaol = "x"\n', encoding="utf-8")
+    ran = duologue(*arguments)
+    assert (ran.exit_code, len(server.calls)) == (2, 0)
+    assert ran.stderr.startswith(f"Error: {words}")
+
+
+@pytest.mark.process
+def test_a_killed_run_is_resumed_without_answered_calls(server: ScriptedServer, user: User) -> None:
+    user.delay = 0.3
+    with started(*RUN, "--trials", "6", "--concurrency", "3") as process:
+        until = time.monotonic() + 120
+        while len(server.calls) < 10 and time.monotonic() < until:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    before = len(server.calls)
+    assert 10 <= before < 24
+    user.delay = 0.0
+    ran = duologue(*RUN, "--trials", "6")
+    assert (ran.exit_code, "12 passed" in ran.stdout) == (0, True)
+    # Two calls of the user in each simulation, and at most three that were in flight.
+    assert 24 <= len(server.calls) <= 24 + 3

@@ -1,0 +1,235 @@
+"""Suites of scenarios: their runs as batches, reports, resumed runs, and bad input."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+
+from duologue import BatchError, BatchRun, Scenario, SpecError, run_suite
+from duologue.graphs.scenarios import SimulationResult, Suite, SuiteReport, load_suite
+from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+
+GOAL = "You want order 7 refunded."
+REFUSED = "You want a refund that the shop refuses."
+
+
+def shop(messages: Sequence[BaseMessage]) -> str:
+    return "No." if "refuses" in messages[0].text else "Order 7 is refunded."
+
+
+def is_refunded(result: SimulationResult) -> None:
+    assert "is refunded" in str(result.transcript), "nothing was refunded"
+
+
+def play_user(prompt: Prompt) -> Line:
+    """Say the goal, then the word for the end."""
+    if any(one["role"] == "assistant" for one in prompt):
+        return "###STOP###"
+    return "Please, it refuses." if REFUSED in str(prompt) else "Please refund order 7."
+
+
+def user() -> ScriptedChatModel:
+    return ScriptedChatModel(play_user)
+
+
+SUITE = {
+    "shared": {"checks": [is_refunded]},
+    "scenarios": {"refund": {"goal": GOAL}, "refusal": {"goal": REFUSED}},
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return str(tmp_path / "s.db")
+
+
+def play(suite: Any = SUITE, agent: object = shop, **options: Any) -> SuiteReport:  # noqa: ANN401
+    return run_suite(suite, agent, **{"name": "shop", "model": user(), **options})
+
+
+def outcomes(report: SuiteReport) -> dict[tuple[str, str | None], dict[str, int]]:
+    return {(one.scenario, one.persona): dict(one.outcomes) for one in report.scenarios}
+
+
+def test_each_scenario_runs_with_each_persona_and_the_worst_come_first(store: str) -> None:
+    suite = SUITE | {"personas": {"calm": "Calm.", "cross": "Cross."}, "trials": 2}
+    report = play(suite, store=store)
+    assert outcomes(report) == {
+        ("refund", "calm"): {"passed": 2},
+        ("refund", "cross"): {"passed": 2},
+        ("refusal", "calm"): {"failed": 2},
+        ("refusal", "cross"): {"failed": 2},
+    }
+    assert (report.verdict, report.passed, report.failed) == ("failed", 4, 4)
+    assert [round(one.value, 2) for one in report.passes] == [0.5, 0.5]
+    worst = report.simulations[0]
+    (verdict,) = worst.verdicts
+    assert verdict.startswith("[not met] is_refunded: nothing was refunded")
+    assert worst.lines[1] == "2. Agent: No."
+    assert worst.ended == "the user's goal is met"
+
+
+def test_a_suite_is_an_ordinary_batch(store: str) -> None:
+    play(store=store, trials=2)
+    status = BatchRun("shop", store=store).status()
+    assert (status.finished, status.reasons) == (4, {"done_token": 4})
+    rows = BatchRun("shop", store=store).rows()
+    assert [row["labels.scenario"] for row in rows] == ["refund", "refund", "refusal", "refusal"]
+    assert [row["score.passed"] for row in rows] == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_a_run_is_resumed_without_a_call(store: str) -> None:
+    first, second = user(), user()
+    before = play(store=store, model=first)
+    assert play(store=store, model=second) == before
+    assert first.calls
+    assert not second.calls
+    assert play(store=store, trials=2).count("passed") == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (
+            {"suite": {**SUITE, "scenarios": {"refund": {"goal": "Other."}}}},
+            "scenarios.refund.goal",
+        ),
+        ({"suite": {"scenarios": {"refund": {"goal": GOAL}}}}, "scenarios.refund.checks"),
+        ({"agent_version": "2"}, "agent_version"),
+        ({"agent": is_refunded}, "agent"),
+        ({"judge_model": "other"}, "judge_model"),
+    ],
+)
+def test_a_changed_run_is_refused_by_its_field(
+    change: dict[str, Any], field: str, store: str
+) -> None:
+    play({**SUITE, "scenarios": {"refund": {"goal": GOAL}}}, store=store)
+    model = user()
+    given = {"suite": {**SUITE, "scenarios": {"refund": {"goal": GOAL}}}} | change
+    with pytest.raises(BatchError, match=rf"begun with another value of {field}; choose another"):
+        play(**given, store=store, model=model)
+    assert not model.calls
+
+
+def test_scenarios_and_personas_can_be_added(store: str) -> None:
+    play(store=store)
+    more = {**SUITE["scenarios"], "again": {"goal": "You want order 7 refunded, again."}}
+    assert play(SUITE | {"scenarios": more}, store=store).passed == 2
+
+
+def test_an_inconclusive_simulation_is_neither_passed_nor_failed(store: str) -> None:
+    suite = {"scenarios": {"refund": {"goal": GOAL, "criteria": ["It is refunded."]}}}
+    report = play(suite, store=store, judge_model=ScriptedChatModel(lambda _: "I cannot decide."))
+    assert (report.verdict, report.inconclusive) == ("inconclusive", 1)
+    assert report.passes == ()
+    assert report.simulations[0].verdicts[0].startswith("[inconclusive] It is refunded.")
+    (row,) = BatchRun("shop", store=store).rows()
+    assert "the score 'passed' is missing" in row["error"]
+
+
+def test_an_agent_that_raises_is_an_error_of_its_simulation(store: str) -> None:
+    def broken(messages: Sequence[BaseMessage]) -> str:
+        if "refuses" in messages[0].text:
+            raise KeyError("order")
+        return "Order 7 is refunded."
+
+    report = play(agent=broken, store=store)
+    assert (report.verdict, report.passed, report.count("error")) == ("error", 1, 1)
+    assert "the agent 'broken' failed" in (report.simulations[0].error or "")
+    assert play(agent=broken, store=store).count("error") == 1
+
+
+def counting() -> Any:  # noqa: ANN401
+    """Return a graph that counts its turns in its own thread."""
+
+    class State(MessagesState):
+        count: int
+
+    def step(state: State) -> dict[str, Any]:
+        count = state.get("count", 0) + 1
+        return {"count": count, "messages": [AIMessage(f"Turn {count}: it is refunded.")]}
+
+    graph: Any = StateGraph(State)
+    return graph.add_node("step", step).add_edge(START, "step").compile(InMemorySaver())
+
+
+def has_one_turn(result: SimulationResult) -> bool:
+    return bool(result.agent_state["count"] == 1)
+
+
+def test_each_simulation_has_its_own_thread_and_checks_see_its_state(store: str) -> None:
+    suite = {"scenarios": {"refund": {"goal": GOAL, "checks": [has_one_turn]}}, "trials": 4}
+    report = play(suite, counting(), store=store)
+    assert (report.passed, report.verdict) == (4, "passed")
+
+
+def test_a_suite_in_a_file_names_its_checks_and_its_agent(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("garden_shop.py").write_text(
+        "def agent(messages):\n    return 'Refunded.'\n"
+        "def is_polite(result):\n    return 'Please' in str(result.transcript)\n",
+        encoding="utf-8",
+    )
+    Path("garden.toml").write_text(
+        f'trials = 2\n[shared]\nchecks = ["garden_shop:is_polite"]\n[scenarios.refund]\n'
+        f'goal = "{GOAL}"\n',
+        encoding="utf-8",
+    )
+    report = play("garden.toml", "garden_shop:agent", store=store, name=None)
+    assert (report.batch, report.agent, report.passed) == ("garden", "garden_shop:agent", 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"scenarios": {}}, "scenarios: "),
+        ({"scenarios": {"a": {"goal": " "}}}, "scenarios.a.goal: must not be empty"),
+        ({"scenarios": {"a": {"gaol": "x"}}}, "scenarios.a"),
+        ({"scenarios": {"a": {"goal": "x"}}, "trails": 3}, "trails: there is no such field"),
+        ({"scenarios": {"a": {"goal": "x", "checks": ["x"]}}}, "scenarios.a.checks.0: 'x' names"),
+        ({"scenarios": {"a": {"goal": "x", "checks": ["no_such:x"]}}}, "scenarios.a.checks.0: 'no"),
+        (
+            {"scenarios": {"a": {"goal": "x", "script": [{"kind": "user", "text": "Hi."}]}}},
+            "scenarios.a.script: a suite has no scripts",
+        ),
+        ({"scenarios": {"a": {"goal": "x"}}, "shared": 3}, "shared: must be a table"),
+        (
+            {"scenarios": {"a": {"goal": "x", "persona": "Calm."}}, "personas": {"b": "Cross."}},
+            "scenarios.a.persona: the suite has personas",
+        ),
+    ],
+)
+def test_a_faulty_suite_is_one_error_that_names_file_and_field(
+    fields: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_suite(fields)
+    assert words in str(caught.value)
+    file = tmp_path / "faulty.json"
+    file.write_text(json.dumps(fields), encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        load_suite(file)
+    assert str(caught.value).startswith(f"{file}: ")
+
+
+def test_a_missing_name_and_an_unknown_agent_are_errors_before_a_call(store: str) -> None:
+    model = user()
+    with pytest.raises(SpecError, match="name: is missing"):
+        run_suite(SUITE, shop, model=model, store=store)
+    with pytest.raises(SpecError, match="agent: 'no_such:agent' can't be imported"):
+        play(agent="no_such:agent", model=model, store=store)
+    with pytest.raises(TypeError, match="agent: must be a Runnable"):
+        play(agent=7, model=model, store=store)
+    assert not model.calls
+
+
+def test_a_suite_of_scenario_objects_equals_one_of_dicts() -> None:
+    assert Suite({"a": Scenario(GOAL)}) == load_suite({"scenarios": {"a": {"goal": GOAL}}})
