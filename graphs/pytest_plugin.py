@@ -6,20 +6,24 @@ used.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .scenarios.finished_trials import FinishedTrial, SimulatedScenario, TrialStore
     from .scenarios.result import SimulationResult
+    from .scenarios.scenario import Scenario
 
 _MARK: Final = "simulation"
 _INCONCLUSIVE: Final = "inconclusive"
+_RUN: Final = pytest.StashKey[str]()
+_RUN_OF_WORKER: Final = "duologue_run"
 
 
 @dataclass(frozen=True)
@@ -51,33 +55,164 @@ def decide(passed: int, failed: int, inconclusive: int, at_least: int) -> Outcom
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the command-line options of the plugin."""
-    parser.getgroup("duologue", "simulated users (duologue)").addoption(
+    """Add the command-line options and the settings of the plugin."""
+    group = parser.getgroup("duologue", "simulated users (duologue)")
+    group.addoption(
         "--simulate-trials",
         type=_read_count,
         metavar="N",
         help="run each test that simulates a user N times, unless its mark sets the trials",
     )
+    group.addoption(
+        "--simulate-record",
+        choices=("new", "all", "none"),
+        help="record the answers of models and servers beside the tests, and replay them: 'new' "
+        "records simulations without a recording and replays the others, 'all' records all, "
+        "'none' replays all and refuses any call",
+    )
+    group.addoption(
+        "--simulate-resume",
+        metavar="RUN",
+        help="skip the trials that an interrupted run has finished; 'last' is the newest run",
+    )
+    parser.addini(
+        "simulate_filter",
+        "regular expressions of texts that no recording may contain",
+        type="linelist",
+        default=[],
+    )
+    parser.addini(
+        "simulate_allow",
+        "hosts and programs that recordings do not contain, and that 'none' does not refuse",
+        type="linelist",
+        default=[],
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Describe the mark."""
+    """Describe the mark, and name the run."""
     config.addinivalue_line(
         "markers",
         f"{_MARK}(trials, at_least): run a test with simulated users several times. By default, "
         "all trials must pass",
     )
+    resumed: str | None = config.getoption("--simulate-resume")
+    # A worker of pytest-xdist belongs to the run of its controller.
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    if _RUN_OF_WORKER in worker:
+        config.stash[_RUN] = worker[_RUN_OF_WORKER]
+    elif resumed is not None:
+        config.stash[_RUN] = _find_run(config, resumed)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:  # noqa: ANN401  # of pytest-xdist
+    """Pass the run's name to a worker of pytest-xdist."""
+    node.workerinput[_RUN_OF_WORKER] = _run_of(node.config)
+
+
+def pytest_report_collectionfinish(
+    config: pytest.Config, items: Sequence[pytest.Item]
+) -> list[str]:
+    """Name the run before the first test, since an interrupted run prints no summary."""
+    simulates = any("_simulations" in getattr(item, "fixturenames", ()) for item in items)
+    return [f"simulated users: run {_run_of(config)}"] if simulates else []
+
+
+def _run_of(config: pytest.Config) -> str:
+    """Return the name of the run, which is made at its first use."""
+    if _RUN not in config.stash:
+        from .scenarios.finished_trials import make_run_name
+
+        config.stash[_RUN] = make_run_name()
+    return config.stash[_RUN]
+
+
+def _find_run(config: pytest.Config, name: str) -> str:
+    """Return the name of the run to resume.
+
+    Raises:
+        UsageError: There is no such run.
+    """
+    from .scenarios.finished_trials import LAST, list_runs
+
+    folder = _runs_folder(config)
+    known = [] if folder is None else list_runs(folder)
+    found = known[0] if name == LAST and known else name
+    if found not in known:
+        listed = f"choose one of {', '.join(known)}" if known else "no run has finished a trial"
+        raise pytest.UsageError(f"--simulate-resume: there is no run {name!r}; {listed}")
+    return found
+
+
+def _runs_folder(config: pytest.Config) -> Path | None:
+    """Return the folder of the runs' finished trials. None without pytest's cache."""
+    cache: pytest.Cache | None = getattr(config, "cache", None)
+    return None if cache is None else cache.mkdir("duologue-runs")
+
+
+class _FinishedBeforeError(pytest.skip.Exception):
+    """The trial was finished by the run that is resumed."""
 
 
 @dataclass
 class _Simulations:
-    """The simulations of one run of a test."""
+    """The simulations of one trial of a test."""
 
-    pages: Path | None
-    """The folder of the pages of tests that have not passed. None without pytest's cache."""
-    name: str
-    """The test's name, as part of a file's name."""
+    item: pytest.Item
+    """The test."""
+    trial: int
+    """The number of the trial, from 1."""
     results: list[SimulationResult] = field(default_factory=list)
+    scenarios: list[SimulatedScenario] = field(default_factory=list)
+    """The scenarios with the agent's versions, in the order of their beginnings."""
+    finished: FinishedTrial | None = None
+    """The same trial in the run that is resumed. None if it is not finished."""
+
+    @cached_property
+    def pages(self) -> Path | None:
+        """The folder of the pages of tests that have not passed. None without pytest's cache."""
+        cache: pytest.Cache | None = getattr(self.item.config, "cache", None)
+        return None if cache is None else cache.mkdir("duologue")
+
+    @cached_property
+    def store(self) -> TrialStore | None:
+        """The finished trials of this run. None without pytest's cache."""
+        from .scenarios.finished_trials import TrialStore
+
+        folder = _runs_folder(self.item.config)
+        return None if folder is None else TrialStore(folder / _run_of(self.item.config))
+
+    @cached_property
+    def source(self) -> str:
+        """The digest of the test's file."""
+        from .scenarios.finished_trials import digest_file
+
+        return digest_file(self.item.path)
+
+    def begin(self, scenario: object, agent_version: str | None) -> None:
+        """Note a simulation before it begins, and end the test if its trial is finished."""
+        from .scenarios.finished_trials import SimulatedScenario
+        from .scenarios.scenario import Scenario
+
+        if not isinstance(scenario, Scenario):
+            # `simulate` raises the error.
+            return
+        now = SimulatedScenario.of(scenario, agent_version)
+        if not self.scenarios and self.item.config.getoption("--simulate-resume") is not None:
+            self.finished = self.store and self.store.read(self.item.nodeid, self.trial)
+        self.scenarios.append(now)
+        if self.finished is None:
+            return
+        change = self.finished.find_change(now, self.source)
+        if change is not None:
+            run, self.finished = _run_of(self.item.config), None
+            pytest.fail(
+                f"{change}: differs from the run {run}, so its trials can't be continued; start "
+                "a new run without --simulate-resume",
+                pytrace=False,
+            )
+        raise _FinishedBeforeError("finished before")
 
     def add(self, result: SimulationResult) -> SimulationResult:
         self.results.append(result)
@@ -85,7 +220,20 @@ class _Simulations:
 
     def page(self, number: int) -> Path | None:
         """Return the path of the page of a simulation, from 1."""
-        return None if self.pages is None else self.pages / f"{self.name}-{number}.html"
+        from .scenarios.pytest_report import name_file
+
+        name = name_file(f"{self.item.nodeid}-{self.trial}-{number}")
+        return None if self.pages is None else self.pages / f"{name}.html"
+
+    def recording(self, number: int) -> Path:
+        """Return the path of the recording of a simulation, from 1."""
+        from .scenarios.pytest_report import name_file
+
+        test = self.item.nodeid.partition("::")[2] or self.item.name
+        more = f"-trial{self.trial}" if self.trial > 1 else ""
+        more += f"-{number}" if number > 1 else ""
+        folder = self.item.path.parent / "recordings" / self.item.path.stem
+        return folder / f"{name_file(test)}{more}.json"
 
 
 _SIMULATIONS: Final = pytest.StashKey[_Simulations]()
@@ -94,31 +242,51 @@ _TRIAL: Final = pytest.StashKey[int]()
 
 @pytest.fixture
 def _simulations(request: pytest.FixtureRequest) -> _Simulations:
-    trial = request.node.stash.get(_TRIAL, 1)
-    name = re.sub(r"[^\w.-]+", "-", f"{request.node.nodeid}-{trial}").strip("-")[-100:]
-    cache: pytest.Cache | None = getattr(request.config, "cache", None)
-    found = _Simulations(None if cache is None else cache.mkdir("duologue"), name)
+    found = _Simulations(request.node, request.node.stash.get(_TRIAL, 1))
     request.node.stash[_SIMULATIONS] = found
     return found
 
 
 @pytest.fixture
-def simulate(_simulations: _Simulations) -> Callable[..., SimulationResult]:
+def simulate(asimulate: Callable[..., Coroutine[Any, Any, SimulationResult]]) -> Callable[..., Any]:
     """Return the function `duologue.simulate`. The summary of the run contains its results."""
-    from .scenarios.simulate import simulate as run
+    from .common.threads import in_background
 
-    return lambda *args, **options: _simulations.add(run(*args, **options))
+    return in_background(asimulate)
 
 
 @pytest.fixture
-def asimulate(_simulations: _Simulations) -> Callable[..., Awaitable[SimulationResult]]:
+def asimulate(
+    _simulations: _Simulations,
+) -> Callable[..., Coroutine[Any, Any, SimulationResult]]:
     """Return the function `duologue.asimulate`, for async tests."""
     from .scenarios.simulate import asimulate as run
 
-    async def simulate(*args: Any, **options: Any) -> SimulationResult:
-        return _simulations.add(await run(*args, **options))
+    async def asimulate(scenario: Any, agent: Any, **options: Any) -> SimulationResult:  # noqa: ANN401
+        _simulations.begin(scenario, options.get("agent_version"))
+        number = len(_simulations.scenarios)
+        work = partial(run, scenario, agent, **options)
+        return _simulations.add(await _record(_simulations, number, scenario, work))
 
-    return simulate
+    return asimulate
+
+
+async def _record(
+    found: _Simulations,
+    number: int,
+    scenario: Scenario,
+    work: Callable[[], Coroutine[Any, Any, SimulationResult]],
+) -> SimulationResult:
+    """Run a simulation, and record or replay it if the option ``--simulate-record`` is set."""
+    config = found.item.config
+    mode = config.getoption("--simulate-record")
+    if mode is None or not found.scenarios:
+        return await work()
+    from .scenarios.recording import RecordOptions, record
+
+    patterns, allowed = (config.getini(f"simulate_{name}") for name in ("filter", "allow"))
+    options = RecordOptions(mode, tuple(patterns), tuple(allowed))
+    return await record(found.recording(number), options, scenario, work)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -139,14 +307,51 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Mark the report of an inconclusive test, and add its simulations."""
+    """Mark the report of an inconclusive test, add its simulations, and hide keys."""
     report = yield
     found = item.stash.get(_SIMULATIONS, None)
-    if call.when == "call" and found is not None and found.results:
+    if found is None:
+        return report
+    if call.when == "call" and found.finished is not None:
+        report = _restore(item.config, found.finished)
+        item.user_properties = [*report.user_properties]
+        return report
+    from .scenarios.pytest_report import hide_keys
+
+    hide_keys(report)
+    if call.when == "call" and found.results:
         _add_simulations(report, found, call)
-        item.user_properties += _properties(report.simulations)
+        item.user_properties += _properties(report)
         report.user_properties = list(item.user_properties)
+        _store_trial(found, report, call)
     return report
+
+
+def _restore(config: pytest.Config, finished: FinishedTrial) -> pytest.TestReport:
+    """Return the report of a finished trial."""
+    found = config.hook.pytest_report_from_serializable(config=config, data=finished.report)
+    return cast("pytest.TestReport", found)
+
+
+def _store_trial(
+    found: _Simulations, report: pytest.TestReport, call: pytest.CallInfo[None]
+) -> None:
+    """Store a trial that passed, failed by an assertion, or was inconclusive.
+
+    A trial that another error has ended, such as that of a server that is down, runs again.
+    """
+    from .scenarios.finished_trials import FinishedTrial
+
+    error = None if call.excinfo is None else call.excinfo.value
+    is_decided = report.passed or report.is_inconclusive or isinstance(error, AssertionError)  # type: ignore[attr-defined]
+    if found.store is None or not is_decided or not found.scenarios:
+        return
+    config = found.item.config
+    data = config.hook.pytest_report_to_serializable(config=config, report=report)
+    finished = FinishedTrial(
+        test=found.item.nodeid, source=found.source, scenarios=found.scenarios, report=data
+    )
+    found.store.write(found.trial, finished)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -172,10 +377,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(report.longreprtext)
     if not reports:
         return
+    from .scenarios.pytest_report import list_summary_lines
+
     terminalreporter.section("simulated users")
     for report in reports:
-        for line in _summary(report):
+        for line in list_summary_lines(report):
             terminalreporter.line(line)
+    run = _run_of(terminalreporter.config)
+    terminalreporter.line(f"run {run}; if it was interrupted: pytest --simulate-resume {run}")
 
 
 def _trials_of(item: pytest.Item) -> Trials | None:
@@ -227,7 +436,7 @@ def _run_trials(
         # The fixtures of the module are kept until the last trial.
         following: Any = nextitem if is_last else item.parent
         item._initrequest()  # type: ignore[attr-defined]  # new fixtures
-        item.stash[_SIMULATIONS] = _Simulations(None, "")
+        item.stash[_SIMULATIONS] = _Simulations(item, number)
         item.stash[_TRIAL] = number
         item.user_properties.clear()
         reports = runtestprotocol(item, log=False, nextitem=following)
@@ -263,7 +472,9 @@ def _join(calls: Sequence[pytest.TestReport], trials: Trials) -> pytest.TestRepo
         for name, number in zip(("passed", "failed", _INCONCLUSIVE), counts, strict=True)
     ]
     if outcome != "passed":
-        whole.sections.append(("Trials", _describe_trials(*counts, trials.at_least)))
+        from .scenarios.pytest_report import describe_trials
+
+        whole.sections.append(("Trials", describe_trials(*counts, trials.at_least)))
     return whole
 
 
@@ -271,75 +482,17 @@ def _add_simulations(
     report: pytest.TestReport, found: _Simulations, call: pytest.CallInfo[None]
 ) -> None:
     from .common.errors import InconclusiveResult
+    from .scenarios.pytest_report import summarize
 
     error = None if call.excinfo is None else call.excinfo.value
     report.is_inconclusive = isinstance(error, InconclusiveResult)  # type: ignore[attr-defined]
     report.simulations = [  # type: ignore[attr-defined]
-        _summarise(one, None if report.passed else found.page(number))
+        summarize(one, None if report.passed else found.page(number))
         for number, one in enumerate(found.results, 1)
     ]
 
 
-def _summarise(result: SimulationResult, page: Path | None) -> dict[str, Any]:
-    """Return the facts of a simulation as plain values, and write its page if a path is passed."""
-    from .common.errors import DuologueError
+def _properties(report: Any) -> Iterator[tuple[str, object]]:  # noqa: ANN401
+    from .scenarios.pytest_report import list_properties
 
-    if page is not None:
-        try:
-            page.write_text(result.session.export(format="html"), encoding="utf-8")
-        except (DuologueError, OSError):
-            # The test's own failure is more important than its page.
-            page = None
-    outcome = result.conversation.outcome
-    return {
-        "scenario": " ".join(result.scenario.goal.split()),
-        "ended": str(result.ended),
-        "verdicts": ", ".join(f"[{one.finding.in_words}] {one.name}" for one in result.verdicts),
-        "session": result.session.id,
-        "cost": None if outcome is None else outcome.total.cost,
-        "page": None if page is None else page.as_uri(),
-    }
-
-
-def _properties(simulations: Sequence[dict[str, Any]]) -> Iterator[tuple[str, object]]:
-    """Yield the properties of a test for JUnit's XML."""
-    for simulation in simulations:
-        for name, value in simulation.items():
-            if value is not None:
-                yield f"simulation.{name}", value
-
-
-def _describe_trials(passed: int, failed: int, inconclusive: int, at_least: int) -> str:
-    """Return the counts of trials as a sentence."""
-    count = passed + failed + inconclusive
-    unclear = f", {inconclusive} inconclusive" if inconclusive else ""
-    return f"{passed} of {count} trials passed{unclear}; at least {at_least} must pass."
-
-
-def _summary(report: Any) -> Iterator[str]:  # noqa: ANN401  # with the fields of this plugin
-    yield f"{report.nodeid}: {_INCONCLUSIVE if report.is_inconclusive else report.outcome}"
-    if (counts := getattr(report, "trials", None)) is not None:
-        yield f"  {_describe_trials(*counts)}{_estimates(counts)}"
-    for simulation in report.simulations:
-        cost = "" if simulation["cost"] is None else f"; cost {simulation['cost']:.4g}"
-        yield f"  {simulation['scenario']}"
-        yield f"    ended: {simulation['ended']}{cost}"
-        if simulation["verdicts"]:
-            yield f"    {simulation['verdicts']}"
-        if simulation["page"] is not None:
-            yield f"    {simulation['page']}"
-
-
-def _estimates(counts: Sequence[int]) -> str:
-    """Return pass^1 and pass^k of the trials, with their 95 % intervals."""
-    from .batch.report.estimates import Trials as Scores, pass_hat
-
-    passed, failed, *_ = counts
-    if not (scored := passed + failed):
-        return ""
-    found = pass_hat([Scores(scored, passed)])
-    shown = {k: found[k - 1] for k in sorted({1, len(found)})}
-    texts = [
-        f"pass^{k} {one.value:.2f} ({one.low:.2f} to {one.high:.2f})" for k, one in shown.items()
-    ]
-    return f" {', '.join(texts)}"
+    return list_properties(report.simulations)

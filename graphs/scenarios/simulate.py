@@ -51,6 +51,9 @@ class SimulateOptions(StoreOptions, total=False):
     error."""
     agent_timeout: float | None
     """Seconds after which a reply of the agent is cancelled, which is an error. 300 if None."""
+    agent_version: str | None
+    """A version of the agent, such as a commit. ``pytest --simulate-resume`` refuses to skip the
+    finished trials of another version. Not compared if None."""
 
 
 @list_options
@@ -101,6 +104,7 @@ async def asimulate(
     check_options(options, SimulateOptions, "agent")
     given: dict[str, Any] = {**options}
     judge_model = given.pop("judge_model", None)
+    given.pop("agent_version", None)
     own = given.pop("on_interrupt", None), given.pop("agent_timeout", None)
     tested = TestedAgent.of(agent, *own)
     tested.speaks_first = scenario.script is not None and begins_with_agent(scenario.script)

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ValidationError
 
 from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
@@ -36,6 +37,7 @@ from .answers import count_usage, structured_text
 from .client.connections import clients_of_loop
 from .gate import Gate, PlannedCall, StepGate
 from .listeners import Listener
+from .recorder import ModelRequest, calling_model, current_recorder
 from .refusals import find_refusal
 from .settings import CallSettings
 from .tool_binding import offers_of
@@ -52,7 +54,6 @@ def _ignore(text: str) -> None:
 
 
 S = TypeVar("S", bound=BaseModel)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,13 @@ class Model:
         def read(found: object) -> AIMessage:
             return count_usage(offer.read(found, adapter), prompt)
 
+        def form() -> dict[str, Any]:
+            sent = [*map(convert_to_openai_tool, tools)]
+            return {"tools": sent, "tool_choice": tool_choice} if sent else {}
+
         shown, heard_by = offer.shown_as(purpose), offer.heard_by(listeners)
         return await self._call(
-            ask, read, prompt, shown, speaker, settings, heard_by, private=private
+            ask, read, prompt, shown, speaker, settings, heard_by, form, private=private
         )
 
     async def structured(
@@ -151,17 +156,15 @@ class Model:
         def ask(settings: CallSettings) -> Ask:
             return adapter.structured(settings, schema, instead)
 
-        def read(found: object) -> tuple[AIMessage, S | None]:
-            answer = count_usage(structured_text(found, adapter.label), prompt)
-            try:
-                # LangChain repairs truncated JSON, but a partial answer must not count as complete.
-                return answer, read_structured(schema, answer.text)
-            except (ValidationError, UnreadableJsonError):
-                return answer, None
+        def read(found: object) -> AIMessage:
+            return count_usage(structured_text(found, adapter.label), prompt)
+
+        def form() -> dict[str, Any]:
+            return {"schema": schema.model_json_schema()}
 
         try:
-            return await self._call(
-                ask, read, prompt, purpose, speaker, settings, listeners, private=private
+            answer = await self._call(
+                ask, read, prompt, purpose, speaker, settings, listeners, form, private=private
             )
         except (ContextTooLongError, SettingRefusedError):
             raise
@@ -173,27 +176,33 @@ class Model:
                     f"{error}; if it does not support structured output, set {instead}"
                 ) from error
             raise
+        try:
+            # LangChain repairs truncated JSON, but a partial answer must not count as complete.
+            return answer, read_structured(schema, answer.text)
+        except (ValidationError, UnreadableJsonError):
+            return answer, None
 
     async def _call(
         self,
         ask: Callable[[CallSettings], Ask],
-        read: Callable[[Any], T],
+        read: Callable[[Any], AIMessage],
         prompt: Sequence[BaseMessage],
         purpose: type[ModelOutput],
         speaker: str | None,
         settings: CallSettings,
         listeners: Sequence[Listener],
+        form: Callable[[], dict[str, Any]],
         *,
         private: bool,
-    ) -> T:
+    ) -> AIMessage:
         """Call the model with retries, and read the answer. The adapter converts the errors."""
-        adapter = self.adapter
+        adapter, caller = self.adapter, speaker or "Judge"
 
-        async def once(sent: CallSettings) -> T:
+        async def once(sent: CallSettings) -> AIMessage:
             shown: dict[str, Any] = {"purpose": kind_name(purpose), "speaker": speaker}
             # The id separates the streamed pieces of one attempt from those of another.
             shown["answer"] = uuid4().hex
-            name = purpose.run_name.format(speaker=speaker or "Judge")
+            name = purpose.run_name.format(speaker=caller)
             config = RunnableConfig(metadata=shown, run_name=name)
             if private or purpose is not Speech:
                 # Streams of chat messages leave out calls with this tag, and AG-UI's adapter leaves
@@ -218,7 +227,15 @@ class Model:
             tokens = sum(map(tokens_of_message, prompt))
             planned = PlannedCall(self.label, tokens, price=self.price(self.prices))
             at_gate = adapter.at_gate(self.gate, planned)
-        return await make_call(adapter, settings, once, at_gate=at_gate, notify=self.notify)
+
+        async def call() -> AIMessage:
+            return await make_call(adapter, settings, once, at_gate=at_gate, notify=self.notify)
+
+        recorder = current_recorder()
+        if recorder is None:
+            return await call()
+        request = ModelRequest(self.label, caller, prompt, settings.values, form())
+        return await recorder.answer(request, call)
 
 
 @dataclass(eq=False)
@@ -282,7 +299,7 @@ class Models:
             ModelUnavailableError: There is no model of this name, or it can't be started.
             SpecError: A setting is invalid.
         """
-        adapter = await self._find(name, notify)
+        adapter = await self._find_or_replace(name, notify)
         default = self.default if isinstance(self.default, str) else None
         called = name or default or adapter.default_name
         label = adapter.label
@@ -300,6 +317,19 @@ class Models:
         """
         if name not in self.named:
             refuse_place(name)
+
+    async def _find_or_replace(self, name: str | None, notify: Notify) -> Adapter:
+        """Find a model, unless a recorder replaces it. Objects are found without a server."""
+        recorder = current_recorder()
+        if recorder is None or name in self._objects:
+            return await self._find(name, notify)
+        called = name or (self.default if isinstance(self.default, str) else None)
+        if (replacement := recorder.find_adapter(called)) is not None:
+            return replacement
+        with calling_model():
+            adapter = await self._find(name, notify)
+        recorder.add_adapter(called, adapter)
+        return adapter
 
     async def _find(self, name: str | None, notify: Notify) -> Adapter:
         if name in self._objects:

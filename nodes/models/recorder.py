@@ -1,0 +1,193 @@
+"""Recorders of model calls: they receive each call of a run, and may answer it without the model.
+
+`Models` and `Model` ask the recorder of the current context. A call that is recorded is the whole
+call, with its retries, so a recorder sees one request and one answer.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, Protocol
+
+from langchain_core.messages import AIMessage, BaseMessage
+from pydantic import BaseModel
+
+from ...graphs.log.metadata import ModelOutput
+from ...graphs.speakers.formats import LabelledFormat
+from .adapters.base import Adapter, Ask, Offer, Prompting
+from .adapters.list_prices import ListPrice
+from .settings import CallSettings, Learned
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """A call of a model, as a recorder sees it."""
+
+    model: str
+    """The model's label."""
+    caller: str
+    """The name of the speaker whose model is called, or ``Judge``."""
+    messages: Sequence[BaseMessage]
+    """The prompt."""
+    settings: Mapping[str, Any]
+    """The settings that are sent, such as the temperature."""
+    form: Mapping[str, Any]
+    """The tools or the schema of the answer."""
+
+
+class Recorder(Protocol):
+    """A recorder of model calls."""
+
+    def find_adapter(self, name: str | None) -> Adapter | None:
+        """Return the adapter that replaces a model that is named. None if the model is found."""
+        ...
+
+    def add_adapter(self, name: str | None, adapter: Adapter) -> None:
+        """Record the properties of a model that was found."""
+        ...
+
+    async def answer(
+        self, request: ModelRequest, ask: Callable[[], Awaitable[AIMessage]]
+    ) -> AIMessage:
+        """Return the answer to a call.
+
+        Args:
+            request: The call.
+            ask: Makes the call.
+        """
+        ...
+
+
+_recorder: ContextVar[Recorder | None] = ContextVar("_recorder", default=None)
+
+_is_calling: ContextVar[bool] = ContextVar("_is_calling", default=False)
+
+
+@contextmanager
+def recording_by(recorder: Recorder) -> Iterator[None]:
+    """Record the model calls inside the block, and those of the tasks that it starts."""
+    token = _recorder.set(recorder)
+    try:
+        yield
+    finally:
+        _recorder.reset(token)
+
+
+def current_recorder() -> Recorder | None:
+    """Return the recorder of the current context, or None."""
+    return _recorder.get()
+
+
+@contextmanager
+def calling_model() -> Iterator[None]:
+    """Mark the requests inside the block as those of a model that is recorded as a whole."""
+    token = _is_calling.set(True)
+    try:
+        yield
+    finally:
+        _is_calling.reset(token)
+
+
+def is_calling_model() -> bool:
+    """Return whether a model that is recorded as a whole makes the current request."""
+    return _is_calling.get()
+
+
+class AdapterFacts(BaseModel):
+    """The properties of a model on which prompts depend."""
+
+    label: str
+    """The model's name in usage and errors."""
+    default_name: str | None = None
+    """The model's name in a conversation that names none. None if it has no such name."""
+    prompting: str = "Prompting"
+    """The name of the class that builds its prompts."""
+    longest_answer: int | None = None
+    """Output token limit of calls that set none. None if it is not known."""
+    accepts_limit: bool = True
+    """Whether it accepts an output token limit."""
+
+    @classmethod
+    def of(cls, adapter: Adapter) -> "AdapterFacts":
+        """Return the properties of a model."""
+        return cls(
+            label=adapter.label,
+            default_name=adapter.default_name,
+            prompting=type(adapter.prompting).__name__,
+            longest_answer=adapter.longest_answer,
+            accepts_limit=adapter.accepted_limit(1) is not None,
+        )
+
+
+def _prompting_of(name: str) -> Prompting:
+    # Imported here, since the embedded model is seldom used.
+    from .adapters.embedded import LocalPrompting, SmallModelPrompting
+
+    classes: Mapping[str, type[Prompting]] = {
+        one.__name__: one for one in (Prompting, LocalPrompting, SmallModelPrompting)
+    }
+    return classes.get(name, Prompting)()
+
+
+_NOT_CALLED: Final = "a recorder answers the calls of this model"
+
+
+class RecordedAdapter(Adapter):
+    """A model whose calls a recorder answers. It needs no server, no key and no file."""
+
+    def __init__(self, facts: AdapterFacts) -> None:
+        super().__init__(facts.label, Learned())
+        self.default_name = facts.default_name
+        self.prompting = _prompting_of(facts.prompting)
+        self._facts = facts
+
+    @property
+    def longest_answer(self) -> int | None:
+        """Output token limit of calls that set none. None if it is not known."""
+        return self._facts.longest_answer
+
+    def accepted_limit(self, tokens: int) -> int | None:
+        """Return ``tokens`` if the model accepts an output token limit, or None."""
+        return tokens if self._facts.accepts_limit else None
+
+    def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
+        """Return the names of the settings, which nothing sends."""
+        return {name: name for name in settings.values}
+
+    def answer(
+        self,
+        settings: CallSettings,
+        offer: Offer | None,
+        marks: LabelledFormat | None,
+        purpose: type[ModelOutput],
+    ) -> Ask:
+        """Return a function that raises, since nothing may call the model."""
+        return _refuse
+
+    def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
+        """Return a function that raises, since nothing may call the model."""
+        return _refuse
+
+    def constrained(
+        self,
+        settings: CallSettings,
+        tools: Sequence[Any],
+        choice: str,
+        purpose: type[ModelOutput],
+    ) -> Ask:
+        """Return a function that raises, since nothing may call the model."""
+        return _refuse
+
+    @contextmanager
+    def errors(self, *, of_many: bool) -> Iterator[None]:
+        """Raise errors unchanged."""
+        yield
+
+    def list_price(self) -> ListPrice | None:
+        """Return None: a recorded answer costs nothing."""
+        return None
+
+
+async def _refuse(*_: object) -> NoReturn:
+    raise AssertionError(_NOT_CALLED)
