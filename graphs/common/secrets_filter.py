@@ -53,9 +53,11 @@ _KEYS: Final = (
     re.compile(r"(?<=\b[Bb]asic )[\w+/=-]{8,}"),
 )
 
+_KEY_TEXT: Final = r"[^\s\"',;&)}\]\\]"
+
 _NAMED_KEY: Final = re.compile(
     rf"(?P<name>(?<![\w-])(?:[\w-]*[-_])?{_KEY_WORDS}\\?[\"']?\s*[:=]\s*(?:SecretStr\()?\\?[\"']?)"
-    r"(?!\[hidden\]|(?:bearer|basic)\b)(?P<value>(?=\S*\d|\S{16})[^\s\"',;&)}\]\\]{6,})",
+    rf"(?!\[hidden\]|(?:bearer|basic)\b)(?P<value>(?={_KEY_TEXT}*\d|{_KEY_TEXT}{{16}}){_KEY_TEXT}{{6,}})",
     re.IGNORECASE,
 )
 """A key after its name, as in headers, URLs and the text of a dict. It has a digit or is long,
@@ -111,6 +113,12 @@ class SecretsFilter:
             if len(value) >= _SHORTEST and _ENVIRONMENT_NAME.fullmatch(name.upper())
         ]
 
+    def remember(self, value: str) -> None:
+        """Hide a key wherever it occurs from now on, if it is long enough to be recognized."""
+        if len(value) >= _SHORTEST and value not in self._values and HIDDEN not in value:
+            self._values.append(value)
+            self.__dict__.pop("_all_values", None)
+
     @cached_property
     def _all_values(self) -> re.Pattern[str] | None:
         """Return a pattern of the secret values of the environment, also as pages quote them."""
@@ -130,7 +138,10 @@ class SecretsFilter:
         return self._without_personal_data(text) if self._personal else text
 
     def plain(self, value: T) -> T:
-        """Return JSON's values without secrets. Values of fields with a key's name are hidden."""
+        """Return JSON's values without secrets.
+
+        Values of fields with a key's name are hidden, and remembered.
+        """
         return self._plain(value)  # type: ignore[no-any-return]  # the same types of JSON
 
     def _plain(self, value: Any) -> Any:  # noqa: ANN401  # any value of JSON
@@ -140,20 +151,27 @@ class SecretsFilter:
             case list() | tuple():
                 return [*map(self._plain, value)]
             case dict():
-                return {
-                    name: HIDDEN
-                    if isinstance(one, str) and one and _KEY_NAME.fullmatch(str(name))
-                    else self._plain(one)
-                    for name, one in value.items()
-                }
+                return {name: self._field(str(name), one) for name, one in value.items()}
         return value
+
+    def _field(self, name: str, value: object) -> Any:  # noqa: ANN401
+        if isinstance(value, str) and value and _KEY_NAME.fullmatch(name):
+            self.remember(value)
+            return HIDDEN
+        return self._plain(value)
+
+    def headers(self, headers: Mapping[str, object]) -> None:
+        """Remember the keys in the headers of a request, which are never written."""
+        for name, value in headers.items():
+            if is_key_name(name):
+                self.remember(str(value).removeprefix("Bearer ").strip())
 
     def address(self, url: str) -> str:
         """Return a URL without keys in its query and without a password."""
         parts = urlsplit(url)
         pairs = parse_qsl(parts.query, keep_blank_values=True)
         query = urlencode(
-            [(name, HIDDEN if _is_key(name) else self.text(value)) for name, value in pairs],
+            [(name, HIDDEN if is_key_name(name) else self.text(value)) for name, value in pairs],
             safe="[]",
         )
         place = parts.netloc.rpartition("@")[2]
@@ -189,7 +207,8 @@ def _compile(pattern: str) -> re.Pattern[str]:
         ) from error
 
 
-def _is_key(name: str) -> bool:
+def is_key_name(name: str) -> bool:
+    """Return whether a header or a parameter of a URL with this name contains a key."""
     return name.lower() in _QUERY_NAMES or _KEY_NAME.fullmatch(name) is not None
 
 

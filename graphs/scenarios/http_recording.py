@@ -87,6 +87,7 @@ class HttpTape:
         """Return the parts of a request of VCR.py, without secrets. None if it is not recorded."""
         if is_calling_model() or urlsplit(request.uri).hostname in self.allowed:
             return None
+        self.secrets.headers(request.headers)
         url, body = self.secrets.address(request.uri), self.secrets.plain(_read_body(request.body))
         return {"method": request.method, "url": url, "body": body}
 
@@ -262,7 +263,9 @@ def _check_event(event: str, args: tuple[Any, ...]) -> None:
     allowed, report = _refused[-1]
     name, description = _DESCRIPTIONS[event](args)
     if name not in allowed:
-        raise report(f"a replay without calls was asked to {description}")
+        problem = report(f"a replay without calls was asked to {description}")
+        # Clients close what they have opened if this error is one of the system.
+        raise ConnectionRefusedError(str(problem)) from problem
 
 
 def _describe_connection(args: tuple[Any, ...]) -> tuple[str, str]:

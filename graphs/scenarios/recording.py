@@ -298,7 +298,7 @@ def _read(place: Path) -> Recording | None:
     if not place.exists():
         return None
     try:
-        return read_file(place, Recording.model_validate_json)
+        return Recording.model_validate_json(read_file(place, str))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
