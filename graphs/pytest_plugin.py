@@ -6,12 +6,13 @@ used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
+from _pytest.outcomes import OutcomeException
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _MARK: Final = "simulation"
 _INCONCLUSIVE: Final = "inconclusive"
+_RUNS: Final = "duologue-runs"
 _RUN: Final = pytest.StashKey[str]()
 _RUN_OF_WORKER: Final = "duologue_run"
 
@@ -136,7 +138,7 @@ def _find_run(config: pytest.Config, name: str) -> str:
     """
     from .scenarios.finished_trials import LAST, list_runs
 
-    folder = _runs_folder(config)
+    folder = _cache_folder(config, _RUNS)
     known = [] if folder is None else list_runs(folder)
     found = known[0] if name == LAST and known else name
     if found not in known:
@@ -145,13 +147,13 @@ def _find_run(config: pytest.Config, name: str) -> str:
     return found
 
 
-def _runs_folder(config: pytest.Config) -> Path | None:
-    """Return the folder of the runs' finished trials. None without pytest's cache."""
+def _cache_folder(config: pytest.Config, name: str) -> Path | None:
+    """Return a folder of pytest's cache. None without the cache."""
     cache: pytest.Cache | None = getattr(config, "cache", None)
-    return None if cache is None else cache.mkdir("duologue-runs")
+    return None if cache is None else cache.mkdir(name)
 
 
-class _FinishedBeforeError(pytest.skip.Exception):
+class _FinishedBeforeError(OutcomeException):
     """The trial was finished by the run that is resumed."""
 
 
@@ -168,19 +170,15 @@ class _Simulations:
     """The scenarios with the agent's versions, in the order of their beginnings."""
     finished: FinishedTrial | None = None
     """The same trial in the run that is resumed. None if it is not finished."""
-
-    @cached_property
-    def pages(self) -> Path | None:
-        """The folder of the pages of tests that have not passed. None without pytest's cache."""
-        cache: pytest.Cache | None = getattr(self.item.config, "cache", None)
-        return None if cache is None else cache.mkdir("duologue")
+    is_refused: bool = False
+    """Whether the test differs from the resumed run or a recording, which fails all trials."""
 
     @cached_property
     def store(self) -> TrialStore | None:
         """The finished trials of this run. None without pytest's cache."""
         from .scenarios.finished_trials import TrialStore
 
-        folder = _runs_folder(self.item.config)
+        folder = _cache_folder(self.item.config, _RUNS)
         return None if folder is None else TrialStore(folder / _run_of(self.item.config))
 
     @cached_property
@@ -200,13 +198,15 @@ class _Simulations:
             return
         now = SimulatedScenario.of(scenario, agent_version)
         if not self.scenarios and self.item.config.getoption("--simulate-resume") is not None:
-            self.finished = self.store and self.store.read(self.item.nodeid, self.trial)
+            store = self.store
+            self.finished = None if store is None else store.read(self.item.nodeid, self.trial)
         self.scenarios.append(now)
         if self.finished is None:
             return
         change = self.finished.find_change(now, self.source)
         if change is not None:
             run, self.finished = _run_of(self.item.config), None
+            self.is_refused = True
             pytest.fail(
                 f"{change}: differs from the run {run}, so its trials can't be continued; start "
                 "a new run without --simulate-resume",
@@ -219,11 +219,12 @@ class _Simulations:
         return result
 
     def page(self, number: int) -> Path | None:
-        """Return the path of the page of a simulation, from 1."""
+        """Return the path of the page of a simulation, from 1. None without pytest's cache."""
         from .scenarios.pytest_report import name_file
 
         name = name_file(f"{self.item.nodeid}-{self.trial}-{number}")
-        return None if self.pages is None else self.pages / f"{name}.html"
+        folder = _cache_folder(self.item.config, "duologue")
+        return None if folder is None else folder / f"{name}.html"
 
     def recording(self, number: int) -> Path:
         """Return the path of the recording of a simulation, from 1."""
@@ -282,11 +283,15 @@ async def _record(
     mode = config.getoption("--simulate-record")
     if mode is None or not found.scenarios:
         return await work()
-    from .scenarios.recording import RecordOptions, record
+    from .scenarios.recording import RecordingError, RecordOptions, record
 
     patterns, allowed = (config.getini(f"simulate_{name}") for name in ("filter", "allow"))
     options = RecordOptions(mode, tuple(patterns), tuple(allowed))
-    return await record(found.recording(number), options, scenario, work)
+    try:
+        return await record(found.recording(number), options, scenario, work)
+    except RecordingError:
+        found.is_refused = True
+        raise
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -313,24 +318,20 @@ def pytest_runtest_makereport(
     if found is None:
         return report
     if call.when == "call" and found.finished is not None:
-        report = _restore(item.config, found.finished)
+        restore = item.config.hook.pytest_report_from_serializable
+        report = restore(config=item.config, data=found.finished.report)
         item.user_properties = [*report.user_properties]
         return report
-    from .scenarios.pytest_report import hide_keys
+    from .scenarios.pytest_report import hide_keys, list_properties
 
     hide_keys(report)
+    report.is_refused = found.is_refused  # type: ignore[attr-defined]
     if call.when == "call" and found.results:
         _add_simulations(report, found, call)
-        item.user_properties += _properties(report)
+        item.user_properties += list_properties(report.simulations)  # type: ignore[attr-defined]
         report.user_properties = list(item.user_properties)
         _store_trial(found, report, call)
     return report
-
-
-def _restore(config: pytest.Config, finished: FinishedTrial) -> pytest.TestReport:
-    """Return the report of a finished trial."""
-    found = config.hook.pytest_report_from_serializable(config=config, data=finished.report)
-    return cast("pytest.TestReport", found)
 
 
 def _store_trial(
@@ -340,10 +341,11 @@ def _store_trial(
 
     A trial that another error has ended, such as that of a server that is down, runs again.
     """
+    from .common.errors import InconclusiveResult
     from .scenarios.finished_trials import FinishedTrial
 
     error = None if call.excinfo is None else call.excinfo.value
-    is_decided = report.passed or report.is_inconclusive or isinstance(error, AssertionError)  # type: ignore[attr-defined]
+    is_decided = error is None or isinstance(error, AssertionError | InconclusiveResult)
     if found.store is None or not is_decided or not found.scenarios:
         return
     config = found.item.config
@@ -442,18 +444,26 @@ def _run_trials(
         reports = runtestprotocol(item, log=False, nextitem=following)
         calls += [one for one in reports if one.when == "call"]
         others += [one for one in reports if one.when != "call" and (is_last or not one.passed)]
-        if not any(one.when == "call" for one in reports) or calls[-1].skipped:
-            # It was skipped, or a fixture has failed.
+        if not any(one.when == "call" for one in reports):
+            # A fixture has failed.
+            break
+        if not _counts(calls[-1]):
+            calls = calls[-1:]
             break
     first = [one for one in others if one.when == "setup"]
     last = [one for one in others if one.when == "teardown"]
     return [*first, *([_join(calls, trials)] if calls else []), *last]
 
 
+def _counts(report: pytest.TestReport) -> bool:
+    """Return whether the report of a trial counts, and does not decide the whole test."""
+    return not report.skipped and not getattr(report, "is_refused", False)
+
+
 def _join(calls: Sequence[pytest.TestReport], trials: Trials) -> pytest.TestReport:
     """Return one report of all trials."""
     whole = calls[0]
-    if whole.skipped:
+    if not _counts(whole):
         return whole
     unclear = [one for one in calls if getattr(one, "is_inconclusive", False)]
     failed = [one for one in calls if one.failed and one not in unclear]
@@ -490,9 +500,3 @@ def _add_simulations(
         summarize(one, None if report.passed else found.page(number))
         for number, one in enumerate(found.results, 1)
     ]
-
-
-def _properties(report: Any) -> Iterator[tuple[str, object]]:  # noqa: ANN401
-    from .scenarios.pytest_report import list_properties
-
-    return list_properties(report.simulations)

@@ -8,7 +8,7 @@ filtered again.
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from html import escape
 from json import dumps
@@ -181,7 +181,7 @@ class SecretsFilter:
     def _without_personal_data(self, text: str) -> str:
         text = _E_MAIL.sub(self._replace_e_mail, text)
         for kind, pattern in (("iban", _IBAN), ("card", _CARD), ("phone", _PHONE)):
-            text = pattern.sub(lambda found, kind=kind: self._replace(kind, found[0]), text)
+            text = pattern.sub(partial(self._replace, kind), text)
         return text
 
     def _replace_e_mail(self, found: re.Match[str]) -> str:
@@ -190,11 +190,11 @@ class SecretsFilter:
             return address
         return f"person-{_digest(address.lower())}@example.com"
 
-    def _replace(self, kind: str, found: str) -> str:
-        plain = "".join(one for one in found if one.isalnum())
+    def _replace(self, kind: str, found: re.Match[str]) -> str:
+        plain = "".join(one for one in found[0] if one.isalnum())
         is_other = kind == "card" and not _is_card(plain)
-        if is_other or found in self._known:
-            return found
+        if is_other or found[0] in self._known:
+            return found[0]
         return f"[{kind} {_digest(plain)}]"
 
 

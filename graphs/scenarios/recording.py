@@ -9,7 +9,7 @@ differs from the record.
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,7 +100,7 @@ class Tape:
     """The file, for errors."""
     problem: RecordingError | None = None
     """The first difference. None if there is none so far."""
-    on_problem: Callable[[], None] | None = None
+    on_problem: Callable[[], object] | None = None
     """Called at the first difference, in any thread."""
     _played: set[int] = field(default_factory=set)
 
@@ -313,13 +313,7 @@ def _write(place: Path, recording: Recording) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     file = NewFile.begun(place)
     try:
-        for part in _lines_of(with_version):
-            file.write(part)
+        file.write(json.dumps(with_version, ensure_ascii=False, indent=1) + "\n")
         file.put()
     finally:
         file.drop()
-
-
-def _lines_of(value: object) -> Iterator[str]:
-    yield json.dumps(value, ensure_ascii=False, indent=1)
-    yield "\n"

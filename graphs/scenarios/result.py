@@ -34,6 +34,10 @@ class SimulationResult:
     verdicts: tuple[ScenarioVerdict, ...] = ()
     """The verdicts about the criteria, then those of the checks."""
 
+    def __repr__(self) -> str:
+        """Return a short text. `report` shows more, and pytest prints both."""
+        return f"<SimulationResult of {self.session.id!r}: {self.ended}>"
+
     @property
     def session(self) -> Session:
         """The handle of the conversation's session."""
