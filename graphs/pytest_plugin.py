@@ -98,12 +98,11 @@ def pytest_configure(config: pytest.Config) -> None:
         f"{_MARK}(trials, at_least): run a test with simulated users several times. By default, "
         "all trials must pass",
     )
-    resumed: str | None = config.getoption("--simulate-resume")
     # A worker of pytest-xdist belongs to the run of its controller.
     worker: dict[str, Any] = getattr(config, "workerinput", {})
     if _RUN_OF_WORKER in worker:
         config.stash[_RUN] = worker[_RUN_OF_WORKER]
-    elif resumed is not None:
+    elif (resumed := config.getoption("--simulate-resume")) is not None:
         config.stash[_RUN] = _find_run(config, resumed)
 
 
@@ -327,15 +326,16 @@ def pytest_runtest_makereport(
     hide_keys(report)
     report.is_refused = found.is_refused  # type: ignore[attr-defined]
     if call.when == "call" and found.results:
-        _add_simulations(report, found, call)
+        error = None if call.excinfo is None else call.excinfo.value
+        _add_simulations(report, found, error)
         item.user_properties += list_properties(report.simulations)  # type: ignore[attr-defined]
         report.user_properties = list(item.user_properties)
-        _store_trial(found, report, call)
+        _store_trial(found, report, error)
     return report
 
 
 def _store_trial(
-    found: _Simulations, report: pytest.TestReport, call: pytest.CallInfo[None]
+    found: _Simulations, report: pytest.TestReport, error: BaseException | None
 ) -> None:
     """Store a trial that passed, failed by an assertion, or was inconclusive.
 
@@ -344,7 +344,6 @@ def _store_trial(
     from .common.errors import InconclusiveResult
     from .scenarios.finished_trials import FinishedTrial
 
-    error = None if call.excinfo is None else call.excinfo.value
     is_decided = error is None or isinstance(error, AssertionError | InconclusiveResult)
     if found.store is None or not is_decided or not found.scenarios:
         return
@@ -489,12 +488,11 @@ def _join(calls: Sequence[pytest.TestReport], trials: Trials) -> pytest.TestRepo
 
 
 def _add_simulations(
-    report: pytest.TestReport, found: _Simulations, call: pytest.CallInfo[None]
+    report: pytest.TestReport, found: _Simulations, error: BaseException | None
 ) -> None:
     from .common.errors import InconclusiveResult
     from .scenarios.pytest_report import summarize
 
-    error = None if call.excinfo is None else call.excinfo.value
     report.is_inconclusive = isinstance(error, InconclusiveResult)  # type: ignore[attr-defined]
     report.simulations = [  # type: ignore[attr-defined]
         summarize(one, None if report.passed else found.page(number))
