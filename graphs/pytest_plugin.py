@@ -318,9 +318,9 @@ def pytest_runtest_makereport(
         return report
     if call.when == "call" and found.finished is not None:
         restore = item.config.hook.pytest_report_from_serializable
-        report = restore(config=item.config, data=found.finished.report)
-        item.user_properties = [*report.user_properties]
-        return report
+        earlier: pytest.TestReport = restore(config=item.config, data=found.finished.report)
+        item.user_properties = [*earlier.user_properties]
+        return earlier
     from .scenarios.pytest_report import hide_keys, list_properties
 
     hide_keys(report)
@@ -328,7 +328,7 @@ def pytest_runtest_makereport(
     if call.when == "call" and found.results:
         error = None if call.excinfo is None else call.excinfo.value
         _add_simulations(report, found, error)
-        item.user_properties += list_properties(report.simulations)  # type: ignore[attr-defined]
+        item.user_properties += list_properties(report.simulations)
         report.user_properties = list(item.user_properties)
         _store_trial(found, report, error)
     return report
