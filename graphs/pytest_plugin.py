@@ -130,11 +130,7 @@ def _run_of(config: pytest.Config) -> str:
 
 
 def _find_run(config: pytest.Config, name: str) -> str:
-    """Return the name of the run to resume.
-
-    Raises:
-        UsageError: There is no such run.
-    """
+    """Return the name of the run to resume, or raise UsageError if there is no such run."""
     from .scenarios.finished_trials import LAST, list_runs
 
     folder = _cache_folder(config, _RUNS)
@@ -451,7 +447,11 @@ def _run_trials(
             break
     first = [one for one in others if one.when == "setup"]
     last = [one for one in others if one.when == "teardown"]
-    return [*first, *([_join(calls, trials)] if calls else []), *last]
+    joined = [_join(calls, trials)] if calls else []
+    for one in last if joined else ():
+        # JUnit's file contains the properties of this report.
+        one.user_properties = joined[0].user_properties
+    return [*first, *joined, *last]
 
 
 def _counts(report: pytest.TestReport) -> bool:
@@ -476,7 +476,7 @@ def _join(calls: Sequence[pytest.TestReport], trials: Trials) -> pytest.TestRepo
     whole.trials = [*counts, trials.at_least]  # type: ignore[attr-defined]
     whole.is_inconclusive = outcome == _INCONCLUSIVE  # type: ignore[attr-defined]
     whole.duration = sum(one.duration for one in calls)
-    whole.user_properties += [
+    whole.user_properties = [pair for one in calls for pair in one.user_properties] + [
         (f"simulation.trials.{name}", number)
         for name, number in zip(("passed", "failed", _INCONCLUSIVE), counts, strict=True)
     ]
