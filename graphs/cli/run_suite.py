@@ -35,17 +35,13 @@ def simulate_here(
     options: SimulateOptions,
     *,
     trials: int | None,
-    agent_version: str | None,
     output: Path | None,
     as_json: bool,
 ) -> None:
     """Run a suite in this process until it ends, pauses or is stopped."""
 
     async def play() -> ExitCode:
-        opening = open_suite(
-            file, agent, settings, options, trials=trials, agent_version=agent_version
-        )
-        async with opening as driver:
+        async with open_suite(file, agent, settings, options, trials=trials) as driver:
             command = BatchCommand(driver, as_json=False, is_suite=True)
             code = await command.play()
             if command.signals:

@@ -90,7 +90,11 @@ def simulate(
 
     settings = BatchSettings(name, concurrency, retry_failed, ray)
     options = SimulateOptions(
-        store=store, model=model, judge_model=judge_model, agent_timeout=agent_timeout
+        store=store,
+        model=model,
+        judge_model=judge_model,
+        agent_timeout=agent_timeout,
+        agent_version=agent_version,
     )
     simulate_here(
         file,
@@ -98,7 +102,6 @@ def simulate(
         settings,
         options,
         trials=trials,
-        agent_version=agent_version,
         output=output,
         as_json=as_json,
     )

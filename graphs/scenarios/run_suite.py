@@ -31,7 +31,6 @@ async def arun_suite(
     *,
     name: str | None = None,
     trials: int | None = None,
-    agent_version: str | None = None,
     concurrency: int = CONCURRENCY,
     retry_failed: bool = False,
     ray: str | None = None,
@@ -49,8 +48,6 @@ async def arun_suite(
         agent: The agent, as `simulate` accepts it; or ``module:name``, which is imported.
         name: The batch's name. If None, the file's name without its extension.
         trials: Number of simulations of each scenario with each persona. If None, the suite's.
-        agent_version: The version of the agent, as any text. A run with another version is not
-            resumed. If None, changes of the agent are not noticed.
         concurrency: Maximum number of simulations that run at once.
         retry_failed: Whether simulations that failed with an error run again.
         ray: The address of a Ray cluster, or ``auto``, as in `run_batch`.
@@ -82,10 +79,7 @@ async def arun_suite(
         ('passed', 3)
     """
     settings = BatchSettings(name, concurrency, retry_failed, ray, PATIENCE)
-    opening = open_suite(
-        suite, agent, settings, options, trials=trials, agent_version=agent_version
-    )
-    async with opening as driver:
+    async with open_suite(suite, agent, settings, options, trials=trials) as driver:
         row = await driver.run()
     async with known_store(options.get("store")) as store:
         return await read_suite(store, row.batch)
@@ -102,10 +96,9 @@ async def open_suite(
     options: SimulateOptions,
     *,
     trials: int | None = None,
-    agent_version: str | None = None,
 ) -> AsyncIterator[Driver]:
     """Check a suite and its agent, lease its batch, and yield the driver that runs it."""
-    check_options(options, SimulateOptions, "name", "trials", "agent_version", "concurrency")
+    check_options(options, SimulateOptions, "name", "trials", "concurrency")
     given: dict[str, Any] = {**options}
     judge_model = given.pop("judge_model", None)
     if isinstance(judge_model, list | tuple):
@@ -124,7 +117,7 @@ async def open_suite(
     facts = {
         **suite.facts(),
         "agent": tested.reference or tested.name,
-        "agent_version": agent_version,
+        "agent_version": given.pop("agent_version", None),
         "judge_model": judge_model,
     }
     own = {

@@ -52,8 +52,8 @@ class SimulateOptions(StoreOptions, total=False):
     agent_timeout: float | None
     """Seconds after which a reply of the agent is cancelled, which is an error. 300 if None."""
     agent_version: str | None
-    """A version of the agent, such as a commit. ``pytest --simulate-resume`` refuses to skip the
-    finished trials of another version. Not compared if None."""
+    """A version of the agent, such as a commit. ``pytest --simulate-resume`` and `run_suite` refuse
+    to continue a run with another version. If None, changes of the agent are not noticed."""
 
 
 @list_options
