@@ -16,6 +16,7 @@ from .simulate import SimulateOptions
 from .suite import AGENT, Suite, import_object, load_suite, to_json
 from .suite_agent import SuiteAgent, SuiteJudge
 from .suite_report import SuiteReport, read_suite
+from .tested_agent import is_address
 
 SuiteLike: TypeAlias = Suite | Mapping[str, Any] | str | Path
 """A suite, or a dict or file that contains it."""
@@ -137,7 +138,7 @@ def _name_of(source: SuiteLike) -> str:
 
 
 def _read_agent(agent: object, on_interrupt: Any, timeout: float | None) -> SuiteAgent:  # noqa: ANN401
-    if isinstance(agent, str) and not agent.startswith(("http://", "https://")):
+    if isinstance(agent, str) and not is_address(agent):
         found = SuiteAgent(import_object(agent, "agent"), on_interrupt, timeout, agent)
     else:
         found = SuiteAgent(agent, on_interrupt, timeout)

@@ -30,6 +30,13 @@ PATIENCE: Final = 300.0
 
 _NAMELESS = ("<lambda>", "")
 
+_HTTP: Final = ("http://", "https://")
+
+
+def is_address(agent: str) -> bool:
+    """Return whether a text is an address of an agent that `TestedAgent.of` accepts."""
+    return agent.startswith((*_HTTP, A2A))
+
 
 @dataclass
 class TestedAgent:
@@ -80,7 +87,7 @@ class TestedAgent:
         if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
             raise TypeError(f"agent_timeout: must be a number of seconds above 0, not {timeout!r}")
         seconds = PATIENCE if timeout is None else timeout
-        if isinstance(agent, str) and agent.startswith(("http://", "https://")):
+        if isinstance(agent, str) and agent.startswith(_HTTP):
             # Imported here, since the import takes long.
             from langchain_openai import ChatOpenAI
 

@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from langchain_core.messages import BaseMessage
 
@@ -76,6 +75,6 @@ async def run(scenarios: int, trials: int, concurrency: int, store: str) -> dict
 
 if __name__ == "__main__":
     gc.set_threshold(*COLLECTED)
-    counts = [int(one) for one in sys.argv[1:4]]
-    path = Path(sys.argv[4])
-    sys.stdout.write(json.dumps(asyncio.run(run(*counts, str(path)))) + "\n")
+    scenarios, trials, concurrency = (int(one) for one in sys.argv[1:4])
+    found = asyncio.run(run(scenarios, trials, concurrency, sys.argv[4]))
+    sys.stdout.write(json.dumps(found) + "\n")

@@ -56,7 +56,7 @@ async def run(
     return await record(place, options, scenario, work)
 
 
-NO_MODELS = {"model": ScriptedChatModel([]), "judge_model": ScriptedChatModel([])}
+NO_MODELS: dict[str, Any] = {"model": ScriptedChatModel([]), "judge_model": ScriptedChatModel([])}
 """Models that can't answer."""
 
 

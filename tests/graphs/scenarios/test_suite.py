@@ -37,7 +37,7 @@ def user() -> ScriptedChatModel:
     return ScriptedChatModel(play_user)
 
 
-SUITE = {
+SUITE: dict[str, Any] = {
     "shared": {"checks": [is_refunded]},
     "scenarios": {"refund": {"goal": GOAL}, "refusal": {"goal": REFUSED}},
 }
@@ -53,7 +53,10 @@ def play(suite: Any = SUITE, agent: object = shop, **options: Any) -> SuiteRepor
 
 
 def outcomes(report: SuiteReport) -> dict[tuple[str, str | None], dict[str, int]]:
-    return {(one.scenario, one.persona): dict(one.outcomes) for one in report.scenarios}
+    return {
+        (one.scenario, one.persona): {str(name): count for name, count in one.outcomes.items()}
+        for one in report.scenarios
+    }
 
 
 def test_each_scenario_runs_with_each_persona_and_the_worst_come_first(store: str) -> None:
