@@ -49,6 +49,7 @@ from duologue.graphs.conversation.judges import RoundRobin
 from duologue.graphs.events import Event
 from duologue.graphs.kinds.group_solve import GroupSolveForm
 from duologue.graphs.kinds.load import forms_by_kind
+from duologue.graphs.scenarios import load_suite
 from duologue.graphs.speakers.replies import HumanInputMode
 from duologue.nodes.testing.script import Script
 from duologue.nodes.testing.server import ScriptedServer
@@ -89,7 +90,10 @@ def blocks(language: str) -> list[Fenced]:
     return [block for block in FENCED if block.language == language]
 
 
-CONVERSATIONS = [block for block in blocks("toml") if block.page != "docs/batches.md"]
+SUITES = [block for block in blocks("toml") if "[scenarios." in block.text]
+CONVERSATIONS = [
+    block for block in blocks("toml") if block.page != "docs/batches.md" and block not in SUITES
+]
 
 SOCIETY = {
     name: block.text
@@ -108,8 +112,13 @@ def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
     # Blocks of `py` need the dev server: tests/live runs them.
     known = {"python", "py", "toml", "json", "ini", "mermaid", "console", "text"}
     assert {block.language for block in FENCED} == known
-    printed = [block.following for block in blocks("python") if "print(" in block.text]
-    assert blocks("text") == printed
+    outputs = blocks("text")
+    printed = [
+        block.following
+        for block in FENCED
+        if "print(" in block.text and (block.language == "python" or block.following in outputs)
+    ]
+    assert outputs == printed
 
 
 def test_the_pictures_are_the_compiled_graph_and_what_a_file_can_do() -> None:
@@ -124,9 +133,27 @@ def test_the_files_load(block: Fenced) -> None:
     assert load_conversation(tomllib.loads(block.text)).speakers
 
 
+@pytest.mark.parametrize("block", SUITES)
+def test_suites_in_files_load(
+    block: Fenced, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop.py").write_text("def looks_up_first(result): ...")
+    (tmp_path / "scenarios.toml").write_text(block.text)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_suite(tmp_path / "scenarios.toml").scenarios
+
+
+def test_settings_of_pytest_exist(pytestconfig: pytest.Config) -> None:
+    (block,) = [block for block in blocks("ini") if "[pytest]" in block.text]
+    parser = configparser.ConfigParser()
+    parser.read_string(block.text)
+    for name in parser["pytest"]:
+        pytestconfig.getini(name)  # raises if the setting does not exist
+
+
 def test_batches_in_files_are_those_that_the_pages_show(tmp_path: Path) -> None:
     (tmp_path / "tasks.csv").write_text("task,labels.answer\nAdd 1 and 2.,3\n")
-    texts = [block.text for block in blocks("toml") if block not in CONVERSATIONS]
+    texts = [block.text for block in blocks("toml") if block.page == "docs/batches.md"]
     whole, *parts = [text for text in texts if text not in SOCIETY.values()]
     fields = {"task": "Plan a garden", "user_role": "Cook", "assistant_role": "Gardener"}
     for text in (whole, *parts):
@@ -251,7 +278,7 @@ def test_the_file_of_mcp_servers_is_read(
 
 
 def test_the_entry_points_are_of_a_group_that_there_is() -> None:
-    (block,) = blocks("ini")
+    (block,) = [block for block in blocks("ini") if "entry-points" in block.text]
     parser = configparser.ConfigParser()
     parser.read_string(block.text)
     (section,) = parser.sections()
