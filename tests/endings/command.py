@@ -1,6 +1,10 @@
-"""The command of the benchmark."""
+"""The command of the benchmark.
+
+`run` measures, `agree` compares with the graph, and `table` writes stored results into the pages.
+"""
 
 import argparse
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -9,11 +13,16 @@ from pathlib import Path
 
 from endings import closings, report
 from endings.adapter import Rules
+from endings.comparison import Comparison, SystemResult, show, write_tables
 from endings.dialogue import Case, Dialogue, half_of
-from endings.scoring import Scored, score
+from endings.scoring import Scored, feed, score
 from endings.sources import SOURCES, dialogues
+from endings.systems import UnavailableError, open_system
 
 HALVES = ("tune", "report")
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = Path(__file__).with_name("results.json")
+"""The stored results, which the tables of the documentation come from."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -26,7 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise SystemExit(f"{path}: there is no such folder; give a copy of the source")
     halves = HALVES if given.half == "both" else (given.half,)
     try:
-        run = {"run": _run, "agree": _agree}[given.command]
+        if given.command == "table":
+            stored = (RESULTS if given.json is None else given.json).read_text(encoding="utf-8")
+            write_tables(Comparison.model_validate_json(stored), ROOT)
+            return
+        compares = given.command == "run" and given.system
+        run = {"run": _compare if compares else _run, "agree": _agree}[given.command]
         run(given, folders, halves)
     except ValueError as error:
         raise SystemExit(str(error)) from error
@@ -34,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python tests/endings", description=__doc__)
-    parser.add_argument("command", choices=("run", "agree"))
+    parser.add_argument("command", choices=("run", "agree", "table"))
     for name, source in SOURCES.items():
         parser.add_argument(
             source.option,
@@ -55,6 +69,25 @@ def _parser() -> argparse.ArgumentParser:
         help="let done tokens count only once they are answered (DoneToken's field of this name), "
         "and read only the dialogues with an early stop word",
     )
+    parser.add_argument(
+        "--system",
+        action="append",
+        default=[],
+        help="a system to measure: duologue, a name in systems.toml, or module:name of your "
+        "function stops(messages) or class; may be given more than once",
+    )
+    parser.add_argument(
+        "--json",
+        type=Path,
+        help="the file of the results of --system (endings.json in build), or the file to read "
+        "for `table` (tests/endings/results.json)",
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "duologue-endings",
+        help="the folder for environments of other libraries, outside the repository",
+    )
     parser.add_argument("--errors", type=Path, help="a file to write each wrong ending to")
     return parser
 
@@ -74,6 +107,38 @@ def _run(given: argparse.Namespace, folders: dict[str, list[Path]], halves: Sequ
     if given.errors is not None:
         given.errors.write_text("\n".join(report.error_lines(scored)) + "\n", encoding="utf-8")
     _print("Read: " + _counted(scored))
+
+
+def _compare(
+    given: argparse.Namespace, folders: dict[str, list[Path]], halves: Sequence[str]
+) -> None:
+    """Feed the same dialogues to each system, print one table, and write the results as JSON."""
+    wanted = list(_wanted(given, folders, halves))
+    measured, skipped, errors = list[SystemResult](), dict[str, str](), list[str]()
+    for name in given.system:
+        try:
+            with open_system(name, given.cache.expanduser(), answered=given.answered) as system:
+                scored, left_out = list[Scored](), Counter[str]()
+                for one in wanted:
+                    adapter = system.begin(one)
+                    if adapter is None:
+                        left_out[one.source] += 1
+                    else:
+                        scored.append(feed(one, adapter))
+        except UnavailableError as error:
+            skipped[name] = str(error)
+            _print(f"{name} is skipped, because it can't be installed or started here: {error}")
+            continue
+        measured.append(SystemResult.of(system, scored, dict(left_out)))
+        errors += (f"{name}\t{line}" for line in report.error_lines(scored))
+    found = Comparison.today(given.half, measured, skipped)
+    path = given.json or Path("build/endings.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    if given.errors is not None:
+        given.errors.write_text("".join(f"{line}\n" for line in errors), encoding="utf-8")
+    _print("### All dialogues: premature, % / missed, %", show(found))
+    _print("### Dialogues in which a word decides", show(found, "words"), f"Written: {path}")
 
 
 def _agree(

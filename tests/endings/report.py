@@ -20,14 +20,14 @@ def by_source(scored: Iterable[Scored]) -> str:
     """Return all metrics by source."""
     groups = _grouped(scored, lambda one: one.dialogue.source)
     rows = [[source, *_cells(measure(groups[source]))] for source in sorted(groups)]
-    return _table(("source", *HEAD), rows)
+    return table(("source", *HEAD), rows)
 
 
 def by_case(scored: Iterable[Scored]) -> str:
     """Return all metrics by source and kind of case."""
     groups = _grouped(scored, _case)
     rows = [[*key, *_cells(measure(groups[key]))] for key in sorted(groups)]
-    return _table(("source", "kind of case", *HEAD), rows)
+    return table(("source", "kind of case", *HEAD), rows)
 
 
 def halves_by_case(parts: Mapping[str, Sequence[Scored]]) -> str:
@@ -40,7 +40,7 @@ def halves_by_case(parts: Mapping[str, Sequence[Scored]]) -> str:
         [*key, *(cell for half in parts for cell in _short(groups[half].get(key, [])))]
         for key in keys
     ]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 K = TypeVar("K", str, tuple[str, str])
@@ -92,7 +92,7 @@ def closing_table(found: Mapping[tuple[str, str], Agreement]) -> str:
         ]
         for (half, group), one in sorted(found.items(), key=lambda row: row[0][::-1])
     ]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def error_lines(scored: Iterable[Scored]) -> Iterator[str]:
@@ -131,6 +131,7 @@ def _shown(found: Estimate | None, digits: int) -> str:
     return f"{value} ({low} to {high})"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

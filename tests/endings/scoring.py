@@ -119,8 +119,12 @@ class Scored:
 
 
 def score(dialogue: Dialogue, begin: Callable[[Dialogue], Adapter]) -> Scored:
+    """Feed a dialogue to its adapter, turn by turn, until it stops."""
+    return feed(dialogue, begin(dialogue))
+
+
+def feed(dialogue: Dialogue, adapter: Adapter) -> Scored:
     """Feed a dialogue to an adapter, turn by turn, until it stops."""
-    adapter = begin(dialogue)
     stop = reason = None
     for place in range(1, len(dialogue.turns) + 1):
         reason = adapter.stops(dialogue.turns[:place])

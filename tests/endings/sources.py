@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from endings.dialogue import Case, Dialogue, Label, Origin
-from endings.readers import autogen, casino, sgd, tau2, texts
+from endings.readers import autogen, casino, own, sgd, tau2, texts
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ SOURCES = {
         "code MIT, documentation CC BY 4.0",
         ("github.com/microsoft/autogen (branch 0.2) c631b34e212f5fe2fc74218d60470e83c805fd07",),
     ),
+    "own": Source("--own", own.read, "yours", ()),
 }
 """The public sources, by the name of the option without its dashes."""
 

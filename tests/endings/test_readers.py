@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from endings.dialogue import Call, Case, Dialogue, Label, Origin, Turn
-from endings.readers import autogen, casino, sgd, tau2
+from endings.dialogue import Call, Case, Dialogue, Label, Origin, Turn, Word
+from endings.readers import autogen, casino, own, sgd, tau2
 from endings.readers.loops import loop_label
 
 
@@ -285,3 +285,41 @@ def test_autogen_cells_may_hold_several_chats_and_nested_ones_are_left_out(tmp_p
         "autogen/chat/1/2",
     ]
     assert notebook(tmp_path, printed(("user", "Hi"), ("helper", "Hm")) + nested) == []
+
+
+OWN = """
+[[talks]]
+name = "a table"
+case = "word said"
+words = [["BOOKED", "Guest"]]
+end = 3
+said = [
+  ["Guest", "A table for two?"],
+  ["Host", "At eight.", [["book", {hour = 8}, "ok"]]],
+  ["Guest", "BOOKED"],
+  ["Host", "See you."],
+]
+"""
+
+
+def test_labelled_dialogues_of_a_user_are_read(tmp_path: Path) -> None:
+    tmp_path.joinpath("tables.toml").write_text(OWN)
+    (found,) = own.read(tmp_path)
+    assert (found.id, found.source, len(found.turns)) == ("own/tables/a table", "own", 4)
+    assert (found.label.end, found.label.signalled) == (3, True)
+    assert found.words == (Word("BOOKED", "Guest"),)
+    assert found.turns[1].calls[0].name == "book"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (OWN.replace("word said", "well said"), r"tables.toml: talks.0.case: Input should be"),
+        (OWN.replace("end =", "ends ="), r"tables.toml: talks.0.ends: Extra inputs"),
+        ("[[talks]", r"tables.toml: this is no TOML: .*; correct the file"),
+    ],
+)
+def test_a_wrong_file_of_labels_is_refused(tmp_path: Path, wrong: str, problem: str) -> None:
+    tmp_path.joinpath("tables.toml").write_text(wrong)
+    with pytest.raises(ValueError, match=problem):
+        next(own.read(tmp_path))

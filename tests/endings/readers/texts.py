@@ -40,7 +40,7 @@ def read() -> Iterator[Dialogue]:
         name = f"corpus/endless/{talk.guard}/{talk.name}"
         yield _of_talk(name, talk.said, label)
     for row in table("endings")["talks"]:
-        yield _of_row(row)
+        yield dialogue_of(row, f"corpus/endings/{row['name']}", "corpus")
 
 
 def closing_lines() -> Iterator[tuple[str, str, bool]]:
@@ -78,7 +78,8 @@ def _of_talk(dialogue_id: str, said: Transcript, label: Label) -> Dialogue:
     return Dialogue(dialogue_id, "corpus", turns, label, forms=found)
 
 
-def _of_row(row: dict[str, Any]) -> Dialogue:
+def dialogue_of(row: dict[str, Any], dialogue_id: str, source: str) -> Dialogue:
+    """Return the dialogue of a row in the format of `endings.toml`."""
     turns = tuple(
         _turn(said, number)
         for number in range(1, row.get("rounds", 1) + 1)
@@ -95,7 +96,7 @@ def _of_row(row: dict[str, Any]) -> Dialogue:
     words = tuple(Word(*word) for word in row.get("words", []))
     words += tuple(Word(word, terminates=True) for word in row.get("terminations", []))
     tools = tuple(EndTool(*tool) for tool in row.get("tools", []))
-    return Dialogue(f"corpus/endings/{row['name']}", "corpus", turns, label, words, tools)
+    return Dialogue(dialogue_id, source, turns, label, words, tools)
 
 
 def _turn(said: list[Any], number: int) -> Turn:

@@ -1,0 +1,209 @@
+"""The comparison of systems: its stored results, and its tables in the documentation."""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from endings.dialogue import Case
+from endings.intervals import Estimate
+from endings.metrics import measure
+from endings.report import table
+from endings.scoring import Outcome, Scored
+from endings.systems import OURS, System
+
+WORD_CASES = (Case.WORD_SAID, Case.WORD_MENTIONED)
+"""Kinds of case that a rule about a word can decide alone."""
+
+SOURCES = {
+    "autogen": "AutoGen's notebooks",
+    "casino": "CaSiNo",
+    "sgd": "Schema-Guided Dialogue",
+    "tau": "tau-bench",
+    "tau2": "tau2-bench",
+    "own": "your own",
+    "corpus": "our own texts",
+}
+"""The titles of sources, in the order of the tables."""
+
+OWN = "corpus"
+"""Our own texts. Our rules are tested with them, so a comparison would favour us."""
+
+_STORED = ConfigDict(frozen=True, extra="forbid")
+
+
+class Share(BaseModel):
+    """Numbers of a group of dialogues; shares with their 95 % intervals. None: of nothing."""
+
+    model_config = _STORED
+
+    dialogues: int
+    premature: tuple[float, float, float] | None
+    missed: tuple[float, float, float] | None
+    right: int
+    late: int
+    ties: int
+    undecidable: int
+    model_calls: float
+    tokens: float
+
+    @classmethod
+    def of(cls, scored: Sequence[Scored]) -> Self:
+        """Measure a group of dialogues."""
+        found = measure(scored)
+        return cls(
+            dialogues=found.dialogues,
+            premature=_rounded(found.premature),
+            missed=_rounded(found.missed),
+            right=found.outcomes[Outcome.RIGHT] + found.outcomes[Outcome.OPEN],
+            late=found.outcomes[Outcome.LATE],
+            ties=found.outcomes[Outcome.TIE],
+            undecidable=found.outcomes[Outcome.UNDECIDABLE],
+            model_calls=found.calls.value if found.calls else 0,
+            tokens=found.tokens.value if found.tokens else 0,
+        )
+
+
+class SystemResult(BaseModel):
+    """The results of one system."""
+
+    model_config = _STORED
+
+    name: str
+    title: str
+    version: str
+    left_out: dict[str, int]
+    """Dialogues by source that the system can't have."""
+    all: dict[str, Share]
+    """All dialogues, by source."""
+    words: dict[str, Share]
+    """The dialogues in which only a word matters, by source."""
+
+    @classmethod
+    def of(cls, system: System, scored: Iterable[Scored], left_out: dict[str, int]) -> Self:
+        """Measure a system's results by source."""
+        everything: dict[str, list[Scored]] = {}
+        for one in scored:
+            everything.setdefault(one.dialogue.source, []).append(one)
+        words = {
+            source: [one for one in part if one.dialogue.label.case in WORD_CASES]
+            for source, part in everything.items()
+        }
+        return cls(
+            name=system.name,
+            title=system.title,
+            version=system.version,
+            left_out=left_out,
+            all={source: Share.of(part) for source, part in everything.items()},
+            words={source: Share.of(part) for source, part in words.items() if part},
+        )
+
+
+class Comparison(BaseModel):
+    """The results of several systems on the same dialogues."""
+
+    model_config = _STORED
+
+    date: str
+    """The day of the run, in UTC."""
+    half: str
+    """`tune`, `report` or `both`."""
+    systems: tuple[SystemResult, ...]
+    skipped: dict[str, str] = {}
+    """Systems that could not be installed or started, with the reason."""
+
+    @classmethod
+    def today(cls, half: str, systems: Sequence[SystemResult], skipped: dict[str, str]) -> Self:
+        """Return the comparison with the date of today."""
+        day = datetime.now(UTC).date().isoformat()
+        return cls(date=day, half=half, systems=tuple(systems), skipped=skipped)
+
+
+def show(found: Comparison, group: str = "all", hidden: Collection[str] = ()) -> str:
+    """Return a table: a row for each system, "premature, % / missed, %" for each source.
+
+    Args:
+        found: The results.
+        group: `all` or `words`.
+        hidden: Sources that are left out.
+    """
+    parts = {one.name: _group(one, group) for one in found.systems}
+    sources = [
+        name
+        for name in SOURCES
+        if name not in hidden and any(name in part for part in parts.values())
+    ]
+    sizes = {
+        name: max(part[name].dialogues for part in parts.values() if name in part)
+        for name in sources
+    }
+    head = ["system", *(f"{SOURCES[name]} ({sizes[name]:,})" for name in sources)]
+    rows = [
+        [
+            f"{one.title} {one.version}".strip(),
+            *(_cell(parts[one.name].get(name), sizes[name]) for name in sources),
+        ]
+        for one in found.systems
+    ]
+    return table(head, rows)
+
+
+def write_tables(found: Comparison, root: Path) -> None:
+    """Write the tables into the pages that have a place for them."""
+    for page, places in PLACES.items():
+        path = root / page
+        text = path.read_text(encoding="utf-8")
+        for place in places:
+            text = _replaced(text, place, PARTS[place](found))
+        path.write_text(text, encoding="utf-8")
+
+
+def _summary(found: Comparison) -> str:
+    ours = next(one for one in found.systems if one.name == OURS)
+    public = [share for name, share in ours.all.items() if name != OWN]
+    count = sum(share.dialogues for share in public)
+    early = sum(round(share.premature[0] * share.dialogues) for share in public if share.premature)
+    others = {one.title.split()[0].strip(",") for one in found.systems if one.name != OURS}
+    return (
+        f"Of {count:,} recorded dialogues, duologue ends {early} too early. [A comparison]"
+        f"(docs/ends.md#compared-with-other-libraries) with the stop rules of {len(others)} other "
+        f"libraries, of {found.date}, shows also where they are better."
+    )
+
+
+PARTS = {
+    "all": lambda found: show(found, "all", (OWN,)),
+    "words": lambda found: show(found, "words", (OWN,)),
+    "date": lambda found: f"Measured on {found.date}, on the half `{found.half}`.",
+    "summary": _summary,
+}
+PLACES = {"docs/ends.md": ("date", "all", "words"), "README.md": ("summary",)}
+
+
+def _replaced(text: str, place: str, part: str) -> str:
+    begin, end = f"<!-- endings: {place} -->\n", f"<!-- endings: end of {place} -->"
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    return pattern.sub(lambda _: f"{begin}\n{part}\n\n{end}", text)
+
+
+def _group(one: SystemResult, group: str) -> dict[str, Share]:
+    return one.all if group == "all" else one.words
+
+
+def _cell(share: Share | None, size: int) -> str:
+    if share is None:
+        return "–"  # noqa: RUF001
+    part = "" if share.dialogues == size else f", of {share.dialogues:,}"
+    late = f", {share.late} late" if share.late else ""
+    return f"{_percent(share.premature)} / {_percent(share.missed)}{late}{part}"
+
+
+def _percent(share: tuple[float, float, float] | None) -> str:
+    return "–" if share is None else f"{share[0] * 100:.2f}"  # noqa: RUF001
+
+
+def _rounded(found: Estimate | None) -> tuple[float, float, float] | None:
+    return found and (round(found.value, 5), round(found.low, 5), round(found.high, 5))
