@@ -150,18 +150,26 @@ def test_a_library_that_cannot_be_installed_is_skipped_with_the_reason(
     assert found.systems == ()
 
 
+@pytest.fixture(scope="module")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of environments, which some systems share."""
+    return tmp_path_factory.mktemp("environments")
+
+
+# Without tau2, which takes 670 MB.
 @pytest.mark.packaging
-@pytest.mark.parametrize("name", sorted(read_libraries()))
-def test_each_library_stops_a_dialogue_with_its_word(name: str, tmp_path: Path) -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", sorted(read_libraries().keys() - {"tau2"}))
+def test_each_library_stops_a_dialogue_with_its_word(name: str, environments: Path) -> None:
     library = read_libraries()[name]
-    token = {"tau2": "###STOP###", "autogen02-default": "TERMINATE"}.get(name, "STOP")
+    word = "TERMINATE"
     turns = (
         *(Turn("User", "Find the page."), Turn("Agent", "Page 12.")),
-        *(Turn("User", "And the line?"), Turn("Agent", "Line 3."), Turn("User", token)),
+        *(Turn("User", "And the line?"), Turn("Agent", "Line 3."), Turn("User", word)),
     )
     label = Label(Case.WORD_SAID, 5, Origin.FIELD, signalled=True)
-    dialogue = Dialogue("any", "casino", turns, label, (Word(token, "User"),))
-    with Worker(library, make_environment(library, tmp_path)) as process:
+    dialogue = Dialogue("any", "casino", turns, label, (Word(word, "User"),))
+    with Worker(library, make_environment(library, environments)) as process:
         assert f"=={process.version}" in library.packages[0]
         adapter = process.begin(dialogue)
         assert adapter is not None
