@@ -6,6 +6,7 @@ distribution name, and is fed over JSON lines. `systems.toml` has their versions
 
 import contextlib
 import importlib
+import importlib.util
 import json
 import os
 import shutil
@@ -145,6 +146,8 @@ def make_environment(library: Library, cache: Path) -> Path:
     if done.is_file() and done.read_text(encoding="utf-8") == wanted:
         return python
     program = shutil.which("uv")
+    if program is None and importlib.util.find_spec("uv") is None:
+        raise UnavailableError("uv is missing; install it with `python -m pip install uv`")
     uv = [program] if program else [sys.executable, "-m", "uv"]
     folder.parent.mkdir(parents=True, exist_ok=True)
     for command in (
