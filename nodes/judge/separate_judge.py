@@ -5,6 +5,7 @@ verdict counts as not complete and is recorded as unreadable.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -133,7 +134,7 @@ async def ask_criteria(
             return answer, {text: Decision(one) for text, one in lines.items()}
         answer, found = await model.structured(
             prompt,
-            _schema(judge),
+            _schema(judge.criteria, with_reasons=judge.with_reasons),
             settings,
             purpose=Reflection,
             instead='judge.form = "lines"',
@@ -188,12 +189,13 @@ def _system(context: NodeContext, judge: SeparateJudge) -> list[str]:
     ]
 
 
-def _schema(judge: SeparateJudge) -> type[OwnAnswer]:
+@lru_cache(256)
+def _schema(criteria: tuple[str, ...], *, with_reasons: bool) -> type[OwnAnswer]:
     """Return a model with a field for each criterion, since a list could be too short."""
-    kind = _ReasonedFinding if judge.with_reasons else Finding
+    kind = _ReasonedFinding if with_reasons else Finding
     fields: dict[str, Any] = {
         f"criterion_{number}": (kind, Field(description=text))
-        for number, text in enumerate(judge.criteria, start=1)
+        for number, text in enumerate(criteria, start=1)
     }
     return create_model("Findings", __base__=OwnAnswer, **fields)
 
