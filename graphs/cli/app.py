@@ -21,6 +21,7 @@ from .exit import EXIT_CODES
 from .file import check, graph, init
 from .judge import judge
 from .manage import delete, sessions
+from .mcp import mcp
 from .options import (
     BEGIN,
     HELP,
@@ -287,7 +288,7 @@ def show(
     show_session(session, follow_up, speaker=speaker, why=why, thoughts=thoughts, as_json=as_json)
 
 
-_add(view, say, fork, dump, load, reset, copy, export)
+_add(view, mcp, say, fork, dump, load, reset, copy, export)
 
 
 @app.command(epilog=example_of("stop"))

@@ -62,6 +62,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "sessions": ("duologue sessions garden --status finished --limit 20",),
     "show": ("duologue show garden --why",),
     "view": ("duologue view garden",),
+    "mcp": ("duologue mcp garden.toml review.toml", "duologue mcp garden.toml --http 8765"),
     "say": ('duologue say garden Cook "And the herbs?"', "duologue resume garden"),
     "fork": ("duologue fork garden --at m0004 --into other --max-iterations 9",),
     "dump": ("duologue dump garden --output garden.json",),

@@ -58,8 +58,15 @@ def describe_messages(conversation: Conversation) -> str:
     return f"The task, as the user's message.{own}"
 
 
-def check_host(conversation: Conversation) -> None:
+def check_host(
+    conversation: Conversation,
+    remedy: str = "choose another level, or build the graph with allow_host=True",
+) -> None:
     """Refuse a conversation whose code runs without a sandbox.
+
+    Args:
+        conversation: The conversation.
+        remedy: How the operator can serve the conversation.
 
     Raises:
         SpecError: Its sandbox level is ``host``.
@@ -67,7 +74,7 @@ def check_host(conversation: Conversation) -> None:
     if conversation.sandbox.level == "host":
         raise SpecError(
             "sandbox.level: 'host' is not allowed here, because code would run unprotected; "
-            "choose another level, or build the graph with allow_host=True"
+            f"{remedy}"
         )
 
 

@@ -1,4 +1,7 @@
-"""Access control of the local page: only a browser on this machine that has the token may use it.
+"""Access control of local servers: only a client on this machine that has the token may use them.
+
+`Guard` protects the local page, which browsers use. `graphs.serve.security` protects servers for
+programs.
 
 - A site that points its name at this machine (DNS rebinding) is recognised by `Host`.
 - Requests from other pages are recognised by `Origin` and `Sec-Fetch-Site`. A page on another port
@@ -7,6 +10,7 @@
 """
 
 import secrets
+from abc import ABC, abstractmethod
 from hmac import compare_digest
 from html import escape
 from typing import Final
@@ -31,13 +35,13 @@ HEADERS: Final = {
 _READS: Final = ("GET", "HEAD")
 
 
-class Guard:
-    """A wrapper of an application that admits only the user who has the token.
+class LocalGuard(ABC):
+    """A wrapper of an application that admits only requests of this machine.
 
     Args:
         app: The application.
         port: The port of the server.
-        token: The token of the first address. If None, a random token.
+        token: The token that admits a client. If None, a random token.
     """
 
     def __init__(self, app: ASGIApp, port: int, token: str | None = None) -> None:
@@ -46,9 +50,6 @@ class Guard:
         # Browsers leave out the default port of HTTP.
         end = "" if port == 80 else f":{port}"
         self._hosts = {name + end for name in ("127.0.0.1", "localhost")}
-        # Cookies are shared by all ports of a machine.
-        self._cookie = f"duologue-view-{port}"
-        self._key = secrets.token_urlsafe(32)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it to the application."""
@@ -71,14 +72,38 @@ class Guard:
     def _refused(self, request: Request) -> Response | None:
         """Return the response to a refused request, or None if it is admitted."""
         if request.headers.getlist("host") not in [[host] for host in self._hosts]:
-            return _refusal(421, "This page answers only to 127.0.0.1 and localhost.")
+            return refusal(421, "This server answers only to 127.0.0.1 and localhost.")
+        return self._refused_here(request)
+
+    @abstractmethod
+    def _refused_here(self, request: Request) -> Response | None:
+        """Return the response to a request of this machine if it is refused, or None."""
+
+
+class Guard(LocalGuard):
+    """A wrapper of the local page that admits only the browser of the user who has the token.
+
+    Args:
+        app: The application.
+        port: The port of the server.
+        token: The token of the first address. If None, a random token.
+    """
+
+    def __init__(self, app: ASGIApp, port: int, token: str | None = None) -> None:
+        super().__init__(app, port, token)
+        # Cookies are shared by all ports of a machine.
+        self._cookie = f"duologue-view-{port}"
+        self._key = secrets.token_urlsafe(32)
+
+    def _refused_here(self, request: Request) -> Response | None:
+        """Return the response to a refused request, or None if it is admitted."""
         if not _is_own(request):
-            return _refusal(403, "This request came from another page.")
-        if _same(request.cookies.get(self._cookie, ""), self._key):
+            return refusal(403, "This request came from another page.")
+        if is_same(request.cookies.get(self._cookie, ""), self._key):
             return None
-        if request.method == "GET" and _same(request.query_params.get("token", ""), self.token):
+        if request.method == "GET" and is_same(request.query_params.get("token", ""), self.token):
             return self._let_in(request)
-        return _refusal(401, "Open the address that `duologue view` printed.")
+        return refusal(401, "Open the address that `duologue view` printed.")
 
     def _let_in(self, request: Request) -> Response:
         """Return a page that sets the cookie and opens the address without the token.
@@ -105,9 +130,11 @@ def _is_own(request: Request) -> bool:
     return site == "same-origin" and request.headers.getlist("origin") == [origin]
 
 
-def _same(given: str, known: str) -> bool:
+def is_same(given: str, known: str) -> bool:
+    """Compare a secret with the known one, in a time that does not depend on their contents."""
     return compare_digest(given.encode(), known.encode())
 
 
-def _refusal(status: int, text: str) -> Response:
+def refusal(status: int, text: str) -> Response:
+    """Return the response to a refused request."""
     return PlainTextResponse(text + "\n", status)

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from ..common.errors import SpecError
 from ..session.listing import known_store
@@ -47,36 +48,46 @@ def serve(
         guard = Guard(app, port)
         path = "/" if session is None else f"/sessions/{quote(session)}"
         address = f"http://127.0.0.1:{port}{path}?token={guard.token}"
-        config = uvicorn.Config(
-            guard,
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            # Headers of proxies are not trusted.
-            proxy_headers=False,
-            server_header=False,
-            timeout_graceful_shutdown=3,
-        )
 
         def begin() -> None:
             tell(address)
             if opens:
                 _open(address, Path(private))
 
-        server = _Server(config, begin)
-
-        async def run() -> None:
-            # Opened here as well, so that errors of the store are raised before the server starts.
-            async with known_store(store):
-                await server.serve([listening])
-
-        # The running sessions have been cancelled by then.
-        with suppress(KeyboardInterrupt):
-            asyncio.run(run())
+        server = LocalServer(guard, begin)
+        run_server(server, listening, store)
 
 
-def bind_port(port: int) -> socket.socket:
+def run_server(
+    server: "LocalServer",
+    listening: socket.socket,
+    store: str | Path | None,
+    *,
+    create: bool = False,
+) -> None:
+    """Run a server on a socket until Ctrl-C.
+
+    Args:
+        server: The server.
+        listening: The socket.
+        store: The store that its application uses.
+        create: Whether the store is created if it does not exist.
+
+    Raises:
+        StoreError: The store can't be opened.
+    """
+
+    async def run() -> None:
+        # Opened here as well, so that errors of the store are raised before the server starts.
+        async with known_store(store, create=create):
+            await server.serve([listening])
+
+    # The running sessions have been cancelled by then.
+    with suppress(KeyboardInterrupt):
+        asyncio.run(run())
+
+
+def bind_port(port: int, option: str = "--port") -> socket.socket:
     """Return a socket on a port of 127.0.0.1. Any free port is used if `port` is 0."""
     listening = socket.socket(proto=socket.IPPROTO_TCP)
     if os.name == "posix":
@@ -88,15 +99,31 @@ def bind_port(port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise SpecError(
-            f"--port: {port} is not available: {error.strerror or error}; choose another port"
+            f"{option}: {port} is not available: {error.strerror or error}; choose another port"
         ) from error
     return listening
 
 
-class _Server(uvicorn.Server):
-    """A server that calls a function once it accepts requests."""
+class LocalServer(uvicorn.Server):
+    """A server for clients on this machine.
 
-    def __init__(self, config: uvicorn.Config, begin: Callable[[], None]) -> None:
+    Args:
+        app: The application, within a `LocalGuard`.
+        begin: A function that is called once the server accepts requests.
+    """
+
+    def __init__(self, app: ASGIApp, begin: Callable[[], None]) -> None:
+        config = uvicorn.Config(
+            app,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            # Headers of proxies are not trusted.
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=3,
+        )
         super().__init__(config)
         self._begin = begin
 

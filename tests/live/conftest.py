@@ -201,7 +201,7 @@ def write_config(folder: Path) -> Path:
     """Write the project's graphs and the conversation that docs/studio.md serves to a folder."""
     config = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))
     program = next(one for one in page_blocks("py") if "garden.toml" in one)
-    entry = json.loads(page_blocks("json")[-1])
+    entry = next(one for one in map(json.loads, page_blocks("json")) if "graphs" in one)
     graphs = {**config["graphs"], **entry["graphs"], "notes": NOTES}
     config |= {"dependencies": [str(ROOT)], "graphs": graphs}
     for name, text in {

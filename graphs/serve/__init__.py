@@ -1,0 +1,1 @@
+"""Servers that offer conversations to programs, such as the clients of MCP."""

@@ -1,0 +1,150 @@
+"""The transports of the MCP server: the streams of the process, and streamable HTTP."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Final
+
+import anyio
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from ..common.errors import SpecError
+from ..session.listing import known_store
+from ..session.options import Options
+from ..session.run import check_here
+from ..view.serve import LocalServer, bind_port, run_server
+from .mcp_server import ConversationServer
+from .security import TokenGuard
+from .tools import ServedTool, read_tools
+
+_SHORTEST_TOKEN: Final = 16
+"""Minimum length of a token that a user chooses, in characters."""
+
+_PATIENCE: Final = 24 * 3600
+"""Seconds after which a client that sends nothing is forgotten, with the names of its sessions.
+
+A person may need hours for an answer.
+"""
+
+
+def serve_stdio(files: Sequence[Path], store: str | None, model: str | None) -> None:
+    """Serve the conversations of files on stdin and stdout, until stdin ends.
+
+    Args:
+        files: The files.
+        store: The store of the sessions. If None, the store in the settings.
+        model: The model for conversations that name none.
+
+    Raises:
+        SpecError: A file is not valid, or its conversation can't run here.
+        ModelError: A model is not available.
+        StoreError: The store can't be opened.
+    """
+    # Reading stdin can't be interrupted. Nothing is lost: the sessions can be continued.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    asyncio.run(_serve_stdio(files, store, model))
+
+
+async def _serve_stdio(files: Sequence[Path], store: str | None, model: str | None) -> None:
+    # First of all, because libraries that are loaded for a model may print.
+    stdin, stdout = _take_streams()
+    tools = await _load(files, store, model)
+    server = ConversationServer(tools, store, model).server
+    async with known_store(store, create=True), stdio_server(stdin, stdout) as (reads, writes):
+        await server.run(reads, writes, server.create_initialization_options())
+
+
+def _take_streams() -> tuple[anyio.AsyncFile[str], anyio.AsyncFile[str]]:
+    """Keep stdin and stdout for the protocol.
+
+    Everything else that reads stdin finds its end, and everything that is printed, for example by a
+    tool or a library, goes to stderr.
+    """
+    reads, writes = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return (
+        anyio.wrap_file(TextIOWrapper(os.fdopen(reads, "rb"), "utf-8", errors="replace")),
+        anyio.wrap_file(TextIOWrapper(os.fdopen(writes, "wb"), "utf-8", newline="\n")),
+    )
+
+
+def serve_http(
+    files: Sequence[Path],
+    store: str | None,
+    model: str | None,
+    port: int,
+    token: str | None,
+    tell: Callable[[str, str], None],
+) -> None:
+    """Serve the conversations of files by streamable HTTP on 127.0.0.1, until Ctrl-C.
+
+    Args:
+        files: The files.
+        store: The store of the sessions. If None, the store in the settings.
+        model: The model for conversations that name none.
+        port: The port. If 0, any free port.
+        token: The token that admits clients. If None, a random token.
+        tell: A function that receives the address and the token once the server accepts requests.
+
+    Raises:
+        SpecError: A file is not valid, its conversation can't run here, the port is not available,
+            or the token is too short.
+        ModelError: A model is not available.
+        StoreError: The store can't be opened.
+    """
+    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii()):
+        raise SpecError(
+            f"DUOLOGUE_MCP_TOKEN: must have at least {_SHORTEST_TOKEN} ASCII characters; choose a "
+            "longer token, or leave it out for a random one"
+        )
+    tools = asyncio.run(_load(files, store, model))
+    with bind_port(port, "--http") as listening:
+        port = listening.getsockname()[1]
+        guard = TokenGuard(http_app(ConversationServer(tools, store, model)), port, token)
+        address = f"http://127.0.0.1:{port}/mcp"
+        server = LocalServer(guard, lambda: tell(address, guard.token))
+        run_server(server, listening, store, create=True)
+
+
+def http_app(server: ConversationServer) -> Starlette:
+    """Return the application of streamable HTTP, which must be wrapped in a `TokenGuard`."""
+    manager = StreamableHTTPSessionManager(server.server, session_idle_timeout=_PATIENCE)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with manager.run():
+            yield
+
+    return Starlette(routes=[Route("/mcp", _Endpoint(manager))], lifespan=lifespan)
+
+
+class _Endpoint:
+    """The address of the protocol. Starlette passes all methods to an object like this one."""
+
+    def __init__(self, manager: StreamableHTTPSessionManager) -> None:
+        self._manager = manager
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._manager.handle_request(scope, receive, send)
+
+
+async def _load(files: Sequence[Path], store: str | None, model: str | None) -> list[ServedTool]:
+    """Read the files, and check that their conversations can run here."""
+    tools = await asyncio.to_thread(read_tools, files)
+    for file, tool in zip(files, tools, strict=True):
+        try:
+            await check_here(tool.conversation, **Options(store=store, model=model))
+        except SpecError as error:
+            raise SpecError(f"{file}: {error}") from error
+    return tools

@@ -1,0 +1,454 @@
+"""Conversations as tools of an MCP server, called by the official client."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.context import RequestContext
+from mcp.shared.memory import create_connected_server_and_client_session
+from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, TextContent
+from pydantic import BaseModel
+from starlette.testclient import TestClient
+
+from duologue.graphs import (
+    Conversation,
+    MaxMessages,
+    SchemaFormat,
+    Session,
+    Speaker,
+    SpecError,
+    chat,
+    role_play,
+)
+from duologue.graphs.serve.mcp_server import ConversationServer
+from duologue.graphs.serve.security import TokenGuard
+from duologue.graphs.serve.tools import ServedTool, read_tools
+from duologue.graphs.serve.transports import http_app, serve_http
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
+
+PORT = 4321
+TOKEN = "a token of the test"  # noqa: S105  # a sample
+
+GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
+GARDEN_SCRIPT = ["Instruction: Dig.", "Solution: Dug a bed. Next request.", "<CAMEL_TASK_DONE>"]
+
+
+class Bed(BaseModel):
+    """A bed of a garden."""
+
+    plant: str
+    rows: int
+
+
+def answers_by_schema() -> Conversation:
+    planner = Speaker("Planner", format=SchemaFormat(Bed), writes_output=True)
+    return Conversation("Plan a bed", [planner, Speaker("Gardener")], end_chat=MaxMessages(1))
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> str:
+    return f"memory:{abs(hash(request.node.nodeid))}"
+
+
+def serve(
+    store: str, conversation: Conversation, *script: Any, name: str = "garden"
+) -> ConversationServer:
+    model = ScriptedChatModel(script=[*script])
+    return ConversationServer([ServedTool(name, conversation)], store, model)
+
+
+def connect(
+    server: ConversationServer, **options: Any
+) -> AbstractAsyncContextManager[ClientSession]:
+    return create_connected_server_and_client_session(server.server, **options)
+
+
+def text_of(result: CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+def session_of(result: CallToolResult) -> str:
+    assert result.meta is not None
+    return str(result.meta["session"])
+
+
+class Person:
+    """A person at a client, who fills in forms."""
+
+    def __init__(self, *answers: dict[str, Any] | str) -> None:
+        self.answers = list(answers)
+        self.asked: list[ElicitRequestParams] = []
+
+    async def __call__(
+        self, context: RequestContext[ClientSession, Any], params: ElicitRequestParams
+    ) -> ElicitResult:
+        self.asked.append(params)
+        answer = self.answers.pop(0)
+        if isinstance(answer, str):
+            return ElicitResult.model_validate({"action": answer})
+        return ElicitResult(action="accept", content=answer)
+
+
+async def test_a_call_runs_the_conversation_and_returns_its_output(store: str) -> None:
+    async with connect(serve(store, GARDEN, *GARDEN_SCRIPT)) as client:
+        result = await client.call_tool("garden", {"task": "Plan a balcony"})
+    assert not result.isError
+    assert text_of(result) == "Solution: Dug a bed. Next request."
+    stored = Session(session_of(result), store=store).state()
+    assert stored.conversation.task == "Plan a balcony"
+    assert result.meta == {"session": stored.session_id, "stop_reason": "done_token"}
+
+
+async def test_a_call_without_a_task_uses_the_task_of_the_conversation(store: str) -> None:
+    async with connect(serve(store, GARDEN, *GARDEN_SCRIPT)) as client:
+        result = await client.call_tool("garden", {})
+    assert Session(session_of(result), store=store).state().conversation.task == "Plan a garden"
+
+
+async def test_an_output_with_a_schema_is_structured(store: str) -> None:
+    reply = '{"plant": "bean", "rows": 3}'
+    async with connect(serve(store, answers_by_schema(), reply)) as client:
+        result = await client.call_tool("garden", {})
+    assert result.structuredContent == {"plant": "bean", "rows": 3}
+    assert json.loads(text_of(result)) == result.structuredContent
+
+
+@pytest.mark.parametrize("letter", ["x", "園", "\N{SEEDLING}", "\N{ZERO WIDTH SPACE}"])
+async def test_a_tool_of_a_large_conversation_has_less_than_2_kb(letter: str, store: str) -> None:
+    task = letter * 50_000
+    talks = [
+        GARDEN.replace(task=task, title=letter * 5_000),
+        chat().replace(title=task),
+        Conversation(task=task, speakers=[Speaker(f"{letter}{n}" * 20) for n in range(9)]),
+    ]
+    tools = [ServedTool(f"tool{number}", talk) for number, talk in enumerate(talks)]
+    async with connect(ConversationServer(tools, store)) as client:
+        listed = (await client.list_tools()).tools
+    assert [tool.name for tool in listed] == ["tool0", "tool1", "tool2"]
+    for tool in listed:
+        assert len(tool.model_dump_json(exclude_none=True).encode()) < 2_000
+
+
+async def test_the_schema_contains_only_what_is_left_open(store: str) -> None:
+    talks = {"garden": GARDEN, "bees": chat()}
+    tools = [ServedTool(name, talk) for name, talk in talks.items()]
+    async with connect(ConversationServer(tools, store)) as client:
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+    first = {name: next(iter(tool.inputSchema["properties"])) for name, tool in listed.items()}
+    assert first == {"garden": "task", "bees": "message"}
+    assert listed["garden"].description == "Plan a garden. A conversation of Owner and Gardener."
+
+
+async def test_each_message_is_a_progress_notification(store: str) -> None:
+    seen: list[tuple[float, str | None]] = []
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, message))
+
+    async with connect(serve(store, GARDEN, *GARDEN_SCRIPT)) as client:
+        result = await client.call_tool("garden", {}, progress_callback=progress)
+    assert seen == [
+        (1, f"Session {session_of(result)} starts."),
+        (2, "Owner: Instruction: Dig. Input: None"),
+        (3, "Gardener: Solution: Dug a bed. Next request."),
+        (4, "Owner: <CAMEL_TASK_DONE>"),
+    ]
+
+
+async def test_a_client_without_forms_answers_by_a_further_call(store: str) -> None:
+    server = serve(store, chat(), "They dance.", "They do.", name="bees")
+    async with connect(server) as client:
+        asked = await client.call_tool("bees", {"message": "How do bees talk?"})
+        name = session_of(asked)
+        assert not asked.isError
+        assert text_of(asked).startswith("They dance.\n\nUser, it is your turn.")
+        assert "call bees again with this session and the answer" in text_of(asked)
+        more = await client.call_tool("bees", {"session": name, "answer": "At night?"})
+        assert text_of(more).startswith("They do.")
+        again = await client.call_tool("bees", {"session": name})
+        assert text_of(again) == text_of(more)
+        ended = await client.call_tool("bees", {"session": name, "answer": "exit"})
+        assert text_of(ended) == "They do."
+        assert ended.meta == {"session": name, "stop_reason": "quit"}
+        late = await client.call_tool("bees", {"session": name, "answer": "Hello?"})
+        assert late.isError
+        assert "does not wait for an answer" in text_of(late)
+
+
+async def test_a_person_is_asked_by_elicitation(store: str) -> None:
+    person = Person({"text": "At night?"}, {"text": "exit"})
+    server = serve(store, chat(), "They dance.", "They do.")
+    async with connect(server, elicitation_callback=person) as client:
+        result = await client.call_tool("garden", {"message": "How do bees talk?"})
+    assert text_of(result) == "They do."
+    assert person.asked[0].message.startswith("They dance.")
+
+
+async def test_a_person_who_declines_can_answer_later(store: str) -> None:
+    person = Person("decline", "cancel", {"text": "exit"})
+    async with connect(serve(store, chat(), "Hi.", "Hi."), elicitation_callback=person) as client:
+        for _ in range(2):
+            asked = await client.call_tool("garden", {"message": "Hello"})
+            assert "waits for an answer" in text_of(asked)
+        ended = await client.call_tool("garden", {"session": session_of(asked)})
+    assert ended.meta is not None
+    assert ended.meta["stop_reason"] == "quit"
+
+
+CALL = ScriptedToolCall(name="calculator", args={"expression": "2*3"}, id="c1")
+APPROVED = Reply(tool_calls=[CALL])
+
+
+def sums() -> Conversation:
+    return chat(
+        "How many?", tools=["calculator"], interrupt_on={"calculator": True}, max_iterations=1
+    )
+
+
+async def test_a_tool_call_is_approved_by_a_form_of_choices(store: str) -> None:
+    person = Person({"decision0": "edit", "args0": "no JSON"}, {"decision0": "approve"}, "cancel")
+    server = serve(store, sums(), APPROVED, "Six.")
+    async with connect(server, elicitation_callback=person) as client:
+        await client.call_tool("garden", {})
+    first, second = person.asked[:2]
+    fields = first.model_dump()["requestedSchema"]["properties"]
+    assert "approve" in fields["decision0"]["enum"]
+    assert 'calculator with {"expression": "2*3"}' in first.message
+    assert "not valid JSON" in second.message
+
+
+async def test_a_tool_call_is_approved_by_a_further_call(store: str) -> None:
+    async with connect(serve(store, sums(), APPROVED, "Six.")) as client:
+        asked = await client.call_tool("garden", {})
+        sample = '{"decisions": [{"type": "approve"}]}'
+        assert sample in text_of(asked)
+        more = await client.call_tool("garden", {"session": session_of(asked), "answer": sample})
+        assert text_of(more).startswith("Six.")
+
+
+async def test_a_session_is_unknown_to_other_clients_and_to_other_tools(store: str) -> None:
+    tools = [ServedTool("bees", chat()), ServedTool("ants", chat())]
+    server = ConversationServer(tools, store, ScriptedChatModel(script=["They dance.", "Yes."]))
+    async with connect(server) as mine, connect(server) as other:
+        name = session_of(await mine.call_tool("bees", {"message": "How do bees talk?"}))
+        for client, tool in ((other, "bees"), (mine, "ants")):
+            for given in ({"session": name}, {"session": name, "answer": "Hello"}):
+                refused = await client.call_tool(tool, given)
+                assert refused.isError
+                known, unknown = text_of(refused), await client.call_tool(tool, {"session": "x"})
+                assert known.replace(name, "x") == text_of(unknown)
+        result = await mine.call_tool("bees", {"session": name, "answer": "Really?"})
+        assert text_of(result).startswith("Yes.")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "problem"),
+    [
+        ("nothing", {}, "name: there is no tool 'nothing'; call one of garden, bees"),
+        ("garden", {"tusk": "x"}, "tusk: there is no such field; did you mean 'task'?"),
+        ("garden", {"task": 7}, "task: "),
+        ("garden", {"task": " "}, "task: must not be empty; enter a text or leave it out"),
+        ("garden", {"message": "x"}, "message: this conversation has no such argument; pass task"),
+        ("bees", {"task": "x"}, "task: this conversation has no such argument; pass message"),
+        ("garden", {"answer": "x"}, "answer: belongs to a session; pass the session"),
+        ("garden", {"task": "x", "session": "y"}, "task: a session that has begun keeps its own"),
+        ("garden", {"session": "../x"}, "session: there is no session '../x'; leave session out"),
+    ],
+)
+async def test_wrong_arguments_are_one_sentence_and_call_no_model(
+    tool: str, arguments: dict[str, Any], problem: str, store: str
+) -> None:
+    talks = {"garden": GARDEN, "bees": chat()}
+    tools = [ServedTool(name, talk) for name, talk in talks.items()]
+    model = ScriptedChatModel(script=[])
+    async with connect(ConversationServer(tools, store, model)) as client:
+        result = await client.call_tool(tool, arguments)
+    assert result.isError
+    assert text_of(result).startswith(problem)
+    assert model.calls == []
+
+
+async def test_an_error_names_the_session_that_can_be_continued(store: str) -> None:
+    async with connect(serve(store, GARDEN, GARDEN_SCRIPT[0])) as client:
+        failed = await client.call_tool("garden", {})
+        assert failed.isError
+        found = re.search(
+            r"Call garden again with session '(garden-\w+)' to continue\.$", text_of(failed)
+        )
+        assert found is not None
+        assert Session(found[1], store=store).state().outcome is None
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "status"),
+    [
+        ("Authorization", "Bearer another", 401),
+        ("Authorization", TOKEN, 401),
+        ("Authorization", "", 401),
+        ("Host", "evil.example", 421),
+        ("Origin", f"http://127.0.0.1:{PORT}", 403),
+        ("Sec-Fetch-Site", "same-origin", 403),
+    ],
+)
+def test_only_programs_with_the_token_are_admitted(
+    header: str, value: str, status: int, store: str
+) -> None:
+    guard = TokenGuard(http_app(serve(store, GARDEN)), PORT, TOKEN)
+    with TestClient(guard, base_url=f"http://127.0.0.1:{PORT}") as client:
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
+        assert client.post("/mcp", json={}).status_code not in (401, 403, 421)
+        assert client.post("/mcp", json={}, headers={header: value}).status_code == status
+
+
+def test_files_are_checked_before_they_are_served(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "garden.json").write_text(json.dumps(GARDEN.stored()))
+    files = [tmp_path / "a" / "garden.json", tmp_path / "b" / "garden.json"]
+    assert [tool.name for tool in read_tools(files[:1])] == ["garden"]
+    with pytest.raises(SpecError, match="another file is served as 'garden', too; rename"):
+        read_tools(files)
+    risky = tmp_path / "risky.json"
+    risky.write_text(json.dumps(GARDEN.replace(sandbox={"level": "host"}).stored()))
+    with pytest.raises(SpecError, match=r"risky\.json: sandbox\.level: 'host' is not allowed"):
+        read_tools([risky])
+    with pytest.raises(SpecError, match="DUOLOGUE_MCP_TOKEN: must have at least 16"):
+        serve_http(files[:1], None, None, 0, "short", print)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Yield the environment of a server whose model answers from a script."""
+    with ScriptedServer(["They dance.", "They do.", "Yes."]) as model:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        yield kept | {
+            "OPENAI_BASE_URL": model.url,
+            "OPENAI_API_KEY": "any",
+            "DUOLOGUE_MODEL": "scripted",
+            "DUOLOGUE_STORE": str(tmp_path / "sessions.db"),
+        }
+
+
+# The log on stdout is as noisy as a tool that prints.
+PROGRAM = (
+    "import logging, sys; logging.basicConfig(stream=sys.stdout, level=logging.INFO); "
+    "from duologue.graphs.cli.app import main; main()"
+)
+
+PAGE = Path(__file__).parents[3].joinpath("docs", "studio.md").read_text(encoding="utf-8")
+CONFIGURED = [
+    *map(json.loads, re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)),
+]
+"""The configurations on the page."""
+
+
+def arguments_on_page(folder: Path) -> list[str]:
+    """Return the arguments that the page configures for Claude Desktop, with files of the test."""
+    (found,) = (one["mcpServers"]["conversations"] for one in CONFIGURED if "mcpServers" in one)
+    assert Path(found["command"]).name == "duologue"
+    assert {*found["env"]} == {"OPENAI_API_KEY"}
+    command, *files = found["args"]
+    for file in files:
+        (folder / Path(file).name).write_text('kind = "chat"\n')
+    return ["-c", PROGRAM, command, *(str(folder / Path(file).name) for file in files)]
+
+
+def requests_on_page(port: str, token: str) -> tuple[str, dict[str, str]]:
+    """Return the address and the headers that the page configures for an editor."""
+    (found,) = (one for one in CONFIGURED if "servers" in one)
+    (asked,) = found["inputs"]
+    server = found["servers"]["conversations"]
+    header = server["headers"]["Authorization"].replace(f"${{input:{asked['id']}}}", token)
+    return server["url"].replace(":8765/", f":{port}/"), {"Authorization": header}
+
+
+async def converse_about_bees(client: ClientSession) -> None:
+    """Start a chat, and answer its question by a form and by a further call."""
+    await client.initialize()
+    assert [tool.name for tool in (await client.list_tools()).tools] == ["garden", "review"]
+    seen: list[str | None] = []
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(message)
+
+    first = {"message": "How do bees talk?"}
+    asked = await client.call_tool("review", first, progress_callback=progress)
+    assert text_of(asked).startswith("They do.")
+    assert seen[1:] == [
+        "User: How do bees talk?",
+        "Assistant: They dance.",
+        "User: At night?",
+        "Assistant: They do.",
+    ]
+    ended = await client.call_tool("review", {"session": session_of(asked), "answer": "exit"})
+    assert ended.meta is not None
+    assert ended.meta["stop_reason"] == "quit"
+
+
+async def test_the_command_serves_a_file_on_stdin_and_stdout(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    arguments = arguments_on_page(tmp_path)
+    command = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
+    person = Person({"text": "At night?"}, "decline")
+    async with (
+        stdio_client(command) as (reads, writes),
+        ClientSession(reads, writes, elicitation_callback=person) as client,
+    ):
+        await converse_about_bees(client)
+
+
+@asynccontextmanager
+async def http_client(address: str, token: str, person: Person) -> AsyncIterator[ClientSession]:
+    port = str(urlsplit(address).port)
+    url, headers = requests_on_page(port, token)
+    assert url == address
+    async with (
+        httpx.AsyncClient(headers=headers, timeout=60) as http,
+        streamable_http_client(url, http_client=http) as (reads, writes, _),
+        ClientSession(reads, writes, elicitation_callback=person) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def web(tmp_path: Path, environment: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the address and the token that the command prints."""
+    arguments = [sys.executable, *arguments_on_page(tmp_path), "--http", "0"]
+    process = subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        address = next(line for line in lines if line.startswith("http"))
+        yield address.strip(), next(lines).rpartition(" ")[2].strip()
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+@pytest.mark.exhaustive
+async def test_the_command_serves_a_file_over_streamable_http(web: tuple[str, str]) -> None:
+    mine, others = Person({"text": "At night?"}, "decline"), Person("decline")
+    async with http_client(*web, mine) as client:
+        await converse_about_bees(client)
+        async with http_client(*web, others) as other:
+            await other.initialize()
+            asked = await other.call_tool("review", {"message": "Is it true?"})
+            refused = await client.call_tool("review", {"session": session_of(asked)})
+            assert refused.isError
+            assert "there is no session" in text_of(refused)
