@@ -26,10 +26,11 @@ def form_of(question: Question) -> dict[str, Any]:
             fields |= _decision_fields(question, call, number)
         required = [name for name in fields if name.startswith("decision")]
         return {"type": "object", "properties": fields, "required": required}
-    is_message = isinstance(question, MessageQuestion)
-    title = clean(question.speaker) if is_message else "Answer"
-    text = "The message; exit leaves." if is_message else "The answer, as text or JSON."
-    required = ["text"] if not is_message or question.empty is None else []
+    if isinstance(question, MessageQuestion):
+        title, text = clean(question.speaker), "The message; exit leaves."
+        required = ["text"] if question.empty is None else []
+    else:
+        title, text, required = "Answer", "The answer, as text or JSON.", ["text"]
     fields = {"text": {"type": "string", "title": title, "description": text}}
     return {"type": "object", "properties": fields, "required": required}
 

@@ -91,11 +91,11 @@ class ConversationServer:
             session = self._find_session(run.context.session, tool, call)
             result = await run.play(session, call, self._options)
         except DuologueError as error:
-            return types.ServerResult(_failure(str(error) + run.way_on()))
+            return types.ServerResult(_failure(run.add_way_on(str(error))))
         except Exception as error:
             _log.exception("a call of %s failed", request.params.name)
-            text = f"The conversation failed: {type(error).__name__}.{run.way_on()}"
-            return types.ServerResult(_failure(text))
+            text = f"The conversation failed: {type(error).__name__}"
+            return types.ServerResult(_failure(run.add_way_on(text)))
         return types.ServerResult(result)
 
     def _find_tool(self, name: str) -> ServedTool:
@@ -130,12 +130,13 @@ class _Run:
         self._session: _StartedSession | None = None
         self._count = 0
 
-    def way_on(self) -> str:
-        """Return a sentence on how to continue after an error. Empty if nothing is stored."""
+    def add_way_on(self, error: str) -> str:
+        """Return an error with a sentence on how to continue, if something is stored."""
         session = self._session
         if session is None or not session.is_stored:
-            return ""
-        return f" Call {session.tool.name} again with session {session.id!r} to continue."
+            return error
+        way_on = f"Call {session.tool.name} again with session {session.id!r} to continue."
+        return f"{error.rstrip('.')}. {way_on}"
 
     async def play(
         self, session: _StartedSession, call: ToolCall, options: Options
@@ -176,7 +177,8 @@ class _Run:
                 await self._notify(f"{excerpt(event.speaker)}: {excerpt(text)}")
 
     async def _notify(self, text: str) -> None:
-        token = self.context.meta and self.context.meta.progressToken
+        meta = self.context.meta
+        token = None if meta is None else meta.progressToken
         if token is not None:
             self._count += 1
             await self.context.session.send_progress_notification(

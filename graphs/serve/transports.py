@@ -28,10 +28,11 @@ from .tools import ServedTool, read_tools
 _SHORTEST_TOKEN: Final = 16
 """Minimum length of a token that a user chooses, in characters."""
 
-_PATIENCE: Final = 24 * 3600
-"""Seconds after which a client that sends nothing is forgotten, with the names of its sessions.
+_PATIENCE: Final = 3600
+"""Seconds after which a client without an open request is forgotten.
 
-A person may need hours for an answer.
+A client that has gone without closing its connection may have left a question open. Until then,
+nobody else can continue that session.
 """
 
 

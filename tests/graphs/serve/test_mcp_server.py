@@ -1,5 +1,6 @@
 """Conversations as tools of an MCP server, called by the official client."""
 
+import asyncio
 import json
 import os
 import re
@@ -13,12 +14,20 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from mcp import ClientSession, StdioServerParameters
+from mcp import ClientSession, McpError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.context import RequestContext
 from mcp.shared.memory import create_connected_server_and_client_session
-from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, TextContent
+from mcp.types import (
+    CallToolResult,
+    CancelledNotification,
+    CancelledNotificationParams,
+    ClientNotification,
+    ElicitRequestParams,
+    ElicitResult,
+    TextContent,
+)
 from pydantic import BaseModel
 from starlette.testclient import TestClient
 
@@ -292,6 +301,37 @@ async def test_an_error_names_the_session_that_can_be_continued(store: str) -> N
         )
         assert found is not None
         assert Session(found[1], store=store).state().outcome is None
+
+
+async def test_a_cancelled_call_can_be_continued(store: str) -> None:
+    is_asked, is_cancelled = asyncio.Event(), asyncio.Event()
+    started: list[str] = []
+
+    async def wait(
+        context: RequestContext[ClientSession, Any], params: ElicitRequestParams
+    ) -> ElicitResult:
+        is_asked.set()
+        # The client receives nothing else meanwhile.
+        await asyncio.wait_for(is_cancelled.wait(), 60)
+        return ElicitResult(action="accept", content={"text": "exit"})
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        if message is not None and message.endswith(" starts."):
+            started.append(message.split()[1])
+
+    server = serve(store, chat(), "They dance.")
+    async with connect(server, elicitation_callback=wait) as client:
+        first = {"message": "How do bees talk?"}
+        call = asyncio.create_task(client.call_tool("garden", first, progress_callback=progress))
+        await asyncio.wait_for(is_asked.wait(), 60)
+        cancelled = CancelledNotificationParams(requestId=client._request_id - 1)
+        await client.send_notification(ClientNotification(CancelledNotification(params=cancelled)))
+        is_cancelled.set()
+        with pytest.raises(McpError, match="cancelled"):
+            await call
+        arguments = {"session": started[0]}
+        ended = await client.call_tool("garden", arguments, progress_callback=progress)
+    assert text_of(ended) == "They dance."
 
 
 @pytest.mark.parametrize(
