@@ -67,7 +67,6 @@ from .kinds.role_play import role_play as role_play
 from .kinds.simulation import simulation as simulation
 from .kinds.user_proxy import user_proxy as user_proxy
 from .rules.outcome import Outcome as Outcome
-from .scenarios.run_suite import arun_suite as arun_suite, run_suite as run_suite
 from .scenarios.scenario import Scenario as Scenario
 from .scenarios.simulate import asimulate as asimulate, simulate as simulate
 from .session.ask import aask as aask, aremember as aremember, ask as ask, remember as remember

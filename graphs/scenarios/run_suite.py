@@ -66,7 +66,8 @@ async def arun_suite(
         StoreError: The store can't be opened or written.
 
     Example:
-        >>> from duologue import Scenario, run_suite
+        >>> from duologue import Scenario
+        >>> from duologue.graphs.scenarios import run_suite
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> def shop(messages):
         ...     return "Order 7 is refunded."

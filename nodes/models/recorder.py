@@ -74,9 +74,8 @@ def recording_by(recorder: Recorder) -> Iterator[None]:
         _recorder.reset(token)
 
 
-def current_recorder() -> Recorder | None:
-    """Return the recorder of the current context, or None."""
-    return _recorder.get()
+current_recorder: Final[Callable[[], Recorder | None]] = _recorder.get
+"""Returns the recorder of the current context, or None."""
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from langchain_core.messages import BaseMessage
 
-from duologue import arun_suite
 from duologue.graphs.batch.worker import COLLECTED
+from duologue.graphs.scenarios import arun_suite
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel
 
 DELAY = 0.2

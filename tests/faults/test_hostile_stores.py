@@ -188,6 +188,8 @@ def test_nothing_runs_out_of_postgresql(postgres_url: str, canary: Path) -> None
     with psycopg.connect(postgres_url) as connection:
         connection.execute("UPDATE checkpoint_writes SET type = %s, blob = %s", hostile)
     for name in ("get", "dump", "resume", "fork", "$ show"):
-        with pytest.raises(StoreError, match=r"names subprocess\.getoutput, which no session"):
+        with pytest.raises(
+            StoreError, match=r"has the type subprocess\.getoutput, which no session"
+        ):
             act(name, "unfinished", postgres_url)
     assert not canary.exists()

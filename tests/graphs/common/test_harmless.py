@@ -26,7 +26,7 @@ from duologue.graphs.common.sanitize import (
     escape_invisible,
     escape_json,
 )
-from duologue.graphs.session.dump import read_dump
+from duologue.graphs.session.dump import DUMP_VERSION, read_dump
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import duologue, isolate
 
@@ -191,13 +191,13 @@ def test_a_conversation_that_is_nested_too_deep_is_one_sentence(
     )
     file, dump = tmp_path / "deep.json", tmp_path / "dump.json"
     file.write_text(text)
-    dump.write_text(f'{{"format": "duologue.session", "version": 8, "spec": {text}}}')
+    dump.write_text(f'{{"format": "duologue.session", "version": {DUMP_VERSION}, "spec": {text}}}')
     for read, given_ in (
         (load_conversation, conversation),
         (load_conversation, file),
         (converse, conversation),
         (read_dump, dump),
-        (read_dump, {"format": "duologue.session", "version": 8, "spec": conversation}),
+        (read_dump, {"format": "duologue.session", "version": DUMP_VERSION, "spec": conversation}),
         (read_dump, {"format": conversation}),
     ):
         with pytest.raises(SpecError) as caught:

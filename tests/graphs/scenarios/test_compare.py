@@ -7,13 +7,13 @@ import pytest
 from langchain_core.messages import BaseMessage
 from typer.testing import CliRunner
 
-from duologue import run_suite
 from duologue.graphs.cli.app import app
 from duologue.graphs.scenarios import (
     ScenarioRow,
     SimulationRow,
     SuiteReport,
     compare_suites,
+    run_suite,
 )
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 

@@ -9,8 +9,8 @@ from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from duologue import Scenario, Session, SpecError, run_suite, simulate
-from duologue.graphs.scenarios import SimulationResult, rerun_simulation
+from duologue import Scenario, Session, SpecError, simulate
+from duologue.graphs.scenarios import SimulationResult, rerun_simulation, run_suite
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
 

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from duologue import BatchError, BatchRun, Scenario, SpecError, run_suite
-from duologue.graphs.scenarios import SimulationResult, Suite, SuiteReport, load_suite
+from duologue import BatchError, BatchRun, Scenario, SpecError
+from duologue.graphs.scenarios import SimulationResult, Suite, SuiteReport, load_suite, run_suite
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
 GOAL = "You want order 7 refunded."

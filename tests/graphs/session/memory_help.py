@@ -12,13 +12,14 @@ from duologue.graphs import (
     converse,
 )
 from duologue.graphs.conversation.fields import SPEC_VERSION
+from duologue.graphs.session.dump import DUMP_VERSION
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.fork_help import (
     FUNCTIONS,
 )
 
 SPEC = {"version": SPEC_VERSION, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-SESSION = {"format": "duologue.session", "version": 8, "session": "one", "spec": SPEC}
+SESSION = {"format": "duologue.session", "version": DUMP_VERSION, "session": "one", "spec": SPEC}
 MESSAGE = {"id": "m0000", "text": "Hi", "metadata": {"kind": "speech", "speaker": "Ann"}}
 
 

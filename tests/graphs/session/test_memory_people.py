@@ -17,6 +17,7 @@ from duologue.graphs import (
     load_session,
     user_proxy,
 )
+from duologue.graphs.session.dump import DUMP_VERSION
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.logs import without_ids
@@ -155,7 +156,7 @@ def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path)
 
 
 SPEC = {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-SESSION = {"format": "duologue.session", "version": 8, "session": "one", "spec": SPEC}
+SESSION = {"format": "duologue.session", "version": DUMP_VERSION, "session": "one", "spec": SPEC}
 ENDED = {"reasons": [], "explanations": ["x"], "rounds": 0, "messages": 0}
 
 

@@ -18,6 +18,7 @@ from duologue.graphs import (
     list_sessions,
     load_session,
 )
+from duologue.graphs.session.dump import DUMP_VERSION
 from duologue.graphs.store.open import open_store
 from support.fork_help import (
     go_on,
@@ -162,8 +163,9 @@ BAD: list[tuple[object, str]] = [
     ),
     (SESSION | {"format": 3}, "format: 3 is not a duologue dump"),
     (
-        SESSION | {"version": 9, "mood": "good"},
-        "version: this release reads versions up to 8, not 9; upgrade duologue",
+        SESSION | {"version": DUMP_VERSION + 1, "mood": "good"},
+        f"version: this release reads versions up to {DUMP_VERSION}, not {DUMP_VERSION + 1}; "
+        "upgrade duologue",
     ),
     (
         SESSION | {"version": 5},
