@@ -39,7 +39,7 @@ def mcp(
     store: StoreOption = None,
     model: ModelOption = None,
 ) -> None:
-    """Serve conversation files as tools to MCP clients, such as editors.
+    """Serve conversation files as tools to MCP clients.
 
     Each file is one tool, with the name of the file. A call runs the conversation and returns its
     output. Sessions are kept in the store, as those of `duologue run`.
