@@ -46,9 +46,12 @@ def simulate_here(
             code = await command.play()
             if command.signals:
                 return code
-            report = await read_suite(driver.store, driver.row.batch)
-            page = output or Path(f"{driver.row.batch}.html")
-            await write_suite_page(driver.store, report, page)
+            name = driver.row.batch
+        # After the block, because the report of a leased batch says that it is running.
+        async with known_store(options.get("store")) as store:
+            report = await read_suite(store, name)
+            page = output or Path(f"{name}.html")
+            await write_suite_page(store, report, page)
         _print(report, page, as_json=as_json)
         return _CODES[report.verdict]
 

@@ -89,6 +89,7 @@ def test_a_suite_is_run_reported_and_resumed(server: ScriptedServer) -> None:
     assert "  [not met] is_refunded: nothing was refunded" in ran.stdout
     assert ran.stderr == "The report is in shop.html.\n"
     page = Path("shop.html").read_text(encoding="utf-8")
+    assert "the batch is running" not in page
     assert page.index("failed</b>: <bdi>refusal") > page.index("<bdi>refund</bdi>")
     assert page.count('href="shop-sessions/') == 8 + 4
     calls = len(server.calls)
