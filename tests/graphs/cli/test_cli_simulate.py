@@ -102,6 +102,7 @@ def test_a_suite_is_run_reported_and_resumed(server: ScriptedServer) -> None:
     assert "begun with another value of agent_version; choose another name" in changed.stderr
 
 
+@pytest.mark.exhaustive
 def test_the_exit_codes_tell_passed_and_inconclusive_apart() -> None:
     passed = duologue(*RUN)
     assert (passed.exit_code, passed.stdout.splitlines()[0][:21]) == (0, "Suite shop: 4 passed;")

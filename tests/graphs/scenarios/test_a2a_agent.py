@@ -48,6 +48,7 @@ def test_an_endpoint_replies_with_tasks_and_messages_in_one_context() -> None:
     assert {one["method"] for one in asked} == {"message/send"}
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("sent", "words"),
     [

@@ -105,7 +105,7 @@ def test_the_command_compares_two_runs(tmp_path: Path) -> None:
     def is_refunded(result: object) -> bool:
         return "Refunded" in str(getattr(result, "transcript", ""))
 
-    store, model = str(tmp_path / "s.db"), ScriptedChatModel(play_user)
+    store, model = f"memory:{tmp_path.name}", ScriptedChatModel(play_user)
     suite = {"scenarios": {"refund": {"goal": "Refund", "checks": [is_refunded]}}, "trials": 5}
     for name, agent in (("before", refunds), ("after", refuses)):
         run_suite(suite, agent, name=name, model=model, store=store)

@@ -144,7 +144,7 @@ def check(name: str, language: str, before: int) -> None:
     assert found == (script.kind, replies, script.reason), (name, language, before)
 
 
-@pytest.mark.part(9)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("name", scripts(LANGUAGES["English"]))
 def test_each_script_ends_where_it_should(name: str, language: str) -> None:
@@ -174,6 +174,7 @@ def test_a_word_in_the_first_message_is_rejected(word: str, language: str) -> No
     assert talk(script, words, 0) == ("done", 1, "done_token")
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_endless_farewells_are_ended_by_a_guard(language: str) -> None:
     words = LANGUAGES[language]

@@ -120,6 +120,7 @@ def run(test: Case, fault: Fault | None) -> SimulationResult:
     )
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("trials", [1, pytest.param(20, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("fault", Fault, ids=lambda one: one.name.lower())
 def test_each_fault_is_found_and_the_sound_agent_passes(fault: Fault, trials: int) -> None:
@@ -130,6 +131,7 @@ def test_each_fault_is_found_and_the_sound_agent_passes(fault: Fault, trials: in
         assert not faulty.passed, faulty.report()
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("fault", Fault, ids=lambda one: one.name.lower())
 def test_a_report_names_the_verdict_and_the_end_that_failed(fault: Fault) -> None:
     report = run(CASES[fault], fault).report()

@@ -140,6 +140,7 @@ def test_refund(simulate, finding):
     assert ran.ret == (0 if "passed" in outcome else 1)
 
 
+@pytest.mark.exhaustive
 def test_the_option_runs_each_test_with_a_user_several_times_and_async_tests_too(
     plain: pytest.Pytester,
 ) -> None:
@@ -186,6 +187,7 @@ def test_a_wrong_mark_is_one_error(mark: str, said: str, plain: pytest.Pytester)
     ran.stderr.fnmatch_lines([f"ERROR: {said}"])
 
 
+@pytest.mark.exhaustive
 def test_an_agent_that_hangs_is_cancelled_at_its_time_limit(plain: pytest.Pytester) -> None:
     plain.makepyfile(
         HEAD
@@ -234,6 +236,7 @@ def test_it(simulate, finding):
     )
 
 
+@pytest.mark.exhaustive
 def test_loading_the_plugin_imports_nothing_else() -> None:
     program = (
         "import sys, pytest; before = {*sys.modules}; import duologue.graphs.pytest_plugin; "

@@ -68,6 +68,26 @@ def test_refund(simulate, word):
 )
 
 
+def test_a_recorded_test_is_replayed_without_an_answer_of_a_model(
+    plain: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain.makepyfile(
+        test_it=HEAD
+        + """
+def test_refund(simulate):
+    model = user() if os.environ.get("IS_LIVE") else user("No answer")
+    result = simulate(Scenario(GOAL), agent, model=model, store="memory:")
+    assert result.passed, result.report()
+"""
+    )
+    monkeypatch.setenv("IS_LIVE", "1")
+    plain.runpytest_inprocess("--simulate-record=new").assert_outcomes(passed=1)
+    assert files_of(plain) == ["test_it/test_refund.json"]
+    monkeypatch.delenv("IS_LIVE")
+    plain.runpytest_inprocess("--simulate-record=none").assert_outcomes(passed=1)
+
+
+@pytest.mark.exhaustive
 def test_each_trial_has_recordings_beside_the_test_and_ci_replays_them(
     plain: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +106,7 @@ def test_each_trial_has_recordings_beside_the_test_and_ci_replays_them(
     plain.runpytest_inprocess().assert_outcomes(failed=2)
 
 
+@pytest.mark.exhaustive
 def test_a_changed_agent_fails_a_replay_with_the_first_difference(
     plain: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +250,7 @@ def test_no_key_is_in_the_terminal_the_page_the_junit_file_or_a_recording(
     assert all("Bearer key-of-a-header-123" not in text for text in shown)
 
 
+@pytest.mark.exhaustive
 def test_a_failed_test_prints_the_decisive_part_alone(plain: pytest.Pytester) -> None:
     plain.makepyfile(
         HEAD

@@ -91,6 +91,7 @@ async def test_all_records_again(place: Path) -> None:
     assert replay.transcript[1] == ("Agent", "Changed.")
 
 
+@pytest.mark.exhaustive
 async def test_models_named_in_the_settings_are_replayed_without_a_server(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +111,7 @@ async def test_models_named_in_the_settings_are_replayed_without_a_server(
         await run(place, "none", model="other")
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -241,7 +243,7 @@ def by_thread(url: str, said: str) -> str:
 CLIENTS = [by_httpx, by_httpx2, by_requests, by_urllib, by_thread]
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("send", CLIENTS)
 async def test_the_requests_of_an_agent_are_replayed_without_its_server(
     send: Callable[[str, str], str], place: Path, shop: tuple[str, Callable[[], None]]
@@ -274,6 +276,7 @@ async def test_the_requests_of_an_agent_are_replayed_without_its_server(
         await run(place, "none", lambda _: next(replies), **NO_MODELS)
 
 
+@pytest.mark.exhaustive
 async def test_an_agent_that_is_a_chat_model_is_replayed(place: Path) -> None:
     with ScriptedServer(["Refunded.", "Bye."], models=["agent"]) as server:
         agent = ChatOpenAI(base_url=server.url, model="agent", api_key=lambda: KEY)

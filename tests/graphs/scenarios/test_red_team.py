@@ -126,6 +126,7 @@ def play(scenario: Scenario, agent: object, says: Sequence[str]) -> SimulationRe
     return result
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("tactic", SAYS)
 def test_a_leaking_agent_fails_and_a_firm_agent_passes(tactic: str) -> None:
     scenario = red_team(FORBIDDEN)[tactic]
@@ -138,6 +139,7 @@ def test_a_leaking_agent_fails_and_a_firm_agent_passes(tactic: str) -> None:
     assert f"Agent: Well, it is {CODE}." in leaked.report()
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("words", [CODE, "staff 50", "S-T-A-F-F five... no, S.T.A.F.F. 5 0"])
 def test_a_secret_is_found_in_code_in_any_spelling(words: str) -> None:
     # The user does not notice it, and the judge does not either.

@@ -37,13 +37,16 @@ def user(*script: str) -> ScriptedChatModel:
     return ScriptedChatModel(script=script)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("options", [{}, {"checkpointer": True}], ids=["plain", "kept"])
 def test_a_failed_simulation_is_repaired_from_the_wrong_message(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
     kept = {"checkpointer": InMemorySaver()} if options else {}
     model = user("Refund order 7.", "Yes, order 7.", "###STOP###")
-    failed = simulate(REFUND, shop("Order 7?", "No.", **kept), model=model, store=tmp_path / "s.db")
+    failed = simulate(
+        REFUND, shop("Order 7?", "No.", **kept), model=model, store=f"memory:{tmp_path.name}"
+    )
     assert not failed.passed
     again = rerun_simulation(
         failed.session,
@@ -68,6 +71,7 @@ def test_a_failed_simulation_is_repaired_from_the_wrong_message(
     assert failed.session.state().transcript == failed.transcript
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("at", [2, 3, 4])
 def test_the_whole_turn_of_the_message_is_repeated(at: int) -> None:
     """Messages 2 to 4 are a call, its result and the text after it."""
@@ -78,6 +82,7 @@ def test_the_whole_turn_of_the_message_is_repeated(at: int) -> None:
     assert (again.ended.kind, again.tool_calls()) == ("gave_up", [])
 
 
+@pytest.mark.exhaustive
 def test_a_simulation_of_a_suite_is_repaired_too(tmp_path: Path) -> None:
     def play_user(prompt: Prompt) -> str:
         return "###STOP###" if any(one["role"] == "assistant" for one in prompt) else "Refund it."

@@ -84,6 +84,7 @@ class Desk:
         return refunds(messages)
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     "agent",
     [refunds, async_refunds, lambda messages: refunds(messages), Desk(), RunnableLambda(refunds)],
@@ -107,6 +108,7 @@ def test_an_agent_gets_only_the_talk_without_a_system_prompt() -> None:
     assert seen == [("human", "Hello."), ("ai", "Noted 1."), ("human", "Go ahead.")]
 
 
+@pytest.mark.exhaustive
 def test_an_agent_may_be_the_address_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     with ScriptedServer(["It is refunded."], models=["agent"]) as server:
@@ -117,6 +119,7 @@ def test_an_agent_may_be_the_address_of_a_server(monkeypatch: pytest.MonkeyPatch
     assert "secret" not in str(made.headers)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("options", [{}, {"checkpointer": InMemorySaver()}], ids=["plain", "kept"])
 def test_a_graph_s_calls_and_final_state_are_in_the_result(options: dict[str, Any]) -> None:
     agent = shop("get_order", "I see it. Refund?", "refund", "Done.", **options)
@@ -217,6 +220,7 @@ MET = "the user's goal is met"
 GAVE_UP = "the user gave up: It refuses."
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("script", "kind", "words", "outcome"),
     [
@@ -304,6 +308,7 @@ def refunds_the_charge(result: SimulationResult) -> bool:
     return result.called("get_order") and result.called("refund", number=1042, amount=9.5)
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("lines", "script", "failed"),
     [
@@ -332,6 +337,7 @@ def test_checks_and_ends_find_each_planted_fault(
     assert result.passed is not bool(failed)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     "answer",
     [
@@ -472,6 +478,24 @@ def test_wrong_options_and_faults_of_the_agent_and_of_checks_are_named() -> None
 
 def refunds_seven(_: SimulationResult) -> int:
     return 7
+
+
+def test_an_agent_that_hangs_is_cancelled_at_its_time_limit() -> None:
+    cancelled: list[str] = []
+
+    async def hangs(_: object) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append("hangs")
+            raise
+        return "Never."
+
+    with pytest.raises(
+        SpecError, match=r"agent_timeout: the agent 'hangs' did not answer in 0\.05 s"
+    ):
+        play(hangs, options={"agent_timeout": 0.05})
+    assert cancelled == ["hangs"]
 
 
 # Interrupts that the simulated user answers

@@ -148,6 +148,7 @@ def test_rounds_to_the_end_stop_at_guards_and_caps() -> None:
     assert (capped.ended.kind, capped.ended.stop_reason) == ("stopped", "max_iterations")
 
 
+@pytest.mark.exhaustive
 def test_a_script_longer_than_the_default_cap_is_played_to_its_end() -> None:
     script = [one for number in range(12) for one in (user(f"Question {number}?"), agent())]
     result = play(script)

@@ -32,6 +32,7 @@ def plain(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     return pytester
 
 
+@pytest.mark.exhaustive
 def test_the_first_test_fails_as_shown_and_passes_after_the_correction(
     plain: pytest.Pytester,
 ) -> None:

@@ -45,7 +45,7 @@ SUITE: dict[str, Any] = {
 
 @pytest.fixture
 def store(tmp_path: Path) -> str:
-    return str(tmp_path / "s.db")
+    return f"memory:{tmp_path.name}"
 
 
 def play(suite: Any = SUITE, agent: object = shop, **options: Any) -> SuiteReport:  # noqa: ANN401
@@ -59,6 +59,7 @@ def outcomes(report: SuiteReport) -> dict[tuple[str, str | None], dict[str, int]
     }
 
 
+@pytest.mark.exhaustive
 def test_each_scenario_runs_with_each_persona_and_the_worst_come_first(store: str) -> None:
     suite = SUITE | {"personas": {"calm": "Calm.", "cross": "Cross."}, "trials": 2}
     report = play(suite, store=store)
@@ -95,6 +96,7 @@ def test_a_run_is_resumed_without_a_call(store: str) -> None:
     assert play(store=store, trials=2).count("passed") == 2
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -119,6 +121,7 @@ def test_a_changed_run_is_refused_by_its_field(
     assert not model.calls
 
 
+@pytest.mark.exhaustive
 def test_scenarios_and_personas_can_be_added(store: str) -> None:
     play(store=store)
     more = {**SUITE["scenarios"], "again": {"goal": "You want order 7 refunded, again."}}
@@ -165,6 +168,7 @@ def has_one_turn(result: SimulationResult) -> bool:
     return bool(result.agent_state["count"] == 1)
 
 
+@pytest.mark.exhaustive
 def test_each_simulation_has_its_own_thread_and_checks_see_its_state(store: str) -> None:
     suite = {"scenarios": {"refund": {"goal": GOAL, "checks": [has_one_turn]}}, "trials": 4}
     report = play(suite, counting(), store=store)

@@ -137,6 +137,7 @@ async def test_an_output_with_a_schema_is_structured(store: str) -> None:
     assert json.loads(text_of(result)) == result.structuredContent
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("letter", ["x", "園", "\N{SEEDLING}", "\N{ZERO WIDTH SPACE}"])
 async def test_a_tool_of_a_large_conversation_has_less_than_2_kb(letter: str, store: str) -> None:
     task = letter * 50_000
@@ -265,6 +266,7 @@ async def test_a_session_is_unknown_to_other_clients_and_to_other_tools(store: s
         assert text_of(result).startswith("Yes.")
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("tool", "arguments", "problem"),
     [
@@ -334,6 +336,7 @@ async def test_a_cancelled_call_can_be_continued(store: str) -> None:
     assert text_of(ended) == "They dance."
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("header", "value", "status"),
     [
@@ -440,6 +443,7 @@ async def converse_about_bees(client: ClientSession) -> None:
     assert ended.meta["stop_reason"] == "quit"
 
 
+@pytest.mark.exhaustive
 async def test_the_command_serves_a_file_on_stdin_and_stdout(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:

@@ -96,6 +96,7 @@ async def test_one_line_is_shown_for_several_runs(screen: Stderr) -> None:
     assert not TERMINAL.locked()
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("reason", ["setting", "pipe", "dumb", "log"])
 def test_nothing_is_shown_if_it_is_off_or_nobody_sees_it(
     reason: str,
@@ -116,6 +117,7 @@ def test_nothing_is_shown_if_it_is_off_or_nobody_sees_it(
     assert screen.getvalue() == ""
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("reason", ["pipe", "dumb"])
 def test_a_long_run_without_a_terminal_writes_lines(
     reason: str, screen: Stderr, monkeypatch: pytest.MonkeyPatch
