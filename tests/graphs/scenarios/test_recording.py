@@ -7,6 +7,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -233,11 +234,8 @@ def by_urllib(url: str, said: str) -> str:
 
 
 def by_thread(url: str, said: str) -> str:
-    found: list[str] = []
-    thread = threading.Thread(target=lambda: found.append(by_httpx(url, said)))
-    thread.start()
-    thread.join()
-    return found[0]
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(by_httpx, url, said).result()
 
 
 CLIENTS = [by_httpx, by_httpx2, by_requests, by_urllib, by_thread]
