@@ -333,12 +333,12 @@ async def settle(graph: Graph, session: str, conversation: Conversation) -> Stat
     """Write the checkpoint that is missing if the process was killed, and return the state."""
     with reading_session(graph, session):
         # A damaged state must not be written to.
-        check_state(session, conversation, await _read(graph, session))
+        check_state(session, conversation, _values(await read_snapshot(graph, session)))
         found = await checkpointer_of(graph).aget_tuple(config_of(session))
         names = State.__annotations__
         if found is not None and any(name in names for _, name, _ in found.pending_writes or ()):
             await graph.aupdate_state(config_of(session), None, as_node=Node.END.value)
-        return await _read(graph, session)
+        return _values(await read_snapshot(graph, session))
 
 
 def checkpointer_of(graph: Graph) -> BaseCheckpointSaver[Any]:
@@ -348,8 +348,8 @@ def checkpointer_of(graph: Graph) -> BaseCheckpointSaver[Any]:
     return saver
 
 
-async def _read(graph: Graph, session: str) -> State:
-    return cast("State", (await read_snapshot(graph, session)).values)
+def _values(snapshot: StateSnapshot) -> State:
+    return cast("State", snapshot.values)
 
 
 async def read_snapshot(graph: Graph, session: str) -> StateSnapshot:

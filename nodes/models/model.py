@@ -7,6 +7,7 @@ each family.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -227,10 +228,7 @@ class Model:
             tokens = sum(map(tokens_of_message, prompt))
             planned = PlannedCall(self.label, tokens, price=self.price(self.prices))
             at_gate = adapter.at_gate(self.gate, planned)
-
-        async def call() -> AIMessage:
-            return await make_call(adapter, settings, once, at_gate=at_gate, notify=self.notify)
-
+        call = partial(make_call, adapter, settings, once, at_gate=at_gate, notify=self.notify)
         recorder = current_recorder()
         if recorder is None:
             return await call()

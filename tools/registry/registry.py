@@ -309,20 +309,28 @@ class Registry:
 def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
     """Yield the field, the kind and the name of everything that a conversation names."""
     for number, speaker in enumerate(conversation.speakers):
-        at = f"speakers.{number}"
-        yield from ((f"{at}.tools", "tools", name) for name in speaker.tools)
-        yield from ((f"{at}.hooks", "hooks", name) for name in speaker.hooks)
-        for place, reply in enumerate(speaker.replies):
-            if isinstance(reply, FunctionReply | AgentReply):
-                yield f"{at}.replies.{place}.name", f"{reply.kind}s", reply.name
-            elif isinstance(reply, HumanReply) and reply.is_termination is not None:
-                yield f"{at}.replies.{place}.is_termination", "predicates", reply.is_termination
-        if isinstance(speaker.format, SchemaFormat):
-            yield f"{at}.format.name", "schemas", speaker.format.name
+        yield from _named_by(speaker, f"speakers.{number}")
     for path, end in leaves(conversation.end_chat.when, "end_chat.when"):
-        yield from ((f"{path}.{field}", kind, name) for field, kind, name in end.registered())
+        for field, kind, name in end.registered():
+            yield f"{path}.{field}", kind, name
     if isinstance(conversation.turn_order, TurnFunction):
         yield "turn_order.name", "orders", conversation.turn_order.name
     # Prompts of a session that has begun are stored with it.
-    new = ((key, own.name) for key, own in conversation.prompts.items() if own.text is None)
-    yield from ((f"prompts.{key}.name", "prompts", str(name)) for key, name in new)
+    for key, own in conversation.prompts.items():
+        if own.text is None:
+            yield f"prompts.{key}.name", "prompts", str(own.name)
+
+
+def _named_by(speaker: Speaker, at: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the field, the kind and the name of everything that a speaker names."""
+    for name in speaker.tools:
+        yield f"{at}.tools", "tools", name
+    for name in speaker.hooks:
+        yield f"{at}.hooks", "hooks", name
+    for place, reply in enumerate(speaker.replies):
+        if isinstance(reply, FunctionReply | AgentReply):
+            yield f"{at}.replies.{place}.name", f"{reply.kind}s", reply.name
+        elif isinstance(reply, HumanReply) and reply.is_termination is not None:
+            yield f"{at}.replies.{place}.is_termination", "predicates", reply.is_termination
+    if isinstance(speaker.format, SchemaFormat):
+        yield f"{at}.format.name", "schemas", speaker.format.name
