@@ -6,6 +6,7 @@ defined here.
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from ..conversation.conversation import Conversation
@@ -163,9 +164,12 @@ class RoundCap(PositionEnd):
         return cap is not None and position.rounds(conversation) >= cap
 
 
+_human_of: Final = attrgetter("human")
+
+
 def _next_without_person(conversation: Conversation, position: Position) -> str | None:
     """Return the next speaker if its person is never asked, so that automatic replies are used."""
-    if position.phase not in TURN_ENDS or not conversation.people:
+    if position.phase not in TURN_ENDS or not any(map(_human_of, conversation.speakers)):
         return None
     if is_due(conversation, position, Phase.CHOSEN):
         return None
