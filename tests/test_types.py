@@ -48,8 +48,15 @@ def run(folder: Path, *words: str) -> str:
 def test_mypy_accepts_what_works_and_nothing_else(programs: Path) -> None:
     """Valid code passes mypy, which reports an unused "type: ignore" if it accepts an error."""
     files = sorted(path.name for path in programs.glob("*.py"))
-    told = run(programs, "mypy", "--config-file=", "--strict", *files)
-    assert told == f"Success: no issues found in {len(files)} source files\n"
+    # Tests of pytest, and the agents that they test, usually have no annotations.
+    plain = [name for name in files if name.startswith(("simulation_", "ends_"))]
+    strict = [name for name in files if name not in plain]
+    for names, options in (
+        (strict, []),
+        (plain, ["--allow-untyped-defs", "--allow-untyped-calls"]),
+    ):
+        told = run(programs, "mypy", "--config-file=", "--strict", *options, *names)
+        assert told == f"Success: no issues found in {len(names)} source files\n"
 
 
 def test_pyright_accepts_what_works_and_nothing_else(programs: Path) -> None:
