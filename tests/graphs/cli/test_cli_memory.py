@@ -8,10 +8,13 @@ from typing import get_args
 import pytest
 
 from duologue.graphs import Session, converse, role_play
+from duologue.graphs.session.dump import DUMP_VERSION
 from duologue.graphs.session.export_formats import FORMATS, ExportFormat
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import ANSWER, DONE, FIRST, duologue, isolate
+
+_NEWER = DUMP_VERSION + 1
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +155,11 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
             "no/such/folder.json: can't be written",
         ),
         (["load", "gone.json"], 2, "gone.json: can't be read"),
-        (["load", "new.json"], 2, "new.json: version: this release reads versions up to 8, not 9"),
+        (
+            ["load", "new.json"],
+            2,
+            f"new.json: version: this release reads versions up to {DUMP_VERSION}, not {_NEWER}",
+        ),
         (["load", "g.json"], 4, "Session 'g' already exists in"),
         (["load", "owner.json"], 2, "owner.json: format: is missing: this is not a dump of a"),
         (["load", "owner.json", "--as", "Owner"], 2, "--into is missing"),
@@ -170,7 +177,7 @@ def test_bad_input_is_named(
     duologue("dump", "g", "--output", "g.json")
     duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
     dump = json.loads((tmp_path / "g.json").read_text(encoding="utf-8"))
-    (tmp_path / "new.json").write_text(json.dumps(dump | {"version": 9}))
+    (tmp_path / "new.json").write_text(json.dumps(dump | {"version": _NEWER}))
     ran = duologue(*arguments)
     assert (ran.exit_code, ran.stdout) == (code, "")
     *_, error = ran.stderr.splitlines()
