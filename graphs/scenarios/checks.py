@@ -11,6 +11,11 @@ from .result import SimulationResult
 from .scenario import ScenarioVerdict
 
 
+def name_check(check: Callable[..., Any]) -> str:
+    """Return the name of a check in verdicts: that of the function, or of the object's class."""
+    return getattr(check, "__name__", None) or type(check).__name__
+
+
 async def run_check(check: Callable[..., Any], result: SimulationResult) -> ScenarioVerdict:
     """Call a check.
 
@@ -18,7 +23,7 @@ async def run_check(check: Callable[..., Any], result: SimulationResult) -> Scen
         SpecError: The check raised another error than an AssertionError, or returned a value that
             is no decision.
     """
-    name = getattr(check, "__name__", None) or type(check).__name__
+    name = name_check(check)
     try:
         found = await call("check", name, check, result)
     except SpecError as error:

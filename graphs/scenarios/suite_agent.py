@@ -14,7 +14,7 @@ from ..common.errors import InconclusiveResult
 from ..conversation.judges import Finding, FindingReason, SeparateJudge, Verdict
 from ..session.later_verdicts import LaterVerdict, hash_log, verdicts_on
 from ..session.session import Result
-from .checks import run_check
+from .checks import name_check, run_check
 from .judging import read_verdicts
 from .result import SimulationResult
 from .scenario import Scenario, ScenarioVerdict
@@ -129,7 +129,7 @@ def names_of_checks(scenario: Scenario) -> list[str]:
     """Return a unique name for each check of a scenario."""
     names: list[str] = []
     for check in scenario.checks:
-        name = getattr(check, "__name__", None) or type(check).__name__
+        name = name_check(check)
         same = sum(one.partition(" (")[0] == name for one in names)
         names.append(f"{name} ({same + 1})" if same else name)
     return names
