@@ -37,6 +37,7 @@ from .options import (
     mode_option,
 )
 from .people import answer, chat, say
+from .serve import serve
 from .simulate import simulate
 from .transfer import copy, dump, export, fork, load, reset
 from .view import view
@@ -288,7 +289,7 @@ def show(
     show_session(session, follow_up, speaker=speaker, why=why, thoughts=thoughts, as_json=as_json)
 
 
-_add(view, mcp, say, fork, dump, load, reset, copy, export)
+_add(view, mcp, serve, say, fork, dump, load, reset, copy, export)
 
 
 @app.command(epilog=example_of("stop"))

@@ -63,6 +63,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "show": ("duologue show garden --why",),
     "view": ("duologue view garden",),
     "mcp": ("duologue mcp garden.toml review.toml", "duologue mcp garden.toml --http 8765"),
+    "serve": (
+        "duologue serve garden.toml review.toml",
+        "duologue serve garden.toml --port 8000 --model gpt-4.1",
+    ),
     "say": ('duologue say garden Cook "And the herbs?"', "duologue resume garden"),
     "fork": ("duologue fork garden --at m0004 --into other --max-iterations 9",),
     "dump": ("duologue dump garden --output garden.json",),

@@ -1,5 +1,6 @@
 """The tools that serve conversations: their names, their schemas and their arguments."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -11,6 +12,8 @@ from ..common.validation import validate
 from ..conversation.conversation import Conversation
 from ..conversation.served import check_host, describe_graph, name_graph
 from ..kinds.load import load_conversation
+from ..session.options import Options
+from ..session.run import check_here
 
 _LONGEST_DESCRIPTION: Final = 300
 """Maximum length of a tool's description in characters, so that a tool stays below 2 KB."""
@@ -119,3 +122,21 @@ def read_tools(files: Sequence[Path]) -> list[ServedTool]:
             raise SpecError(f"{file}: another file is served as {name!r}, too; rename one of them")
         tools[name] = ServedTool(name, conversation)
     return list(tools.values())
+
+
+async def load_tools(
+    files: Sequence[Path], store: str | None, model: str | None
+) -> list[ServedTool]:
+    """Read the conversations of files as tools, and check that they can run here.
+
+    Raises:
+        SpecError: A file is not valid, as in `read_tools`, or its conversation can't run here.
+        ModelError: A model is not available.
+    """
+    tools = await asyncio.to_thread(read_tools, files)
+    for file, tool in zip(files, tools, strict=True):
+        try:
+            await check_here(tool.conversation, **Options(store=store, model=model))
+        except SpecError as error:
+            raise SpecError(f"{file}: {error}") from error
+    return tools

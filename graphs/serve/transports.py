@@ -16,17 +16,11 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..common.errors import SpecError
 from ..session.listing import known_store
-from ..session.options import Options
-from ..session.run import check_here
 from ..view.serve import LocalServer, bind_port, run_server
 from .mcp_server import ConversationServer
-from .security import TokenGuard
-from .tools import ServedTool, read_tools
-
-_SHORTEST_TOKEN: Final = 16
-"""Minimum length of a token that a user chooses, in characters."""
+from .security import TokenGuard, check_token
+from .tools import load_tools
 
 _PATIENCE: Final = 3600
 """Seconds after which a client without an open request is forgotten.
@@ -57,7 +51,7 @@ def serve_stdio(files: Sequence[Path], store: str | None, model: str | None) -> 
 async def _serve_stdio(files: Sequence[Path], store: str | None, model: str | None) -> None:
     # First of all, because libraries that are loaded for a model may print.
     stdin, stdout = _take_streams()
-    tools = await _load(files, store, model)
+    tools = await load_tools(files, store, model)
     server = ConversationServer(tools, store, model).server
     async with known_store(store, create=True), stdio_server(stdin, stdout) as (reads, writes):
         await server.run(reads, writes, server.create_initialization_options())
@@ -104,12 +98,8 @@ def serve_http(
         ModelError: A model is not available.
         StoreError: The store can't be opened.
     """
-    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii()):
-        raise SpecError(
-            f"DUOLOGUE_MCP_TOKEN: must have at least {_SHORTEST_TOKEN} ASCII characters; choose a "
-            "longer token, or leave it out for a random one"
-        )
-    tools = asyncio.run(_load(files, store, model))
+    check_token(token, "DUOLOGUE_MCP_TOKEN")
+    tools = asyncio.run(load_tools(files, store, model))
     with bind_port(port, "--http") as listening:
         port = listening.getsockname()[1]
         guard = TokenGuard(http_app(ConversationServer(tools, store, model)), port, token)
@@ -138,14 +128,3 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._manager.handle_request(scope, receive, send)
-
-
-async def _load(files: Sequence[Path], store: str | None, model: str | None) -> list[ServedTool]:
-    """Read the files, and check that their conversations can run here."""
-    tools = await asyncio.to_thread(read_tools, files)
-    for file, tool in zip(files, tools, strict=True):
-        try:
-            await check_here(tool.conversation, **Options(store=store, model=model))
-        except SpecError as error:
-            raise SpecError(f"{file}: {error}") from error
-    return tools

@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Final, cast
 
@@ -13,10 +13,12 @@ from ...nodes.models.model import Models
 from ...nodes.turn.node_context import Resources
 from ...nodes.turn.sent_prompt import last_prompt
 from ...tools.registry.registry import Registry
+from ...tools.sandbox import sandbox
 from ..build import Graph, build_graph
 from ..common.errors import SessionError, SpecError
 from ..common.validation import list_names
 from ..conversation.conversation import Conversation
+from ..conversation.usage import Usage, add_usage, read_usage
 from ..log.state import State
 from ..rules.position import Position
 from ..store.errors import taken_session, unknown_session
@@ -116,6 +118,24 @@ async def count_messages(store: Store, session: str) -> int | None:
         return None
     with reading_store(store.url, session):
         return Position.model_validate(position).facts.messages
+
+
+async def read_total_usage(store: Store, session: str) -> Usage:
+    """Return the usage of all calls of a session, from its newest checkpoint alone."""
+    found = await store.checkpointer.aget_tuple(config_of(session))
+    with reading_store(store.url, session):
+        values = found.checkpoint["channel_values"] if found else {}
+        return add_usage(read_usage(values).values())
+
+
+async def discard_session(store: Store, session: str) -> None:
+    """Delete a session that need not have ended, and close its interpreter."""
+    found = await store.checkpointer.aget_tuple(config_of(session))
+    interpreter = found and found.checkpoint["channel_values"].get("interpreter")
+    if interpreter:
+        await sandbox.close(interpreter["key"])
+    with suppress(SessionError):
+        await store.delete(session)
 
 
 def title_of(conversation: Conversation) -> str:

@@ -72,8 +72,12 @@ class LocalGuard(ABC):
     def _refused(self, request: Request) -> Response | None:
         """Return the response to a refused request, or None if it is admitted."""
         if request.headers.getlist("host") not in [[host] for host in self._hosts]:
-            return refusal(421, "This server answers only to 127.0.0.1 and localhost.")
+            return self.refuse(421, "This server answers only to 127.0.0.1 and localhost.")
         return self._refused_here(request)
+
+    def refuse(self, status: int, text: str) -> Response:
+        """Return the response to a refused request."""
+        return refusal(status, text)
 
     @abstractmethod
     def _refused_here(self, request: Request) -> Response | None:

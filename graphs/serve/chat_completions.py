@@ -1,0 +1,311 @@
+"""The routes of OpenAI's Chat Completions API, behind which conversations answer as models.
+
+Without a session, a request is a whole conversation: its messages are the history, and nothing is
+stored. With the header ``X-Duologue-Session: new``, it starts a session, which the server names. A
+later request with this name contains only the new message, or no message to continue a run that
+failed. A session belongs to the token that started it; for other tokens it does not exist.
+"""
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ...nodes.models.adapters.composed import Chat
+from ..common.errors import AnswerError, SpecError
+from ..common.sanitize import excerpt
+from ..events import Event
+from ..session.listing import known_store
+from ..session.options import Options
+from ..session.run import run_session
+from ..session.session_row import discard_session, read_total_usage
+from ..session.stored_session import StoredSession
+from ..store.base import settled
+from .chat_requests import ChatRequest, read_request
+from .chat_response import SILENCE, ChatResponse, Client, GoneError
+from .chat_turns import (
+    NEW_SESSION,
+    SESSION,
+    Answer,
+    ChatTurn,
+    StartedSession,
+    answer_of,
+    continue_session,
+)
+from .openai_format import Failure, RefusedError, describe_model, failure_of
+from .security import CALLER
+from .served_models import start_conversation, usage_since
+from .tools import ServedTool
+
+_log = logging.getLogger("duologue")
+
+_LARGEST: Final = 8_000_000
+"""Maximum size of a request in bytes."""
+
+_MOST_WAITING: Final = 64
+"""Maximum number of requests that wait for their run. Further requests are refused."""
+
+
+class ChatCompletions:
+    """The handlers of the routes.
+
+    Args:
+        tools: The conversations, each of which is a model.
+        store: The store of the sessions. If None, the store in the settings.
+        model: The model for conversations that name none.
+        most_runs: Maximum number of conversations that run at the same time. Further requests wait.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[ServedTool],
+        store: str | Path | None = None,
+        model: Chat | str | None = None,
+        most_runs: int = 8,
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._options = Options(store=store, model=model)
+        # Conversations that are not sessions are here only while they run.
+        self._passing = f"memory:serve-{secrets.token_hex(8)}"
+        self._sessions: dict[str, StartedSession] = {}
+        self._slots = asyncio.Semaphore(most_runs)
+        self._waiting = 0
+        self._running = set[asyncio.Task[Answer]]()
+        self._created = int(time.time())
+
+    def app(self) -> Starlette:
+        """Return the application, which must be wrapped in a `ModelGuard`."""
+        return Starlette(
+            routes=[
+                Route("/v1/models", self._list_models),
+                Route("/v1/models/{model}", self._show_model),
+                Route("/v1/chat/completions", self._complete, methods=["POST"]),
+            ],
+            exception_handlers={
+                RefusedError: _respond_refused,
+                HTTPException: _respond_http_error,
+            },
+            lifespan=self._lifespan,
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        """Cancel the runs at the end. Sessions can be resumed."""
+        try:
+            yield
+        finally:
+            running = list(self._running)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _list_models(self, _: Request) -> Response:
+        models = [describe_model(name, self._created) for name in self._tools]
+        return JSONResponse({"object": "list", "data": models})
+
+    async def _show_model(self, request: Request) -> Response:
+        tool = self._find_model(request.path_params["model"])
+        return JSONResponse(describe_model(tool.name, self._created))
+
+    async def _complete(self, request: Request) -> Response:
+        """Run a conversation, and return its answer, whole or as a stream."""
+        try:
+            asked = read_request(await _read_json(request))
+            turn = self._turn(request, asked)
+        except (AnswerError, SpecError) as error:
+            raise RefusedError(400, str(error)) from error
+        reply = ChatResponse(asked, turn)
+        run = asyncio.create_task(self._run(turn, reply.note))
+        self._running.add(run)
+        run.add_done_callback(self._running.discard)
+        run.add_done_callback(lambda _: reply.end())
+        client = Client(request)
+        is_streamed = False
+        try:
+            begun = [reply.begun] if asked.stream else []
+            if not await client.waits_for(run, *begun, seconds=SILENCE if begun else None):
+                return Response(status_code=499)
+            failure = await self._failure(turn, run) if run.done() else None
+            if failure is not None:
+                headers = {**turn.headers, **failure.headers}
+                return JSONResponse(failure.body, failure.status, headers)
+            if not asked.stream:
+                return JSONResponse(reply.whole(run.result()), headers=turn.headers)
+            is_streamed = True
+            parts = self._stream(turn, reply, run, client)
+            return StreamingResponse(parts, headers=turn.headers, media_type="text/event-stream")
+        finally:
+            if not is_streamed:
+                client.close()
+                run.cancel()
+
+    async def _stream(
+        self, turn: ChatTurn, reply: ChatResponse, run: asyncio.Task[Answer], client: Client
+    ) -> AsyncIterator[str]:
+        """Yield the events of a streamed answer. The run is cancelled if the client has gone."""
+        try:
+            yield _event(reply.envelope.chunk({"role": "assistant", "content": ""}))
+            while (delta := await client.next_of(reply.news)) is not None:
+                # An event that is a comment shows that the server still works.
+                yield _event(reply.envelope.chunk(delta)) if delta else ":\n\n"
+            failure = await self._failure(turn, run)
+            if failure is not None:
+                yield _event(failure.body)
+                return
+            for chunk in reply.last_chunks(run.result()):
+                yield _event(chunk)
+            yield "data: [DONE]\n\n"
+        except GoneError:
+            return
+        finally:
+            client.close()
+            run.cancel()
+
+    def _turn(self, request: Request, asked: ChatRequest) -> ChatTurn:
+        """Return the run that a request starts.
+
+        Raises:
+            RefusedError: There is no such model or session, or the session needs no message.
+            SpecError: The messages do not fit.
+        """
+        tool = self._find_model(asked.model)
+        named, caller = request.headers.get(SESSION), int(request.scope.get(CALLER, 0))
+        if named is None or named == NEW_SESSION:
+            session = f"{tool.name}-{secrets.token_hex(16)}"
+            source = start_conversation(tool.conversation, asked.messages)
+            if named is None:
+                options = Options(store=self._passing, model=self._options.get("model"))
+                return ChatTurn(tool, source, session, options)
+            started = StartedSession(session, tool, caller)
+            self._sessions[session] = started
+            return ChatTurn(tool, source, session, self._options, started=started)
+        known = self._sessions.get(named)
+        if known is None or known.caller != caller or known.tool is not tool:
+            raise RefusedError(
+                404,
+                f"There is no session {excerpt(named)!r}; send {SESSION}: {NEW_SESSION} to start "
+                "a session.",
+                "session_not_found",
+            )
+        return continue_session(known, asked.messages, self._options)
+
+    def _find_model(self, name: str) -> ServedTool:
+        if name not in self._tools:
+            known = ", ".join(self._tools)
+            text = f"model: there is no model {excerpt(name)!r}; use one of {known}"
+            raise RefusedError(404, text, "model_not_found")
+        return self._tools[name]
+
+    async def _run(self, turn: ChatTurn, note: Callable[[Event], None]) -> Answer:
+        """Run a conversation to its end or a question, when its turn comes."""
+        if self._slots.locked() and self._waiting >= _MOST_WAITING:
+            raise RefusedError(429, "Too many requests wait already; send the request again later.")
+        self._waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            return await self._play(turn, note)
+        finally:
+            self._slots.release()
+
+    async def _play(self, turn: ChatTurn, note: Callable[[Event], None]) -> Answer:
+        ended: StoredSession | None = None
+        async with known_store(turn.options.get("store"), create=True) as store:
+            try:
+                run = run_session(
+                    turn.source,
+                    turn.session,
+                    reset=False,
+                    tokens=True,
+                    reply=turn.reply,
+                    **turn.options,
+                )
+                async with aclosing(run) as events:
+                    async for event in events:
+                        if isinstance(event, StoredSession):
+                            ended = event
+                        else:
+                            note(event)
+                assert ended is not None  # noqa: S101  # a run ends with its session or an error
+                usage = await read_total_usage(store, turn.session)
+            finally:
+                if turn.started is None:
+                    # Also if the client has gone: nothing of this conversation is stored.
+                    await settled(discard_session(store, turn.session))
+        started = turn.started
+        if started is not None:
+            usage, started.usage = usage_since(started.usage, usage), usage
+            started.questions = ended.pending
+        return answer_of(ended, usage, is_session=started is not None)
+
+    async def _failure(self, turn: ChatTurn, run: asyncio.Task[Answer]) -> Failure | None:
+        """Return the error of a run that has ended, or None."""
+        try:
+            error = run.exception()
+        except asyncio.CancelledError:
+            return Failure(503, "The server stops; send the request again later.")
+        if error is None:
+            return None
+        if not isinstance(error, Exception):
+            raise error
+        failure = failure_of(error)
+        if failure.status == 500:
+            _log.error("a request to %s failed", turn.tool.name, exc_info=error)
+        started = turn.started
+        if started is None:
+            return failure
+        async with known_store(turn.options.get("store"), create=True) as store:
+            if await store.get(started.id) is None:
+                self._sessions.pop(started.id, None)
+                return failure
+        way_on = f"Send {SESSION}: {started.id} with an empty list of messages to continue."
+        return failure._replace(message=f"{failure.message.rstrip('.')}. {way_on}")
+
+
+def _event(data: dict[str, Any]) -> str:
+    # JSON has no line breaks.
+    return f"data: {json.dumps(data)}\n\n"
+
+
+async def _read_json(request: Request) -> object:
+    """Read the body of a request.
+
+    Raises:
+        RefusedError: It is too long.
+        SpecError: It is not JSON.
+    """
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST:
+            raise RefusedError(413, f"The request is longer than {_LARGEST:,} bytes; shorten it.")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"the body is not valid JSON ({error}); send a JSON object") from error
+
+
+def _respond_refused(_: Request, error: Exception) -> Response:
+    failure = failure_of(error)
+    return JSONResponse(failure.body, failure.status, failure.headers)
+
+
+def _respond_http_error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    text = (
+        f"There is no {request.method} {excerpt(request.url.path)}; use POST /v1/chat/completions."
+    )
+    return JSONResponse(Failure(status, text, "unknown_url").body, status)

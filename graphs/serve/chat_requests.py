@@ -1,0 +1,191 @@
+"""Requests of OpenAI's Chat Completions API: the parts that a conversation can use. Pure functions.
+
+A request can set the messages and the form of the answer, and nothing else. The file of the
+conversation sets everything that concerns the models, so the sampling parameters have no effect.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from ..common.data import Data
+from ..common.errors import SpecError
+from ..common.sanitize import excerpt
+from ..common.validation import check_depth, validate
+
+IGNORED: Final = frozenset(
+    {
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "max_tokens",
+        "max_completion_tokens",
+        "seed",
+        "stop",
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+        "logit_bias",
+        "reasoning_effort",
+        "verbosity",
+        "user",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "metadata",
+        "store",
+        "service_tier",
+        "parallel_tool_calls",
+    }
+)
+"""Parameters that are accepted and have no effect."""
+
+
+def _is_plain_format(given: object) -> bool:
+    return isinstance(given, Mapping) and given.get("type") == "text"
+
+
+_UNSUPPORTED: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "n": (lambda given: given == 1, "only one answer is possible"),
+    "tools": (lambda given: given == [], "the file of the conversation sets the tools"),
+    "functions": (lambda given: given == [], "the file of the conversation sets the tools"),
+    "tool_choice": (
+        lambda given: given in ("none", "auto"),
+        "the file of the conversation sets the tools",
+    ),
+    "function_call": (
+        lambda given: given in ("none", "auto"),
+        "the file of the conversation sets the tools",
+    ),
+    "response_format": (_is_plain_format, "the file of the conversation sets the format"),
+    "logprobs": (lambda given: given is False, "log probabilities are not available"),
+    "top_logprobs": (lambda given: given == 0, "log probabilities are not available"),
+    "modalities": (lambda given: given == ["text"], "the answer is text"),
+    "audio": (lambda given: False, "the answer is text"),
+    "prediction": (lambda given: False, "predictions are not supported"),
+    "web_search_options": (
+        lambda given: False,
+        "the file of the conversation sets the tools",
+    ),
+}
+"""Parameters that a conversation can't follow: whether a value asks for nothing, and the reason."""
+
+
+class HistoryMessage(NamedTuple):
+    """A message of a request."""
+
+    role: Literal["user", "assistant"]
+    """The side that has said it. The texts of the system count as the user's."""
+    text: str
+    """The text, which is not blank."""
+
+
+class _StreamOptions(Data):
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class _Body(Data):
+    """The parameters that have an effect."""
+
+    model: str
+    messages: list[dict[str, Any]]
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+
+
+class ChatRequest(NamedTuple):
+    """A request for an answer."""
+
+    model: str
+    """The name of the served conversation."""
+    messages: tuple[HistoryMessage, ...]
+    """The messages, oldest first. Two messages of one side in a row are joined."""
+    stream: bool
+    """Whether the answer is streamed."""
+    include_usage: bool
+    """Whether a stream ends with the usage."""
+
+
+def read_request(body: object) -> ChatRequest:
+    """Read the body of a request.
+
+    Raises:
+        SpecError: The body is not an object, a parameter is unknown, not valid or not supported,
+            or a message is not text of the user, the assistant or the system.
+    """
+    if not isinstance(body, dict):
+        raise SpecError("the body must be a JSON object with model and messages")
+    check_depth(body, "the body ")
+    # Many clients send null for a parameter that is not set.
+    given = {name: value for name, value in body.items() if value is not None}
+    for name, (asks_for_nothing, reason) in _UNSUPPORTED.items():
+        if name in given and not asks_for_nothing(given[name]):
+            raise SpecError(f"{name}: is not supported, because {reason}; leave it out")
+    left_out = IGNORED | _UNSUPPORTED.keys()
+    read = validate(_Body, {name: one for name, one in given.items() if name not in left_out})
+    options = read.stream_options
+    return ChatRequest(
+        read.model,
+        tuple(_joined(map(_read_message, range(len(read.messages)), read.messages))),
+        bool(read.stream),
+        options is not None and options.include_usage,
+    )
+
+
+def _read_message(place: int, given: Mapping[str, Any]) -> HistoryMessage:
+    path, role = f"messages.{place}", given.get("role")
+    if role in ("tool", "function") or given.get("tool_calls") or given.get("function_call"):
+        raise SpecError(
+            f"{path}: tool calls and their results are not supported, because the file of the "
+            "conversation sets the tools; leave them out"
+        )
+    if role not in ("system", "developer", "user", "assistant"):
+        raise SpecError(
+            f"{path}.role: {_shown(role)} is unknown; use user, assistant, system or developer"
+        )
+    text = _text_of(f"{path}.content", given.get("content"))
+    return HistoryMessage("assistant" if role == "assistant" else "user", text)
+
+
+def _text_of(path: str, content: object) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return _encodable(path, content)
+    if not isinstance(content, list):
+        raise SpecError(f"{path}: must be a text or a list of text parts; send text")
+    return "".join(_part_text(f"{path}.{place}", part) for place, part in enumerate(content))
+
+
+def _part_text(path: str, part: object) -> str:
+    kind = part.get("type") if isinstance(part, dict) else part
+    if not isinstance(part, dict) or kind != "text":
+        raise SpecError(f"{path}: only text is accepted here, not {_shown(kind)}; send text")
+    if not isinstance(part.get("text"), str):
+        raise SpecError(f"{path}.text: must be a text; send text")
+    return _encodable(path, part["text"])
+
+
+def _encodable(path: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise SpecError(f"{path}: contains half a character; send valid Unicode") from error
+    return text
+
+
+def _joined(messages: Iterable[HistoryMessage]) -> list[HistoryMessage]:
+    """Leave out blank messages, and join the messages of one side that follow one another."""
+    found: list[HistoryMessage] = []
+    for message in messages:
+        if not message.text.strip():
+            continue
+        if found and found[-1].role == message.role:
+            message = message._replace(text=f"{found.pop().text}\n\n{message.text}")
+        found.append(message)
+    return found
+
+
+def _shown(value: object) -> str:
+    return repr(excerpt(value, 50)) if isinstance(value, str) else type(value).__name__

@@ -1,0 +1,168 @@
+"""Conversations that are served as models: the meaning of a request's messages. Pure functions.
+
+If one person takes part, the user's newest message is that person's first message, and the speakers
+remember the messages before it. If no person takes part, the newest message is the task, which also
+contains the messages before it.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+
+from ..common.errors import SpecError
+from ..common.validation import list_names
+from ..conversation.conversation import Conversation
+from ..conversation.usage import Usage
+from ..log.messages import metadata, place_of
+from ..log.metadata import SpeakerReply
+from ..rules.output import find_output
+from ..session.stored_session import StoredSession
+from ..speakers.replies import HumanInputMode, HumanReply, ModelReply, TextReply
+from ..speakers.speaker import Speaker
+from .chat_requests import HistoryMessage
+from .tools import ServedTool
+
+_TASK_AFTER_OTHERS: Final = "Earlier messages:\n\n{before}\n\nThe task now:\n\n{task}"
+"""The task of a conversation without people if messages precede it."""
+
+_SIDES: Final = {"user": "User", "assistant": "Assistant"}
+
+
+class Output(NamedTuple):
+    """The output of a conversation, as a client receives it."""
+
+    text: str
+    """The text, or JSON if the speaker answers by a schema."""
+    place: str | None
+    """The place of its message in the log. None if there is no output."""
+    is_cut_off: bool
+    """Whether the message was cut off at the token limit."""
+
+
+def check_people(file: Path, tool: ServedTool) -> None:
+    """Refuse a conversation of several people, because a client speaks for one of them only.
+
+    Raises:
+        SpecError: Several people take part.
+    """
+    people = tool.conversation.people
+    if len(people) > 1:
+        raise SpecError(
+            f"{file}: people speak for {list_names(people)}; at most one person can take part in a "
+            "conversation that is served as a model"
+        )
+
+
+def start_conversation(served: Conversation, messages: Sequence[HistoryMessage]) -> Conversation:
+    """Return the conversation that answers the last of the messages, which is the user's.
+
+    Raises:
+        SpecError: There is no message of the user, or the last message is the assistant's.
+    """
+    check_last(messages)
+    *before, last = messages
+    if not served.people:
+        return served.model_copy(update={"task": _task(before, last.text)})
+    (person,) = served.people
+    return served.model_copy(
+        update={
+            "speakers": tuple(
+                _with_first_message(one, last.text)
+                if one.name == person
+                else _with_memory(served, one, before, person)
+                for one in served.speakers
+            )
+        }
+    )
+
+
+def check_last(messages: Sequence[HistoryMessage]) -> None:
+    """Check that the last message is the user's.
+
+    Raises:
+        SpecError: It is not.
+    """
+    if not messages or messages[-1].role != "user":
+        raise SpecError("messages: the last message must be the user's, and must not be empty")
+
+
+def _task(before: Sequence[HistoryMessage], task: str) -> str:
+    if not before:
+        return task
+    lines = "\n\n".join(f"{_SIDES[one.role]}: {one.text}" for one in before)
+    return _TASK_AFTER_OTHERS.format(before=lines, task=task)
+
+
+def _with_first_message(person: Speaker, text: str) -> Speaker:
+    """Return the person's speaker with a first message, which replaces its own."""
+    first = TextReply(kind="text", text=text, once=True)
+    return person.model_copy(update={"replies": (first, *_later_replies(person))})
+
+
+def _later_replies(person: Speaker) -> tuple[object, ...]:
+    return tuple(one for one in person.replies if not (isinstance(one, TextReply) and one.once))
+
+
+def _with_memory(
+    served: Conversation, speaker: Speaker, before: Sequence[HistoryMessage], person: str
+) -> Speaker:
+    """Return a speaker that remembers earlier messages.
+
+    The assistant's messages are its own if it writes the output, and else messages of the speaker
+    that does.
+    """
+    others = [one for one in served.speakers if one.name != person]
+    writer = next((one.name for one in others if one.writes_output), others[0].name)
+    remembered: list[AnyMessage] = []
+    for message in before:
+        if message.role == "user":
+            remembered.append(HumanMessage(message.text, name=person))
+        elif speaker.name == writer:
+            remembered.append(AIMessage(message.text))
+        else:
+            remembered.append(HumanMessage(message.text, name=writer))
+    return speaker.model_copy(update={"memory": (*speaker.memory, *remembered)})
+
+
+def is_streamed_live(served: Conversation) -> bool:
+    """Return whether each reply of a model is the output, so that it is streamed as it is written.
+
+    This is the case in a chat of a person and a model without tools and without a format.
+    """
+    if len(served.people) != 1 or not served.is_pair:
+        return False
+    (person,) = (one for one in served.speakers if one.human is not None)
+    (other,) = (one for one in served.speakers if one is not person)
+    is_asked = all(
+        isinstance(one, HumanReply) and one.human_input_mode is HumanInputMode.ALWAYS
+        for one in _later_replies(person)
+    )
+    is_plain = all(isinstance(one, ModelReply) for one in other.replies)
+    return is_asked and is_plain and not other.tools and other.format is None
+
+
+def output_of(session: StoredSession) -> Output:
+    """Return the output of a session. The text is empty if there is none."""
+    found = find_output(session.conversation, session.messages)
+    if found is None:
+        return Output("", None, is_cut_off=False)
+    about, value = metadata(found), session.output
+    text = session.text if value is None else value
+    return Output(
+        text if isinstance(text, str) else json.dumps(text, ensure_ascii=False),
+        place_of(found),
+        isinstance(about, SpeakerReply) and about.cut_off,
+    )
+
+
+def usage_since(before: Usage, now: Usage) -> Usage:
+    """Return the usage of the calls that were made after an earlier count."""
+    return Usage(
+        calls=now.calls - before.calls,
+        input_tokens=now.input_tokens - before.input_tokens,
+        output_tokens=now.output_tokens - before.output_tokens,
+        cached_tokens=now.cached_tokens - before.cached_tokens,
+    )

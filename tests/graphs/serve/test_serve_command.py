@@ -1,0 +1,178 @@
+"""The command `duologue serve`, called by the clients of OpenAI, LangChain and duologue."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import openai
+import pytest
+from langchain_core.messages import AIMessageChunk
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+from duologue.graphs import Session, SpecError, converse, list_sessions, role_play
+from duologue.graphs.serve.openai_server import serve_models
+from duologue.nodes.testing import Prompt, Reply
+from duologue.nodes.testing.server import ScriptedServer
+
+pytestmark = pytest.mark.exhaustive
+
+PROGRAM = "from duologue.graphs.cli.app import main; main()"
+GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
+SOLUTION = "Solution: Dug a bed. Next request."
+
+
+class Server(NamedTuple):
+    """A running server."""
+
+    url: str
+    names: str
+    keys: tuple[str, ...]
+
+    @asynccontextmanager
+    async def client(self, key: int = 0) -> AsyncIterator[openai.AsyncOpenAI]:
+        async with openai.AsyncOpenAI(
+            base_url=self.url, api_key=self.keys[key], max_retries=0, timeout=120
+        ) as client:
+            yield client
+
+    def chat_model(self, name: str) -> ChatOpenAI:
+        return ChatOpenAI(
+            model=name,
+            base_url=self.url,
+            api_key=SecretStr(self.keys[0]),
+            max_retries=0,
+            stream_usage=True,
+        )
+
+
+@contextmanager
+def running(folder: Path, *arguments: str, **variables: str) -> Iterator[Server]:
+    """Run the command in a folder until the block ends."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "serve", *arguments],
+        env=kept | variables,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        url, names = process.stdout.readline().strip(), process.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:"), url
+        keys = tuple(variables.get("DUOLOGUE_SERVE_TOKEN", "").split())
+        yield Server(url, names, keys or (process.stdout.readline().split()[-1],))
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def says(prompt: Prompt) -> Reply:
+    """Play the roles of the garden, and answer questions about bees."""
+    system, last = str(prompt[0]["content"]), str(prompt[-1]["content"])
+    if "Owner" not in system:
+        return Reply(text=f"{last.upper()} They dance.")
+    if "Dug" in str(prompt):
+        return Reply(text="<CAMEL_TASK_DONE>")
+    return Reply(text=SOLUTION if "Dig" in last else "Instruction: Dig.")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "bees.toml").write_text('kind = "chat"\n')
+    (tmp_path / "garden.json").write_text(json.dumps(GARDEN.stored()))
+    return tmp_path
+
+
+@pytest.fixture
+def server(files: Path) -> Iterator[Server]:
+    with (
+        ScriptedServer(says) as model,
+        running(
+            files,
+            *("bees.toml", "garden.json"),
+            OPENAI_BASE_URL=model.url,
+            OPENAI_API_KEY="any",
+            DUOLOGUE_MODEL="scripted",
+            DUOLOGUE_STORE=str(files / "sessions.db"),
+            DUOLOGUE_SERVE_TOKEN="the-token-of-the-first the-token-of-the-second",  # noqa: S106  # samples
+        ) as server,
+    ):
+        yield server
+
+
+async def test_the_client_of_openai_talks_to_the_command(server: Server, files: Path) -> None:
+    assert server.names == "Models: bees, garden"
+    async with server.client() as client, server.client(1) as other:
+        messages = [{"role": "user", "content": "How do bees talk?"}]
+        stream = await client.chat.completions.create(  # type: ignore[call-overload]
+            model="bees", messages=messages, stream=True
+        )
+        pieces = [part.choices[0].delta.content or "" async for part in stream]
+        assert "".join(pieces) == "HOW DO BEES TALK? They dance."
+        assert len(list(filter(None, pieces))) > 3
+        begun = await client.chat.completions.with_raw_response.create(
+            model="garden", messages=messages, extra_headers={"X-Duologue-Session": "new"}
+        )
+        assert begun.parse().choices[0].message.content == SOLUTION
+        headers = {"X-Duologue-Session": begun.headers["X-Duologue-Session"]}
+        with pytest.raises(openai.NotFoundError):
+            await other.chat.completions.create(model="garden", messages=[], extra_headers=headers)
+    (row,) = list_sessions(store=files / "sessions.db")
+    stored = Session(row.session, store=files / "sessions.db").state()
+    assert (row.session, stored.stop_reason) == (headers["X-Duologue-Session"], "done_token")
+
+
+async def test_langchain_talks_to_the_command(server: Server) -> None:
+    bees, garden = server.chat_model("bees"), server.chat_model("garden")
+    whole = await bees.ainvoke([("system", "Be brief."), ("user", "How do bees talk?")])
+    assert whole.text == "BE BRIEF.\n\nHOW DO BEES TALK? They dance."
+    chunks = [chunk async for chunk in garden.astream("Plan a balcony")]
+    joined = sum(chunks[1:], chunks[0])
+    assert isinstance(joined, AIMessageChunk)
+    assert joined.text == SOLUTION
+    assert joined.usage_metadata is not None
+    assert joined.usage_metadata["output_tokens"] > 5
+
+
+def test_duologue_talks_to_the_command(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", server.keys[0])
+    talk = role_play("Ask", "Asker", "Bees", specify_task=False, max_iterations=1)
+    plain = {name: {"format": None, "system_prompt": f"You are {name}."} for name in talk.names}
+    result = converse(talk.replace(model="bees", speakers=plain), store="memory:nested")
+    assert result.outcome is not None
+    assert [text.endswith(" They dance.") for _, text in result.transcript] == [True, True]
+    assert result.outcome.total.estimated_calls == 0
+
+
+async def test_the_embedded_model_speaks_in_a_served_conversation(files: Path) -> None:
+    (files / "bees.toml").write_text(
+        'kind = "chat"\nassistant = {model_settings = {max_tokens = 20}}\n'
+    )
+    with running(files, "bees.toml", "--model", "embedded") as server:
+        async with server.client() as client:
+            answer = await client.chat.completions.create(
+                model="bees", messages=[{"role": "user", "content": "Say hello."}]
+            )
+    (choice,) = answer.choices
+    assert choice.message.content
+    assert choice.finish_reason in ("stop", "length")
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens > 0
+
+
+def test_files_and_tokens_are_checked_before_the_server_starts(tmp_path: Path) -> None:
+    people = GARDEN.replace(speakers={name: {"replies": ["human"]} for name in GARDEN.names})
+    file = tmp_path / "people.json"
+    file.write_text(json.dumps(people.stored()))
+    with pytest.raises(SpecError, match=r"people\.json: people speak for .Owner., .Gardener.; at"):
+        serve_models([file], None, None, 0, [], 1, print)
+    with pytest.raises(SpecError, match="--token: must have at least 16 ASCII characters"):
+        serve_models([file], None, None, 0, ["a token that is long", "short"], 1, print)
