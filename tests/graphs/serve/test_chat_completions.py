@@ -342,7 +342,7 @@ async def test_a_question_that_is_not_a_message_needs_a_session(
 
 @pytest.mark.exhaustive
 async def test_a_session_that_failed_continues_without_a_message(store: str) -> None:
-    script = [GARDEN_SCRIPT[0], Reply(error=401), *GARDEN_SCRIPT[1:]]
+    script: Script = [GARDEN_SCRIPT[0], Reply(error=401), *GARDEN_SCRIPT[1:]]
     async with serve(store, script, garden=GARDEN) as served:
         body: dict[str, Any] = {"model": "garden", "messages": turns("Plan a garden")}
         failed = await served.post(body, **{SESSION: "new"})
@@ -543,7 +543,7 @@ async def hang_up(served: Served, body: object, **headers: str) -> list[Message]
 async def test_a_run_ends_if_its_client_has_gone(
     store: str, monkeypatch: pytest.MonkeyPatch, is_streamed: bool
 ) -> None:
-    script = [NEVER, "They dance.", NEVER, "At noon."]
+    script: Script = [NEVER, "They dance.", NEVER, "At noon."]
     async with serve(store, script, most_runs=1, bees=chat()) as served:
         body = {"model": "bees", "messages": turns("How do bees talk?"), "stream": is_streamed}
         await hang_up(served, body)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -13,6 +14,7 @@ import openai
 import pytest
 from langchain_core.messages import AIMessageChunk
 from langchain_openai import ChatOpenAI
+from openai.types.chat import ChatCompletionMessageParam
 from pydantic import SecretStr
 
 from duologue.graphs import Session, SpecError, converse, list_sessions, role_play
@@ -110,10 +112,10 @@ def server(files: Path) -> Iterator[Server]:
 async def test_the_client_of_openai_talks_to_the_command(server: Server, files: Path) -> None:
     assert server.names == "Models: bees, garden"
     async with server.client() as client, server.client(1) as other:
-        messages = [{"role": "user", "content": "How do bees talk?"}]
-        stream = await client.chat.completions.create(  # type: ignore[call-overload]
-            model="bees", messages=messages, stream=True
-        )
+        messages: list[ChatCompletionMessageParam] = [
+            {"role": "user", "content": "How do bees talk?"}
+        ]
+        stream = await client.chat.completions.create(model="bees", messages=messages, stream=True)
         pieces = [part.choices[0].delta.content or "" async for part in stream]
         assert "".join(pieces) == "HOW DO BEES TALK? They dance."
         assert len(list(filter(None, pieces))) > 3
@@ -127,6 +129,17 @@ async def test_the_client_of_openai_talks_to_the_command(server: Server, files: 
     (row,) = list_sessions(store=files / "sessions.db")
     stored = Session(row.session, store=files / "sessions.db").state()
     assert (row.session, stored.stop_reason) == (headers["X-Duologue-Session"], "done_token")
+
+
+def test_the_program_on_the_page_talks_to_the_command(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Path(__file__).parents[3].joinpath("docs", "studio.md").read_text(encoding="utf-8")
+    programs = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (program,) = (one for one in programs if "from openai import" in one)
+    program = program.replace("http://127.0.0.1:8000/v1", server.url)
+    exec(program.replace("the printed key", server.keys[0]), {})  # noqa: S102  # our own page
+    assert capsys.readouterr().out == f"{SOLUTION}\n"
 
 
 async def test_langchain_talks_to_the_command(server: Server) -> None:
