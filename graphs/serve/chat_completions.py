@@ -271,6 +271,8 @@ class ChatCompletions:
             if await store.get(started.id) is None:
                 self._sessions.pop(started.id, None)
                 return failure
+        if failure.status == 400:
+            return failure
         way_on = f"Send {SESSION}: {started.id} with an empty list of messages to continue."
         return failure._replace(message=f"{failure.message.rstrip('.')}. {way_on}")
 

@@ -319,9 +319,11 @@ async def test_the_next_message_of_a_session_answers_its_question(
         body = {"model": "sums", "messages": turns("How many?"), "stream": is_streamed}
         asked = await served.post(body, **{SESSION: "new"})
         headers = {SESSION: asked.headers[SESSION]}
-        body = {"model": "sums", "messages": turns("yes")}
-        status, error = await refusal_of(served, body, **headers)
-        assert (status, "the answer is not JSON" in error["message"]) == (400, True)
+        for answer, problem in (("yes", "is not JSON"), ('{"decisions": []}', "open: decisions")):
+            body = {"model": "sums", "messages": turns(answer)}
+            status, error = await refusal_of(served, body, **headers)
+            assert (status, problem in error["message"]) == (400, True)
+            assert "to continue" not in error["message"]
         more = await ask(served.client(), "sums", APPROVAL, extra_headers=headers)
     assert 'calculator with {\\"expression\\": \\"2*3\\"}' in asked.text
     assert json.dumps(f"\n\nFor example: {APPROVAL}")[1:-1] in asked.text
