@@ -11,8 +11,8 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,6 @@ from starlette.routing import Route
 from ...nodes.models.adapters.composed import Chat
 from ..common.errors import AnswerError, SpecError
 from ..common.sanitize import excerpt
-from ..events import Event
 from ..session.listing import known_store
 from ..session.options import Options
 from ..session.run import run_session
@@ -99,16 +98,18 @@ class ChatCompletions:
             lifespan=self._lifespan,
         )
 
+    def stop(self) -> None:
+        """Cancel all runs, so that open requests end. Sessions can be resumed."""
+        for task in self._running:
+            task.cancel()
+
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        """Cancel the runs at the end. Sessions can be resumed."""
         try:
             yield
         finally:
-            running = list(self._running)
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            self.stop()
+            await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _list_models(self, _: Request) -> Response:
         models = [describe_model(name, self._created) for name in self._tools]
@@ -126,11 +127,11 @@ class ChatCompletions:
         except (AnswerError, SpecError) as error:
             raise RefusedError(400, str(error)) from error
         reply = ChatResponse(asked, turn)
-        run = asyncio.create_task(self._run(turn, reply.note))
+        run = asyncio.create_task(self._run(turn, reply))
         self._running.add(run)
         run.add_done_callback(self._running.discard)
         run.add_done_callback(lambda _: reply.end())
-        client = Client(request)
+        client = Client(request, run)
         is_streamed = False
         try:
             begun = [reply.begun] if asked.stream else []
@@ -207,7 +208,7 @@ class ChatCompletions:
             raise RefusedError(404, text, "model_not_found")
         return self._tools[name]
 
-    async def _run(self, turn: ChatTurn, note: Callable[[Event], None]) -> Answer:
+    async def _run(self, turn: ChatTurn, reply: ChatResponse) -> Answer:
         """Run a conversation to its end or a question, when its turn comes."""
         if self._slots.locked() and self._waiting >= _MOST_WAITING:
             raise RefusedError(429, "Too many requests wait already; send the request again later.")
@@ -217,35 +218,21 @@ class ChatCompletions:
         finally:
             self._waiting -= 1
         try:
-            return await self._play(turn, note)
+            return await self._play(turn, reply)
         finally:
             self._slots.release()
 
-    async def _play(self, turn: ChatTurn, note: Callable[[Event], None]) -> Answer:
-        ended: StoredSession | None = None
+    async def _play(self, turn: ChatTurn, reply: ChatResponse) -> Answer:
+        started = turn.started
         async with known_store(turn.options.get("store"), create=True) as store:
             try:
-                run = run_session(
-                    turn.source,
-                    turn.session,
-                    reset=False,
-                    tokens=True,
-                    reply=turn.reply,
-                    **turn.options,
-                )
-                async with aclosing(run) as events:
-                    async for event in events:
-                        if isinstance(event, StoredSession):
-                            ended = event
-                        else:
-                            note(event)
-                assert ended is not None  # noqa: S101  # a run ends with its session or an error
+                with _answering(started):
+                    ended = await _run_to_end(turn, reply)
                 usage = await read_total_usage(store, turn.session)
             finally:
-                if turn.started is None:
+                if started is None:
                     # Also if the client has gone: nothing of this conversation is stored.
                     await settled(discard_session(store, turn.session))
-        started = turn.started
         if started is not None:
             usage, started.usage = usage_since(started.usage, usage), usage
             started.questions = ended.pending
@@ -275,6 +262,44 @@ class ChatCompletions:
             return failure
         way_on = f"Send {SESSION}: {started.id} with an empty list of messages to continue."
         return failure._replace(message=f"{failure.message.rstrip('.')}. {way_on}")
+
+
+@contextmanager
+def _answering(started: StartedSession | None) -> Iterator[None]:
+    """Forget the questions of a session during a run that answers one of them.
+
+    If the run is cancelled or fails, only another run finds out for what the session waits.
+    """
+    if started is None:
+        yield
+        return
+    questions, started.questions = started.questions, ()
+    try:
+        yield
+    except AnswerError:
+        started.questions = questions
+        raise
+
+
+async def _run_to_end(turn: ChatTurn, reply: ChatResponse) -> StoredSession:
+    """Run a session to its end or a question, and pass its events to the response."""
+    ended: StoredSession | None = None
+    run = run_session(
+        turn.source,
+        turn.session,
+        reset=False,
+        tokens=reply.shows_tokens,
+        reply=turn.reply,
+        **turn.options,
+    )
+    async with aclosing(run) as events:
+        async for event in events:
+            if isinstance(event, StoredSession):
+                ended = event
+            else:
+                reply.note(event)
+    assert ended is not None  # noqa: S101  # a run ends with its session or an error
+    return ended
 
 
 def _event(data: dict[str, Any]) -> str:

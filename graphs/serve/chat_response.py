@@ -13,6 +13,7 @@ from .answer_stream import AnswerStream, Delta
 from .chat_requests import ChatRequest
 from .chat_turns import Answer, ChatTurn
 from .openai_format import Envelope
+from .served_models import is_streamed_live
 
 SILENCE: Final = 10.0
 """Seconds without news after which a stream sends a comment, so that nothing in between closes it.
@@ -39,6 +40,8 @@ class ChatResponse:
         """Is set as soon as there is a part."""
         self._asked = asked
         self._stream = AnswerStream(turn.tool.conversation)
+        self.shows_tokens = asked.stream and is_streamed_live(turn.tool.conversation)
+        """Whether the pieces of a reply are sent as they arrive."""
 
     def note(self, event: Event) -> None:
         """Add the parts for an event of the run."""
@@ -74,10 +77,12 @@ class Client:
 
     Args:
         request: The request.
+        run: The run that answers it. It is cancelled if the client closes the connection.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, run: asyncio.Task[Answer]) -> None:
         self._gone = asyncio.create_task(_wait_until_gone(request))
+        self._gone.add_done_callback(lambda gone: gone.cancelled() or run.cancel())
 
     async def waits_for(
         self, run: asyncio.Task[Answer], *events: asyncio.Event, seconds: float | None

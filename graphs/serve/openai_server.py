@@ -44,11 +44,11 @@ def serve_models(
     tools = asyncio.run(_load_models(files, store, model))
     with bind_port(port) as listening:
         port = listening.getsockname()[1]
-        app = ChatCompletions(tools, store, model, most_runs).app()
-        guard = ModelGuard(app, port, *tokens)
+        served = ChatCompletions(tools, store, model, most_runs)
+        guard = ModelGuard(served.app(), port, *tokens)
         names = [tool.name for tool in tools]
         address = f"http://127.0.0.1:{port}/v1"
-        server = LocalServer(guard, lambda: tell(address, names, guard.tokens))
+        server = LocalServer(guard, lambda: tell(address, names, guard.tokens), served.stop)
         run_server(server, listening, store, create=True)
 
 

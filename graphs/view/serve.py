@@ -110,9 +110,13 @@ class LocalServer(uvicorn.Server):
     Args:
         app: The application, within a `LocalGuard`.
         begin: A function that is called once the server accepts requests.
+        end: A function that is called when the server is about to stop, before it waits for the
+            requests that are still open.
     """
 
-    def __init__(self, app: ASGIApp, begin: Callable[[], None]) -> None:
+    def __init__(
+        self, app: ASGIApp, begin: Callable[[], None], end: Callable[[], None] | None = None
+    ) -> None:
         config = uvicorn.Config(
             app,
             ws="none",
@@ -125,13 +129,19 @@ class LocalServer(uvicorn.Server):
             timeout_graceful_shutdown=3,
         )
         super().__init__(config)
-        self._begin = begin
+        self._begin, self._end = begin, end
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the server, and call the function."""
         await super().startup(sockets)
         if self.started:
             self._begin()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Call the function, and stop the server."""
+        if self._end is not None:
+            self._end()
+        await super().shutdown(sockets)
 
 
 def _open(address: str, private: Path) -> None:

@@ -545,7 +545,7 @@ async def hang_up(served: Served, body: object, **headers: str) -> list[Message]
 async def test_a_run_ends_if_its_client_has_gone(
     store: str, monkeypatch: pytest.MonkeyPatch, is_streamed: bool
 ) -> None:
-    script: Script = [NEVER, "They dance.", NEVER, "At noon."]
+    script: Script = [NEVER, "They dance.", NEVER, "At noon.", NEVER, "By scent.", "At dusk."]
     async with serve(store, script, most_runs=1, bees=chat()) as served:
         body = {"model": "bees", "messages": turns("How do bees talk?"), "stream": is_streamed}
         await hang_up(served, body)
@@ -556,6 +556,12 @@ async def test_a_run_ends_if_its_client_has_gone(
         assert Session(row.session, store=store).state().outcome is None
         headers = {SESSION: row.session}
         assert text_of(await ask(served.client(), "bees", extra_headers=headers)) == "At noon."
+        await hang_up(served, {**body, "messages": turns("Why?")}, **headers)
+        # The question that this message has answered is not the question of the next message.
+        later = await ask(served.client(), "bees", "And when?", extra_headers=headers)
+        assert text_of(later) == "At dusk."
+    said = [text for _, text in Session(row.session, store=store).state().transcript]
+    assert said[2:] == ["Why?", "By scent.", "And when?", "At dusk."]
 
 
 @pytest.mark.exhaustive

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -36,6 +37,7 @@ class Server(NamedTuple):
     url: str
     names: str
     keys: tuple[str, ...]
+    process: subprocess.Popen[str]
 
     @asynccontextmanager
     async def client(self, key: int = 0) -> AsyncIterator[openai.AsyncOpenAI]:
@@ -63,14 +65,16 @@ def running(folder: Path, *arguments: str, **variables: str) -> Iterator[Server]
         env=kept | variables,
         cwd=folder,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
     try:
         assert process.stdout is not None
         url, names = process.stdout.readline().strip(), process.stdout.readline().strip()
-        assert url.startswith("http://127.0.0.1:"), url
+        assert url.startswith("http://127.0.0.1:"), process.communicate()
         keys = tuple(variables.get("DUOLOGUE_SERVE_TOKEN", "").split())
-        yield Server(url, names, keys or (process.stdout.readline().split()[-1],))
+        keys = keys or (process.stdout.readline().split()[-1],)
+        yield Server(url, names, keys, process)
     finally:
         process.terminate()
         process.communicate()
@@ -194,6 +198,33 @@ async def test_a_run_ends_if_its_client_closes_the_connection(files: Path) -> No
             # With one run at a time, this would wait for the others.
             answer = await client.chat.completions.create(model="bees", messages=messages)
     assert answer.choices[0].message.content == "They dance."
+
+
+async def test_ctrl_c_ends_the_open_requests_with_one_sentence(files: Path) -> None:
+    with (
+        ScriptedServer([Reply(text="Later.", delay=3600)]) as model,
+        running(
+            files,
+            "bees.toml",
+            OPENAI_BASE_URL=model.url,
+            OPENAI_API_KEY="any",
+            DUOLOGUE_MODEL="scripted",
+        ) as server,
+    ):
+        async with server.client() as client:
+            request = asyncio.create_task(
+                client.chat.completions.create(
+                    model="bees", messages=[{"role": "user", "content": "Hello"}]
+                )
+            )
+            while not model.calls:  # noqa: ASYNC110  # the server is in a thread
+                await asyncio.sleep(0.05)
+            server.process.send_signal(signal.SIGINT)
+            with pytest.raises(openai.InternalServerError, match="The server stops"):
+                await request
+        _, told = await asyncio.to_thread(server.process.communicate)
+    assert server.process.returncode == 0
+    assert told == "Ctrl-C stops the server. Anyone with a key can use it.\n"
 
 
 async def test_the_embedded_model_speaks_in_a_served_conversation(files: Path) -> None:
