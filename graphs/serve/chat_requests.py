@@ -77,7 +77,7 @@ class HistoryMessage(NamedTuple):
     role: Literal["user", "assistant"]
     """The side that has said it. The texts of the system count as the user's."""
     text: str
-    """The text, which is not blank."""
+    """The text. It is blank only if no message of the request has a text."""
 
 
 class _StreamOptions(Data):
@@ -100,7 +100,9 @@ class ChatRequest(NamedTuple):
     model: str
     """The name of the served conversation."""
     messages: tuple[HistoryMessage, ...]
-    """The messages, oldest first. Two messages of one side in a row are joined."""
+    """The messages, oldest first, without blank ones. Two messages of one side in a row are joined.
+    Empty if the list is empty.
+    """
     stream: bool
     """Whether the answer is streamed."""
     include_usage: bool
@@ -125,9 +127,10 @@ def read_request(body: object) -> ChatRequest:
     left_out = IGNORED | _UNSUPPORTED.keys()
     read = validate(_Body, {name: one for name, one in given.items() if name not in left_out})
     options = read.stream_options
+    messages = [_read_message(place, one) for place, one in enumerate(read.messages)]
     return ChatRequest(
         read.model,
-        tuple(_joined(map(_read_message, range(len(read.messages)), read.messages))),
+        tuple(_joined(messages) or messages[-1:]),
         bool(read.stream),
         options is not None and options.include_usage,
     )

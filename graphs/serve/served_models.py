@@ -79,13 +79,14 @@ def start_conversation(served: Conversation, messages: Sequence[HistoryMessage])
     )
 
 
-def check_last(messages: Sequence[HistoryMessage]) -> None:
+def check_last(messages: Sequence[HistoryMessage], *, may_be_blank: bool = False) -> None:
     """Check that the last message is the user's.
 
     Raises:
-        SpecError: It is not.
+        SpecError: It is not, or it is blank although it must have a text.
     """
-    if not messages or messages[-1].role != "user":
+    last = messages[-1] if messages else None
+    if last is None or last.role != "user" or not (last.text.strip() or may_be_blank):
         raise SpecError("messages: the last message must be the user's, and must not be empty")
 
 

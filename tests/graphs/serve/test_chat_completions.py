@@ -343,6 +343,25 @@ async def test_a_question_that_is_not_a_message_needs_a_session(
 
 
 @pytest.mark.exhaustive
+async def test_an_empty_message_is_an_answer_if_the_question_allows_it(store: str) -> None:
+    proxy = user_proxy("How many?", tools=["calculator"], code=False)
+    script: Script = [Reply(tool_calls=[CALL]), "Six."]
+    async with serve(store, script, sums=proxy, bees=chat()) as served:
+        body = {"model": "sums", "messages": turns("How many?")}
+        assert (await refusal_of(served, body))[0] == 409
+    async with serve(store, [*script, "They dance."], sums=proxy, bees=chat()) as served:
+        asked = await served.post(body, **{SESSION: "new"})
+        assert "Empty: the calls run." in asked.json()["choices"][0]["message"]["content"]
+        headers = {SESSION: asked.headers[SESSION]}
+        more = await ask(served.client(), "sums", "", extra_headers=headers)
+        assert text_of(more) == "Six."
+        asked = await served.post({**body, "model": "bees"}, **{SESSION: "new"})
+        headers = {SESSION: asked.headers[SESSION]}
+        with pytest.raises(openai.BadRequestError, match="it must not be empty"):
+            await ask(served.client(), "bees", " ", extra_headers=headers)
+
+
+@pytest.mark.exhaustive
 async def test_a_session_that_failed_continues_without_a_message(store: str) -> None:
     script: Script = [GARDEN_SCRIPT[0], Reply(error=401), *GARDEN_SCRIPT[1:]]
     async with serve(store, script, garden=GARDEN) as served:
