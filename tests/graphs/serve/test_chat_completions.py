@@ -345,7 +345,7 @@ async def test_a_question_that_is_not_a_message_needs_a_session(
 @pytest.mark.exhaustive
 async def test_an_empty_message_is_an_answer_if_the_question_allows_it(store: str) -> None:
     proxy = user_proxy("How many?", tools=["calculator"], code=False)
-    script: Script = [Reply(tool_calls=[CALL]), "Six."]
+    script: list[str | Reply] = [Reply(tool_calls=[CALL]), "Six."]
     async with serve(store, script, sums=proxy, bees=chat()) as served:
         body = {"model": "sums", "messages": turns("How many?")}
         assert (await refusal_of(served, body))[0] == 409
