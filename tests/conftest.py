@@ -56,12 +56,17 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Exclude the objects that collection creates from later garbage collections."""
+    """Exclude the objects of the collected tests from garbage collections, and make these rare.
+
+    With Python's threshold of 700 objects, collections take 5 % of the time of tests that run
+    conversations.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000)
         gc.enable()
 
 

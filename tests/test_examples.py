@@ -116,6 +116,7 @@ PRINTED = [
 ]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("name", "script", "printed"), PRINTED, ids=[name for name, *_ in PRINTED])
 def test_an_example_prints_this(
     name: str,

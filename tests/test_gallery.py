@@ -20,6 +20,7 @@ def test_there_are_eight_which_end_for_different_reasons() -> None:
     assert ANSWERS.keys() <= REPLIES.keys()
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_it_ends_as_the_page_says(name: str) -> None:
     result = play(name, CONVERSATIONS[name], f"memory:{name}")

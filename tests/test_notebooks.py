@@ -49,7 +49,7 @@ RUN = [
 ]
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", RUN)
 def test_it_shows_what_is_kept(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}

@@ -129,6 +129,7 @@ EARLY: Mapping[str, tuple[int, int]] = {
 }
 
 
+@pytest.mark.exhaustive
 async def test_completed_tasks_save_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
     """Y12 to Y15: the calls equal the messages and checks counted by hand."""
     rows = []

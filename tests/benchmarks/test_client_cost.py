@@ -57,6 +57,7 @@ async def cost(kind: type[ChatOpenAI], seen: list[int]) -> float:
     return min(spent)
 
 
+@pytest.mark.exhaustive
 async def test_our_client_costs_less_than_half_of_the_stock_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

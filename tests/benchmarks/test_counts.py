@@ -88,6 +88,7 @@ async def frames_of(
     return frames
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("words", [WORDS, 600])
 @pytest.mark.parametrize("kind", MOST_FRAMES)
 async def test_an_utterance_takes_few_frames(
@@ -102,6 +103,7 @@ async def test_an_utterance_takes_few_frames(
     assert 0 < found <= MOST_FRAMES[kind][words], (many - few).most_common(20)
 
 
+@pytest.mark.exhaustive
 async def test_an_utterance_uses_few_modules() -> None:
     await frames_of(2)
     more = await frames_of(MANY) - await frames_of(FEW)
@@ -112,6 +114,7 @@ async def test_an_utterance_uses_few_modules() -> None:
     assert all(0 < count <= MOST[name] for name, count in found.items()), found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", MOST_FRAMES)
 async def test_a_session_is_set_up_in_few_frames(
     kind: str, capsys: pytest.CaptureFixture[str]
@@ -125,6 +128,7 @@ async def test_a_session_is_set_up_in_few_frames(
     assert 0 < found <= SET_UP, ten.most_common(20)
 
 
+@pytest.mark.exhaustive
 async def test_a_session_in_a_file_is_set_up_in_few_frames(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     await frames_of(2, store=path)
@@ -133,6 +137,7 @@ async def test_a_session_in_a_file_is_set_up_in_few_frames(tmp_path: Path) -> No
     assert 0 < found <= SET_UP, ten.most_common(20)
 
 
+@pytest.mark.exhaustive
 async def test_why_reads_a_log_once() -> None:
     found = []
     for messages in (FEW, 2 * FEW, 4 * FEW):

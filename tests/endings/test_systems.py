@@ -129,6 +129,7 @@ def test_a_library_that_does_not_start_is_reported() -> None:
         process.begin(TALK)
 
 
+@pytest.mark.exhaustive
 def test_a_library_that_cannot_be_installed_is_skipped_with_the_reason(
     mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

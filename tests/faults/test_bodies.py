@@ -127,7 +127,7 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
 }
 
 
-@pytest.mark.part(8)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", SAID)
 @pytest.mark.parametrize("run", [whole, streamed])
 def test_what_was_wrong_with_a_body_is_told(

@@ -241,7 +241,7 @@ async def test_cancelled_in_each_call_it_repeats_that_call_alone(
     assert at.prompts == whole.prompts[: number + 1] + whole.prompts[number:]
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("turns", range(8))
 async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
     turns: int, tmp_path: Path, undisturbed: dict[str, Undisturbed], monkeypatch: pytest.MonkeyPatch
@@ -314,7 +314,7 @@ async def test_with_async_durability_it_repeats_only_the_newest_calls_and_ends_a
 
 
 @drawn_cases(
-    3,
+    1,
     10,
     conversation=talks(shaped=True, most=3),
     seed=st.integers(0, 999),

@@ -136,7 +136,7 @@ def in_writes(file: Path, hostile: Written) -> None:
         connection.commit()
 
 
-@pytest.mark.part(8)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("form", "where"),
     [
@@ -179,6 +179,7 @@ def test_it_would_run_if_it_were_let(form: str, canary: Path) -> None:
     assert canary.exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.live
 def test_nothing_runs_out_of_postgresql(postgres_url: str, canary: Path) -> None:
     import psycopg

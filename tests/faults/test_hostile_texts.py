@@ -97,7 +97,7 @@ def is_harmless(command: str, text: str) -> None:
     assert not found, (command, found)
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("table", "column"),
     [

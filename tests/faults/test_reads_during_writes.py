@@ -72,6 +72,7 @@ def run_after(
         patch.setattr(reader, name, patched(getattr(reader, name)))
 
 
+@pytest.mark.exhaustive
 async def test_a_fork_contains_no_message_of_a_later_step(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

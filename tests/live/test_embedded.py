@@ -218,7 +218,7 @@ def test_a_program_that_ends_leaves_nothing_behind() -> None:
     assert is_gone(int(done.stdout))
 
 
-@pytest.mark.part(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("lines", "end"),
     [

@@ -75,6 +75,7 @@ async def ask(
     )
 
 
+@pytest.mark.exhaustive
 async def test_it_calls_a_tool_and_speaks_after_the_result() -> None:
     guess = HumanMessage("Guess.")
     first = await ask(guess, tools=[high_low], choice="required")

@@ -16,7 +16,7 @@ from support.installed import shaped
 
 from .conftest import DevServer, page_blocks
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 FORM: dict[str, Any] = {"task": "Plan a garden", "user_role": "Owner", "assistant_role": "Gardener"}
 

@@ -67,7 +67,7 @@ BAD: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("name", "by_id"),
     [

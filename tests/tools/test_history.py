@@ -44,6 +44,7 @@ def told(result: Result) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("args", "shown"),
     [

@@ -137,6 +137,7 @@ def still_running(folder: Path) -> list[int]:
 # The tools of a speaker.
 
 
+@pytest.mark.exhaustive
 def test_tools_of_two_servers_run_side_by_side_and_answer_in_order(
     command: dict[str, Any], web: Web, tmp_path: Path
 ) -> None:
@@ -152,7 +153,7 @@ def test_tools_of_two_servers_run_side_by_side_and_answer_in_order(
     assert still_running(tmp_path) == []
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("call", "text", "failure"),
     [
@@ -389,6 +390,7 @@ def python(code: str, **fields: object) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-c", code], **fields}
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("server", "words"),
     [

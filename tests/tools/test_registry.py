@@ -189,7 +189,7 @@ def test_what_is_given_in_python_is_found_by_its_name(kind: str) -> None:
     registry.check(naming(kind, "thing"))
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("kind", NOUNS)
 def test_what_is_installed_is_found_by_its_name(kind: str, site: Site) -> None:
     """A file can therefore name it."""
@@ -272,7 +272,7 @@ def refusal(registry: Registry, kind: str, name: str = "thing") -> str:
     return str(caught.value)
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("kind", "wanted"),
     [
@@ -365,6 +365,7 @@ def test_a_name_that_no_conversation_can_hold_is_refused(kind: str, name: object
     )
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("code", "what", "words"),
     [
@@ -394,6 +395,7 @@ def test_an_installed_tool_that_calls_itself_otherwise_is_refused(site: Site) ->
     )
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("kind", NOUNS)
 @pytest.mark.parametrize("where", ["python", "installed"])
 def test_a_name_that_there_is_not_comes_with_the_near_ones(

@@ -32,7 +32,7 @@ async def once(level: Level, code: str, language: Language = "python") -> Ran:
     return ran
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("code", "output"),
@@ -177,7 +177,7 @@ mark, answers = frame.f_locals["mark"], frame.f_locals["answers"]
 """
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("forgery", "exit_code", "output"),
     [
@@ -289,6 +289,7 @@ async def test_keys_run_side_by_side_and_one_key_one_after_another(level: Level)
     await second.close()
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("level", LEVELS)
 async def test_an_interpreter_that_has_gone_on_without_its_session_is_not_its_own(
     level: Level,
@@ -395,6 +396,7 @@ print(ran.output, end="")
 """
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("level", ["monty", "bubblewrap"])
 async def test_another_process_goes_on(level: Level) -> None:
     await need(level)

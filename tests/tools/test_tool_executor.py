@@ -95,6 +95,7 @@ def _varied(args: dict[str, Any] | str, number: int) -> dict[str, Any] | str:
     return f"{args}{number}" if isinstance(args, str) else args | {"n": number}
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("made", "ends"),
     [

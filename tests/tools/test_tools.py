@@ -181,6 +181,7 @@ async def test_calls_run_side_by_side_and_answer_in_their_order() -> None:
     ]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [

@@ -147,7 +147,7 @@ def cost(used: Usage | LostCalls) -> float:
 
 
 @drawn_cases(
-    10,
+    3,
     60,
     seed=st.integers(0, 2**32),
     at_once=st.integers(1, 40),
@@ -201,7 +201,7 @@ def test_a_budget_is_never_exceeded_if_answers_have_a_limit(
 
 
 @drawn_cases(
-    10, 60, seed=st.integers(0, 2**32), at_once=st.integers(1, 40), calls=st.integers(1, 100)
+    3, 60, seed=st.integers(0, 2**32), at_once=st.integers(1, 40), calls=st.integers(1, 100)
 )
 def test_without_a_limit_on_answers_only_the_calls_in_flight_exceed_a_budget(
     seed: int, at_once: int, calls: int
@@ -242,7 +242,7 @@ def talker(delay: float = 0.01) -> ScriptedChatModel:
     return ScriptedChatModel(lambda prompt: Reply(text=ANSWER, delay=delay))
 
 
-@pytest.mark.part(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("max_tokens", [110, None])
 async def test_twenty_sessions_at_once_do_not_exceed_the_cost_of_a_batch(
     max_tokens: int | None, tmp_path: Path
@@ -260,6 +260,7 @@ async def test_twenty_sessions_at_once_do_not_exceed_the_cost_of_a_batch(
     assert (status.finished, status.calls) == (25, len(model.calls)), "no call was repeated"
 
 
+@pytest.mark.exhaustive
 async def test_calls_lost_to_a_kill_count_for_the_budget_and_are_shown(tmp_path: Path) -> None:
     store, first = tmp_path / "s.db", talker()
 
@@ -290,6 +291,7 @@ async def test_calls_lost_to_a_kill_count_for_the_budget_and_are_shown(tmp_path:
     assert status.calls + status.lost.calls == asked + len(first.calls)
 
 
+@pytest.mark.exhaustive
 async def test_without_prices_tokens_are_reserved_and_the_cost_of_lost_calls_is_unknown(
     tmp_path: Path,
 ) -> None:

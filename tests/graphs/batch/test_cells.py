@@ -66,7 +66,7 @@ def _pairs(key: str, row: Any) -> dict[str, Any]:  # noqa: ANN401
     return dict(zip(key.split(", "), row if "," in key else [row], strict=True))
 
 
-@drawn_cases(25, 100, vary=GRIDS, trials=st.integers(1, 3))
+@drawn_cases(10, 100, vary=GRIDS, trials=st.integers(1, 3))
 def test_there_is_one_cell_for_each_combination_and_trial_the_first_field_slowest(
     vary: dict[str, Any], trials: int
 ) -> None:
@@ -93,7 +93,7 @@ def test_there_is_one_cell_for_each_combination_and_trial_the_first_field_slowes
         assert made.end_chat.max_iterations == cell.varied.get("end_chat.max_iterations", 5)
 
 
-@drawn_cases(25, 100, vary=GRIDS, data=st.data())
+@drawn_cases(10, 100, vary=GRIDS, data=st.data())
 def test_a_batch_that_grows_keeps_its_cells(vary: dict[str, Any], data: st.DataObject) -> None:
     less = {key: data.draw(st.lists(st.sampled_from(rows), min_size=1, unique_by=canonical_json))
             for key, rows in vary.items()}  # fmt: skip

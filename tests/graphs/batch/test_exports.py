@@ -301,6 +301,7 @@ def handed_over() -> tuple[Conversation, list[Line]]:
     return conversation, lines
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("form", TRAINING)
 @pytest.mark.parametrize("name", [*TALKS, "handed_over"])
 def test_trainers_take_every_example(name: str, form: str) -> None:
@@ -451,6 +452,7 @@ def many() -> str:
     return store
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("asked", "numbers", "left_out"),
     [

@@ -100,7 +100,7 @@ async def call_by_call(
         assert len(gate.entered) == before + 1, "a run makes one call"
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", SPECS)
 async def test_paused_before_each_call_it_goes_on_and_repeats_none(
     name: str, tmp_path: Path
@@ -232,6 +232,7 @@ def served(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("busy", "told"),
     [
@@ -355,6 +356,7 @@ async def test_what_counts_money_needs_all_prices(tmp_path: Path) -> None:
     assert (gate.counted[0][1].cost or 0) > 0
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("down", "why", "seconds"),
     [

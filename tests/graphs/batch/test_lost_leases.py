@@ -91,6 +91,7 @@ async def test_a_session_that_is_lost_in_the_middle_of_a_cell_goes_on(path: Path
     assert len(set(model.asked)) == 3 * CALLS
 
 
+@pytest.mark.exhaustive
 async def test_a_session_that_another_run_keeps_is_paused_and_goes_on_later(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +119,7 @@ async def test_a_session_that_another_run_keeps_is_paused_and_goes_on_later(
     assert (status.finished, status.failed, status.calls) == (3, 0, 3 * CALLS)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("beat", [0.05, driver.BEAT])
 async def test_a_run_that_loses_its_batch_stops_with_one_error_and_writes_no_row(
     beat: float, path: Path, monkeypatch: pytest.MonkeyPatch

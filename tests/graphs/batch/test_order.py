@@ -31,7 +31,7 @@ def spread(values: Sequence[object], each: int) -> int:
     return most
 
 
-@drawn_cases(40, 400, sizes=SIZES, trials=st.integers(1, 3), seed=st.none() | SEEDS)
+@drawn_cases(15, 400, sizes=SIZES, trials=st.integers(1, 3), seed=st.none() | SEEDS)
 def test_each_cell_has_one_place(sizes: list[int], trials: int, seed: int | None) -> None:
     order = RunOrder(sizes=tuple(sizes), trials=trials, seed=seed)
     numbers = [*order.numbers(10**9)]
@@ -46,7 +46,7 @@ def test_each_cell_has_one_place(sizes: list[int], trials: int, seed: int | None
         assert tried == sorted(tried)
 
 
-@drawn_cases(40, 400, sizes=SIZES, seed=SEEDS)
+@drawn_cases(15, 400, sizes=SIZES, seed=SEEDS)
 def test_every_beginning_covers_the_values_of_each_field_equally(
     sizes: list[int], seed: int
 ) -> None:

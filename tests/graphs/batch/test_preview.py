@@ -145,7 +145,7 @@ def test_a_dry_run_says_which_part_runs_and_in_which_order() -> None:
     ]
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "conversation",
     [

@@ -57,7 +57,7 @@ def first_error_row_by_row(cells: Cells) -> str | None:
     return None
 
 
-@drawn_cases(60, 600, field=st.sampled_from(PLAIN), text=TEXTS | WORDS)
+@drawn_cases(20, 600, field=st.sampled_from(PLAIN), text=TEXTS | WORDS)
 def test_each_text_fits_if_one_text_fits_a_plain_field(
     field: tuple[dict[str, Any], str], text: str
 ) -> None:
@@ -74,7 +74,7 @@ ROWS = st.lists(
 )
 
 
-@drawn_cases(60, 600, rows=ROWS)
+@drawn_cases(20, 600, rows=ROWS)
 def test_the_first_row_that_does_not_fit_is_named(rows: list[tuple[str, str, Any]]) -> None:
     fits = ("Cook", "Teacher", "Plan")
     cells = cells_of(PLAY, {"user_role, assistant_role, task": [fits, *rows]})

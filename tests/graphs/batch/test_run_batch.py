@@ -336,6 +336,7 @@ async def test_deleting_a_batch_deletes_its_sessions_and_no_others(store: str) -
         await BatchRun("b", store=store).adelete()
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("fields", "options", "error", "says"),
     [

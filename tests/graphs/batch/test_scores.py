@@ -98,6 +98,7 @@ async def test_a_score_may_be_sync_or_async_take_the_values_and_give_several_num
         assert not row.has_score("ow")
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("function", "why"),
     [
@@ -156,6 +157,7 @@ DONE = {"end_chat": {"max_iterations": 2, "when": SOLD}}
 OWN = {"end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 2, "when": SOLD}}
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("judged", "fields", "names", "why"),
     [

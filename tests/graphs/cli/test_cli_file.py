@@ -21,6 +21,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     isolate(monkeypatch, tmp_path)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_init_writes_passes_the_check_and_runs(kind: str) -> None:
     written = duologue("init", kind)

@@ -101,6 +101,7 @@ def test_a_session_that_cannot_be_judged_does_not_stop_the_others(server: Script
     assert "Judged 1 of 2 sessions." in ran.stdout
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

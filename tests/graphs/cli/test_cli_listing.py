@@ -161,6 +161,7 @@ def test_a_session_that_runs_again_before_it_is_deleted_stays(
     assert "forty" in listed()
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("options", "named"),
     [

@@ -142,7 +142,7 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
     assert duologue("show", "g", "--html").stdout_bytes == page
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("arguments", "code", "named"),
     [

@@ -127,6 +127,7 @@ def test_an_answer_goes_on_and_asks_further(server: ScriptedServer) -> None:
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("impatient")
 def test_an_answer_is_refused_while_another_run_asks(server: ScriptedServer) -> None:
     asks, answered = threading.Event(), threading.Event()
@@ -146,7 +147,7 @@ def test_an_answer_is_refused_while_another_run_asks(server: ScriptedServer) -> 
     assert "It is 42." in ran.stdout
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("lines", "decision"),
     [
@@ -190,6 +191,7 @@ def test_a_call_that_waits_is_told_with_a_command_that_lets_it_run(
     assert "(It answers: {'decisions': [{'type': 'approve'}]})" in ran.stdout
 
 
+@pytest.mark.exhaustive
 def test_a_command_that_was_copied_answers_the_question_that_it_was_shown_with(
     offer: Callable[[str], None],
 ) -> None:
@@ -209,7 +211,7 @@ def test_a_command_that_was_copied_answers_the_question_that_it_was_shown_with(
     assert Session("c").state() == after
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("text", "picked"),
     [("ace", "ace"), ('{"suit": 1}', "{'suit': 1}"), ('""', ""), ("12", "12")],
@@ -265,7 +267,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "sessions.db"
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("arguments", "code", "named"),
     [

@@ -226,6 +226,7 @@ def test_a_pipe_is_told_at_first_and_then_seldom() -> None:
     assert waiting.passes(5, ticks=50) == "Waiting for Ben: 5 s so far.\n"
 
 
+@pytest.mark.exhaustive
 def test_what_waits_leaves_nothing_in_what_goes_into_a_pipe(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

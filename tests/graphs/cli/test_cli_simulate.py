@@ -81,6 +81,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: User) -> Itera
 RUN = ("simulate", "shop.toml", "--agent", "cli_shop:agent")
 
 
+@pytest.mark.exhaustive
 def test_a_suite_is_run_reported_and_resumed(server: ScriptedServer) -> None:
     Path("shop.toml").write_text(SCENARIOS + SCENARIO_THAT_FAILS, encoding="utf-8")
     ran = duologue(*RUN, "--agent-version", "1")

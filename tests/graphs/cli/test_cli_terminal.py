@@ -78,6 +78,7 @@ def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedSe
     assert "Thanks." in duologue("show", "c").stdout
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("sent", "code", "told"),
     [
@@ -182,6 +183,7 @@ def test_prompts_stay_out_of_output_that_goes_into_a_file(
     assert "User>" not in written
 
 
+@pytest.mark.exhaustive
 def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

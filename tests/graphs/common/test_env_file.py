@@ -234,6 +234,7 @@ def test_a_line_in_another_encoding_or_in_none_spoils_no_other(
     assert (capfd.readouterr().err, caplog.text) == ("", "")
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "text",
     [

@@ -88,6 +88,7 @@ def test_what_is_read_keeps_the_joiners_of_languages_and_emoji() -> None:
     assert clean(text) == text
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -117,6 +118,7 @@ def test_no_control_character_of_a_message_reaches_the_terminal(
         assert "\\u009b" in shown.output
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "kind",
     [DuologueError, SpecError, ModelError, AnswerError, StoreError, SessionError],

@@ -94,7 +94,7 @@ main()
 """
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("arguments", "said", "loads"),
     [
@@ -123,6 +123,7 @@ def test_commands_that_show_no_conversation_do_not_load_langgraph(
     _check(arguments, said, loads=loads)
 
 
+@pytest.mark.exhaustive
 def test_completion_does_not_load_langgraph() -> None:
     asked = {"_DUOLOGUE_COMPLETE": "complete_bash", "COMP_WORDS": "duologue se", "COMP_CWORD": "1"}
     _check((), "sessions", loads=False, **asked)
@@ -142,6 +143,7 @@ for words in sys.argv[1:]:
 """
 
 
+@pytest.mark.exhaustive
 def test_commands_on_an_unknown_session_name_it_without_loading_langgraph(tmp_path: Path) -> None:
     (tmp_path / "memory.json").write_text("[]")
     commands = [

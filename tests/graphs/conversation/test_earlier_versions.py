@@ -63,6 +63,7 @@ def content(path: Path) -> list[str]:
     return rows
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_a_session_of_an_earlier_version_stays_untouched(
     use: Callable[[str, ScriptedChatModel], object], tmp_path: Path

@@ -81,7 +81,7 @@ def test_r5_above_a_cap_it_is_refused(
 # Every path
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
 @each_mode
 @thorough
@@ -100,7 +100,7 @@ def test_r5_no_path_ends_before_the_least_number_of_rounds(
         walked(joined)
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @each_mode
 def test_r5_of_three_no_path_ends_before_the_least_number_of_rounds(mode: EndChatMode) -> None:
     for stoppers in stopping(mode, 3):

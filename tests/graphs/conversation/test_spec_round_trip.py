@@ -176,7 +176,7 @@ def conversations(draw: st.DrawFn) -> Conversation:
     )
 
 
-@drawn_cases(15, 50, conversation=conversations())
+@drawn_cases(5, 50, conversation=conversations())
 def test_what_is_written_as_toml_is_read_as_the_same_conversation(
     conversation: Conversation,
 ) -> None:
@@ -193,7 +193,7 @@ def test_line_ends_of_every_kind_survive_toml(end: str) -> None:
     assert load_conversation("talk.toml") == given
 
 
-@drawn_cases(15, 50, conversation=conversations())
+@drawn_cases(5, 50, conversation=conversations())
 def test_a_conversation_survives_dict_json_and_toml(conversation: Conversation) -> None:
     whole = conversation.model_dump(mode="json")
     short = conversation.model_dump(mode="json", exclude_defaults=True)

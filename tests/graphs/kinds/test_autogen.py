@@ -138,6 +138,7 @@ def test_terminate_asks_at_a_termination_message_or_the_cap() -> None:
 # A6: termination messages
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("text", "ends"),
     [
@@ -343,7 +344,7 @@ ODD = {
 }
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("said", ODD.values(), ids=ODD)
 def test_no_guard_ends_what_a_person_goes_on_with(said: list[str]) -> None:
     """A4: guards count only automatic messages; a person may repeat itself."""
@@ -354,7 +355,7 @@ def test_no_guard_ends_what_a_person_goes_on_with(said: list[str]) -> None:
     assert end(result) == ("quit", "User")
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("said", ODD.values(), ids=ODD)
 def test_no_guard_ends_what_several_people_say_one_after_the_other(said: list[str]) -> None:
     """A4: several people may repeat each other without an agent's message in between."""

@@ -22,6 +22,7 @@ REMARKS = ["Say for whom.", "Say how they do it.", "Say why they do it."]
 WHOLE = [text for pair in zip(VERSIONS, [*REMARKS, ""], strict=True) for text in pair][:-1]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_writer_and_critic_speak_in_rounds_and_the_writer_has_the_last_word(rounds: int) -> None:
     """L9: after the rounds, the writer sends a final version."""
@@ -42,6 +43,7 @@ def test_three_rounds_unless_told_otherwise() -> None:
     assert len(model.calls) == 7
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("at", [1, 3, 5])
 @pytest.mark.parametrize("said", [SATISFIED, f"It is good now.\n{SATISFIED}"])
 def test_a_satisfied_critic_ends_it_with_the_version_that_it_has_read(at: int, said: str) -> None:

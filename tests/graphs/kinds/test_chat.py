@@ -71,6 +71,7 @@ def model(request: pytest.FixtureRequest) -> Iterator[BaseChatModel]:
         yield ChatModel(base_url=server.url, api_key=key, model="scripted", stream_usage=True)
 
 
+@pytest.mark.part(1)
 def test_g1_g5_g6_ageres_example(model: BaseChatModel) -> None:
     """The example has many rounds, a tool, text next to a call, and a person who leaves."""
     spec = chat(tools=["get_current_weather"])
@@ -89,6 +90,7 @@ def test_g1_g5_g6_ageres_example(model: BaseChatModel) -> None:
     assert results == ["10 degrees celsius", "15 degrees celsius", "10 degrees kelvin"]
 
 
+@pytest.mark.part(1)
 def test_g2_g3_ageres_example_as_it_is_followed(model: BaseChatModel) -> None:
     spec = chat(tools=["get_current_weather"])
     given = iter([*SAID_BY_USER, "exit"])
@@ -232,7 +234,7 @@ def said_by(found: Result, name: str) -> list[str]:
 AGAIN = "The capital of France is Paris, on the river Seine."
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("text", "reply"),
     [

@@ -69,6 +69,7 @@ def results(found: Result) -> list[str]:
 EDITED = {"type": "edit", "edited_action": {"name": "mail", "args": {"to": "Eve"}}}
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("decision", "runs", "told"),
     [

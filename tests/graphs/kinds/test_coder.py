@@ -96,6 +96,7 @@ def test_after_three_executions_the_agent_has_the_last_word_and_its_code_is_not_
     assert reasons(result) == (Reason.MAX_MESSAGES,)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=12, deadline=None)
 @given(writes=st.lists(st.booleans(), min_size=1, max_size=6), most=st.integers(1, 4))
 def test_it_runs_as_often_as_it_may_and_ends_at_the_first_message_without_code(
@@ -130,6 +131,7 @@ def test_variables_are_kept_and_a_failure_is_the_agents_to_mend() -> None:
     assert third == ran("42")
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("level", ["monty", "auto"])
 def test_two_sessions_share_nothing(level: str) -> None:
     script = [python("mine = 'a secret'"), "Done."]

@@ -28,6 +28,7 @@ FINAL = [
 ]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("text", FINAL)
 def test_a_last_word_with_another_fence_ends_it(text: str) -> None:
     """R9: a fence in another language is text, so the coder ends."""
@@ -36,6 +37,7 @@ def test_a_last_word_with_another_fence_ends_it(text: str) -> None:
     assert played.outcome.reason is Reason.NO_CODE_BLOCK
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("label", ["python", "Py", "python3", "{.python}", "python:main.py"])
 def test_marked_code_runs_beside_other_fences(label: str) -> None:
     """R9: only the marked code runs."""

@@ -152,7 +152,7 @@ BY_HAND: list[Any] = [
 ]
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("plan", "views"), BY_HAND)
 async def test_histories_are_as_spelled_out_by_hand(plan: Plan, views: Mapping[str, str]) -> None:
     result, expected = await Troupe().play(plan)
@@ -310,7 +310,7 @@ def sample() -> list[Plan]:
     return plans
 
 
-@pytest.mark.part(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("part", range(4))
 async def test_for_more_each_two_choices_meet_and_are_exact(part: int) -> None:
     """Y4 to Y16, Y20: two to four speakers with secrets, which no other speaker hears."""

@@ -129,7 +129,7 @@ def check_transcript(result: Result, rounds: list[str], secret: Mapping[str, Any
     assert view(result, "Game master") == [*known, f"a:{READY}", *turned]
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize(
     ("mode", "stops", "rounds", "completed"),

@@ -19,6 +19,7 @@ def play(*script: str, **options: Any) -> tuple[Result, ScriptedChatModel]:
     return converse(simulation(GOAL, **options), model=model, store="memory:"), model
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("said", "reason", "messages"),
     [

@@ -93,6 +93,7 @@ WRITTEN = {
 }
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
 def test_conversations_go_as_they_are_written(written: Written) -> None:
     """A2-A6: the transcript, the number of questions, the end and its speaker are as expected."""

@@ -122,26 +122,26 @@ def slow_read_marks(lines: Sequence[str], end: str | None, text: str) -> list[st
     return values
 
 
-@drawn_cases(60, 4_000, line=texts, mark=marks)
+@drawn_cases(25, 4_000, line=texts, mark=marks)
 def test_whether_a_text_begins_with_a_mark(line: str, mark: str) -> None:
     assert begins(line, mark) is slow_begins(line, mark)
 
 
-@drawn_cases(60, 4_000, before=st.sampled_from((*GLUE, *FAR)), mark=marks, behind=lines)
+@drawn_cases(25, 4_000, before=st.sampled_from((*GLUE, *FAR)), mark=marks, behind=lines)
 def test_how_long_a_mark_is(before: str, mark: str, behind: str) -> None:
     line = f"{before}{mark}{behind}"
     if slow_begins(line, mark):
         assert length_of(mark, line) == slow_length_of(mark, line)
 
 
-@drawn_cases(80, 4_000, before=texts, end=ends, behind=st.sampled_from((*GLUE, *FAR, "\n", "x")))
+@drawn_cases(25, 4_000, before=texts, end=ends, behind=st.sampled_from((*GLUE, *FAR, "\n", "x")))
 def test_where_an_end_mark_begins(before: str, end: str, behind: str) -> None:
     for text in (f"{before}{end}{behind}", f"{before}{end.upper()}{behind}", before):
         assert end_of(end, text) == slow_end_of(end, text)
 
 
 @drawn_cases(
-    60,
+    25,
     4_000,
     given=st.lists(marks, min_size=1, max_size=3),
     end=st.none() | ends,

@@ -104,6 +104,7 @@ CASES: list[Any] = [
 ]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("plan", "views"), CASES)
 async def test_a_secret_comes_first_and_is_its_owners_alone(
     plan: Plan, views: Mapping[str, str]

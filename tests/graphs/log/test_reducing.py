@@ -119,7 +119,7 @@ def test_messages_may_come_as_dicts() -> None:
     ]
 
 
-@drawn_cases(60, 600, log=st.lists(MESSAGES, max_size=4), writes=WRITES, data=st.data())
+@drawn_cases(20, 600, log=st.lists(MESSAGES, max_size=4), writes=WRITES, data=st.data())
 def test_the_log_does_not_depend_on_how_writes_are_batched(
     log: list[BaseMessage], writes: list[Any], data: st.DataObject
 ) -> None:
@@ -130,7 +130,7 @@ def test_the_log_does_not_depend_on_how_writes_are_batched(
     assert batched == append(log, writes)
 
 
-@drawn_cases(30, 300, log=st.lists(MESSAGES, max_size=4), writes=WRITES)
+@drawn_cases(20, 300, log=st.lists(MESSAGES, max_size=4), writes=WRITES)
 def test_neither_the_old_log_nor_the_writes_are_changed(
     log: list[BaseMessage], writes: list[Any]
 ) -> None:
@@ -189,7 +189,7 @@ def removed(wanted: int, log: Sequence[AnyMessage] = LOG) -> list[str]:
     return [place_of(message) for message in found if isinstance(metadata(message), RemovedMessage)]
 
 
-@drawn_cases(50, 400, log=st.lists(MESSAGES, max_size=4), writes=WRITES)
+@drawn_cases(20, 400, log=st.lists(MESSAGES, max_size=4), writes=WRITES)
 def test_a_log_and_writes_that_come_as_dicts_are_the_same(
     log: list[AnyMessage], writes: list[Any]
 ) -> None:

@@ -138,7 +138,7 @@ def any_log(draw: st.DrawFn) -> list[AnyMessage]:
     return log
 
 
-@drawn_cases(80, 300, log=any_log())
+@drawn_cases(25, 300, log=any_log())
 def test_of_any_log_each_message_is_remembered_once_and_nothing_new_is_forgotten(
     log: list[AnyMessage],
 ) -> None:

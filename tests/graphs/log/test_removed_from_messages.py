@@ -106,6 +106,7 @@ def chat() -> Thread:
     return on
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_removed_line_is_in_the_log_alone_and_nobody_hears_it(way: Callable[..., None]) -> None:
     on = chat()
@@ -216,6 +217,7 @@ def test_removing_what_is_not_there_or_twice_changes_nothing() -> None:
     assert on.log == log
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_only_kept_leaves_nothing(way: Callable[..., None]) -> None:
     """Removed messages that were not in the log, such as the task, leave no trace in it."""

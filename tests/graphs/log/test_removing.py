@@ -100,7 +100,7 @@ async def run(player: Player, data: st.DataObject) -> State:
 
 
 @drawn_cases(
-    5, 40, conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data()
+    2, 40, conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data()
 )
 def test_whatever_is_removed_whenever_nobody_hears_it_and_it_goes_on_to_its_end(
     conversation: Conversation, seed: int, data: st.DataObject

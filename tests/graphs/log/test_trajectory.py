@@ -63,6 +63,7 @@ def test_what_is_printed_is_harmless_to_a_terminal() -> None:
     assert "\x1b" not in str(made(spoken(0, "Hi \x1b[2J")))
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", TALKS)
 @pytest.mark.parametrize("of_all", [True, False], ids=["outside", "speaker"])
 def test_every_trajectory_is_in_openais_form(name: str, of_all: bool) -> None:

@@ -147,7 +147,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"word\d+x", text)
 
 
-@drawn_cases(80, 400, drawn=any_log(), system=st.sampled_from([None, "Rules."]))
+@drawn_cases(20, 400, drawn=any_log(), system=st.sampled_from([None, "Rules."]))
 def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
     drawn: tuple[Conversation, list[AnyMessage]], system: str | None
 ) -> None:
@@ -180,7 +180,7 @@ def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
         assert shown <= mine_too
 
 
-@drawn_cases(60, 300, drawn=any_log())
+@drawn_cases(20, 300, drawn=any_log())
 def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker(
     drawn: tuple[Conversation, list[AnyMessage]],
 ) -> None:
@@ -207,7 +207,7 @@ def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker
         assert "\n\n".join(texts) == "\n\n".join(heard)
 
 
-@drawn_cases(60, 300, names=NAMES)
+@drawn_cases(20, 300, names=NAMES)
 def test_names_sent_to_providers_are_valid_and_differ(names: list[str]) -> None:
     """L1: the display name and the name for the provider are separate."""
     mapped = provider_names(names)
@@ -224,7 +224,7 @@ def test_names_that_collide_even_with_a_number_behind_them_get_another() -> None
     assert len({*provider_names(names).values()}) == 5
 
 
-@drawn_cases(50, 200, drawn=any_log())
+@drawn_cases(20, 200, drawn=any_log())
 def test_a_view_names_its_speakers_as_providers_take_it(
     drawn: tuple[Conversation, list[AnyMessage]],
 ) -> None:
@@ -299,7 +299,7 @@ def real_log(  # noqa: C901  # one branch for each possible part of a turn
     return conversation, log, turns
 
 
-@drawn_cases(60, 250, drawn=real_log())
+@drawn_cases(20, 250, drawn=real_log())
 def test_a_prompt_and_its_reply_begin_the_speakers_next_prompt(
     drawn: tuple[Conversation, list[AnyMessage], list[tuple[str, int, int]]],
 ) -> None:

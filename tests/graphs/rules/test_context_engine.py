@@ -59,7 +59,7 @@ def room(conversation: Conversation, pad: str) -> tuple[int, int]:
 
 
 @drawn_cases(
-    3,
+    1,
     12,
     conversation=st.booleans().flatmap(lambda it: long_talks(policies=it)),
     seed=st.integers(0, 999),

@@ -53,7 +53,7 @@ SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("fields", "question"), SHORTENED_FOR.values(), ids=SHORTENED_FOR)
 async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_little(
     fields: dict[str, Any], question: str
@@ -80,6 +80,7 @@ async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_li
     assert all(player.takes(prompt) for prompt in asked)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("like", ["openai", "llama.cpp"])
 async def test_a_servers_refusal_shortens_the_history_and_costs_nothing_else(
     like: Literal["openai", "llama.cpp"], monkeypatch: pytest.MonkeyPatch
@@ -102,6 +103,7 @@ async def test_a_servers_refusal_shortens_the_history_and_costs_nothing_else(
     assert sum(isinstance(event, HistoryShortened) for event in events) == len(player.refused)
 
 
+@pytest.mark.exhaustive
 async def test_a_resumed_session_does_not_ask_what_was_refused_before() -> None:
     """U5: the cut is in the log, so that later failures do not lose it."""
 
@@ -142,6 +144,7 @@ async def test_only_a_newest_turn_that_is_too_long_alone_makes_it_fail() -> None
     assert len(result.transcript) == len(player.answered) > 0
 
 
+@pytest.mark.exhaustive
 async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_secrets() -> None:
     """Y16, U5: secrets, which the moderator does not hear, do not count in its cuts."""
     secret = {"prompt": "Make up a secret."}
@@ -170,6 +173,7 @@ async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_s
     assert len(cuts_of(result)) == len(player.refused)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("fields", [SHORTENED_FOR[it][0] for it in ("separate", "moderator")])
 async def test_who_takes_no_part_is_asked_again_where_there_was_no_room_for_the_answer(
     fields: dict[str, Any],

@@ -113,6 +113,7 @@ def test_r1_where_a_token_counts_can_be_set(match: Match, said: str) -> None:
 DONE = "<CAMEL_TASK_DONE>"
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("said", "heard"),
     [
@@ -163,6 +164,7 @@ def test_r1_a_role_play_ends_by_a_token_behind_a_sentence() -> None:
     assert (result.outcome.reason, result.outcome.by) == ("done_token", "Owner")
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     "last",
     ["DEAL", "DEAL.", "DEAL!", "Deal", "**DEAL**.", "(DEAL)", "Buyer: DEAL.", "DEAL 🤝"],
@@ -180,6 +182,7 @@ def test_r1_a_buyer_that_was_told_to_say_deal_ends_the_sale(last: str) -> None:
     assert seen(result, "Seller")[-1] == "human: (empty message)"
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("said", "heard"),
     [

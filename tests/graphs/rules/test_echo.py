@@ -76,6 +76,7 @@ def test_r16_words_of_its_own_begin_the_count_anew() -> None:
     assert flaws(result)[1::2] == [Flaw.ECHO, None, Flaw.ECHO, Flaw.ECHO]
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("before", "text"),
     [

@@ -142,6 +142,7 @@ def walked(conversation: Conversation, **choices: Any) -> Walk:
     return walk
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "Y4-Y9-opening"])
 @pytest.mark.parametrize("count", [2, 3, 4], ids=lambda count: f"{count}-speakers")
 @each_mode
@@ -189,7 +190,7 @@ GUARDS = {
 }
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
 @each_mode
 @thorough
@@ -223,7 +224,7 @@ def test_r7_farewells_end_nothing_that_waits_for_a_task_where_a_standstill_would
         assert (Reason.FAREWELLS in walk.reasons) is not waits
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @each_mode
 @thorough
 def test_guards_together_end_every_path_as_the_rules_say(thorough: bool, mode: EndChatMode) -> None:
@@ -243,7 +244,7 @@ def test_guards_together_end_every_path_as_the_rules_say(thorough: bool, mode: E
         )
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
 @each_mode
 @thorough
@@ -367,7 +368,7 @@ def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
         assert walk.longest.steps + 2 == max_steps(conversation) - 1
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @each_mode
 @thorough
 def test_hard_stops_end_every_path_at_once(thorough: bool, mode: EndChatMode) -> None:
@@ -434,6 +435,7 @@ def test_composed_ends_hold_as_their_parts_do(mode: EndChatMode, when: End) -> N
         assert len(walk.reasons) > 1
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("marked", [(), NAMES[:1], NAMES[1:]], ids=["nobody", "first", "others"])
 @each_mode
 @thorough
@@ -462,6 +464,7 @@ ANSWERS: dict[str, End] = {
 }
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     "order", part_of({"in-turn": None, "chosen": TurnFunction(name="f")}, "in-turn")
 )
@@ -525,7 +528,7 @@ def test_a_chosen_order_gives_each_turn_but_the_first_and_last_words(
         assert walk.reasons >= {Reason.DONE_TOKEN, Reason.MAX_CALLS, Reason.MAX_ITERATIONS}
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("order", [None, TurnFunction(name="f")], ids=["in-turn", "chosen"])
 @each_mode
 @thorough
@@ -576,6 +579,7 @@ def people_walked(conversation: Conversation, **choices: Any) -> Walk:
     return walked(conversation, word=True, **choices)
 
 
+@pytest.mark.part(2)
 @each_input_mode
 @each_mode
 def test_people_are_asked_and_end_it_as_the_rules_say(
@@ -681,6 +685,7 @@ def test_several_people_with_predicates_judges_and_code(
     assert walk.reasons >= {Reason.TERMINATION, Reason.QUIT, Reason.MAX_CALLS}
 
 
+@pytest.mark.exhaustive
 def test_people_add_a_step_to_each_turn_and_one_at_the_end() -> None:
     """A person adds a step to each turn, and a step for leaving at the end."""
     for cap in (1, 2):

@@ -531,6 +531,7 @@ PATHOLOGIES: dict[str, tuple[list[Line], str]] = {
 }
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("guard", PATHOLOGIES)
 def test_a_guard_ends_what_goes_wrong_and_says_so(guard: str) -> None:
     script, because = PATHOLOGIES[guard]
@@ -540,6 +541,7 @@ def test_a_guard_ends_what_goes_wrong_and_says_so(guard: str) -> None:
     assert result.outcome.explanations == (because,)
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("guard", PATHOLOGIES)
 def test_a_guard_may_be_set_or_switched_off(guard: str) -> None:
     script, _ = PATHOLOGIES[guard]
@@ -628,7 +630,7 @@ def called(*names: str) -> Reply:
     return Reply(tool_calls=tuple(made))
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("made", "ends"),
     [

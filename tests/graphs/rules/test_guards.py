@@ -58,7 +58,7 @@ def replayed(transcript: Transcript) -> Result:
 
 
 # The quick run replays a third of them.
-@pytest.mark.part(5)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("transcript", part_of(ORDINARY, *[*ORDINARY][::3]))
 def test_no_guard_ends_an_ordinary_conversation(transcript: Transcript) -> None:
     result = replayed(transcript)
@@ -87,7 +87,7 @@ IN_PART = [*ENDLESS[::3], *{one.guard: one for one in ENDLESS}.values()]
 """Transcripts of the quick run: a third of all, with at least one for each guard."""
 
 
-@pytest.mark.part(10)
+@pytest.mark.part(5)
 @pytest.mark.parametrize(
     ("guard", "transcript"),
     [
@@ -112,6 +112,7 @@ def test_a_guard_ends_its_pathological_transcript_at_the_last_message(
 PARIS = "The capital of France is Paris, on the river Seine."
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("asks", "reason", "calls"),
     [

@@ -70,6 +70,7 @@ def order_of(result: Result) -> str:
 # Handoffs
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
@@ -159,6 +160,7 @@ def test_whom_nobody_may_name_is_asked_for_once_more_and_then_the_next_in_order_
     ]
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("order", "script", "expected"),
     [

@@ -75,6 +75,7 @@ TALKS: dict[str, tuple[Conversation, list[str], str]] = {
 }
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("name", TALKS)
 def test_the_output_is_the_last_message_that_says_something(name: str) -> None:
     conversation, script, output = TALKS[name]
@@ -83,6 +84,7 @@ def test_the_output_is_the_last_message_that_says_something(name: str) -> None:
     assert (result.output, result.text) == (output, output)
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("name", [name for name in TALKS if "without" not in name])
 def test_clients_find_the_output_in_the_last_message(name: str) -> None:
     conversation, script, output = TALKS[name]

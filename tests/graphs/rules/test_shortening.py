@@ -121,7 +121,7 @@ def cut(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Sh
     return History(conversation, name).shortened(log, FIXED)
 
 
-@drawn_cases(10, 60, drawn=shaped())
+@drawn_cases(4, 60, drawn=shaped())
 def test_what_is_left_is_pinned_or_stands_behind_one_cut(
     drawn: tuple[Run, Conversation, str],
 ) -> None:
@@ -140,7 +140,7 @@ def test_what_is_left_is_pinned_or_stands_behind_one_cut(
     assert run.log == before
 
 
-@drawn_cases(10, 60, drawn=shaped())
+@drawn_cases(4, 60, drawn=shaped())
 def test_every_prompt_of_a_shortened_log_can_be_sent_and_ends_in_what_was_last_heard(
     drawn: tuple[Run, Conversation, str],
 ) -> None:
@@ -158,7 +158,7 @@ def test_every_prompt_of_a_shortened_log_can_be_sent_and_ends_in_what_was_last_h
         assert since is None or isinstance(first, HumanMessage)
 
 
-@drawn_cases(10, 60, drawn=shaped())
+@drawn_cases(4, 60, drawn=shaped())
 def test_a_cut_stays_where_it_is_however_long_the_log_gets_and_only_moves_on(
     drawn: tuple[Run, Conversation, str],
 ) -> None:
@@ -178,7 +178,7 @@ def test_a_cut_stays_where_it_is_however_long_the_log_gets_and_only_moves_on(
         assert isinstance(metadata(run.log[length]), Draft) or replied[: len(prompt)] == prompt
 
 
-@drawn_cases(10, 60, drawn=shaped())
+@drawn_cases(4, 60, drawn=shaped())
 def test_a_prompt_keeps_within_its_limit_unless_what_must_stay_is_longer(
     drawn: tuple[Run, Conversation, str],
 ) -> None:
@@ -239,7 +239,7 @@ def summed_up(
     return [*log, make_message(len(log), text, about)]
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("people", [2, 3])
 @pytest.mark.parametrize(
     ("policy", "most_moves"),
@@ -370,7 +370,7 @@ def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
     assert since > "m0005"
 
 
-@drawn_cases(10, 60, drawn=shaped(), data=st.data())
+@drawn_cases(4, 60, drawn=shaped(), data=st.data())
 def test_a_cut_for_good_leaves_a_prompt_that_can_be_sent_and_at_most_half(
     drawn: tuple[Run, Conversation, str], data: st.DataObject
 ) -> None:
@@ -429,7 +429,7 @@ def test_before_anyone_has_finished_a_turn_nothing_can_be_left_out() -> None:
     assert History(conversation, "Ann").halved(spoken(conversation, 0), FIXED) is None
 
 
-@drawn_cases(10, 60, run=runs(most_turns=20), words=st.integers(1, 15), above=st.integers(0, 150))
+@drawn_cases(4, 60, run=runs(most_turns=20), words=st.integers(1, 15), above=st.integers(0, 150))
 def test_whatever_is_left_out_is_summed_up_once_and_in_order(
     run: Run, words: int, above: int
 ) -> None:

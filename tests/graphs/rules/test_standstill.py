@@ -167,6 +167,7 @@ def test_r7_a_question_keeps_farewells_from_ending_it_where_a_standstill_would(
     assert ended(found)[0] == ("max_iterations" if standstill else "farewells")
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("text", "is_question"),
     [

@@ -72,6 +72,7 @@ def played(*tries: Line, **options: Any) -> Result:
     return result
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     "second",
     [
@@ -93,6 +94,7 @@ def test_r15_content_is_said_if_the_second_try_has_none(second: str) -> None:
     assert fields_of(result.messages[-1]).flaw is None
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("second", "said"),
     [

@@ -87,6 +87,7 @@ def test_a_try_without_the_token_is_said_where_both_are_bad(
     assert ended(result) == ("done_token", [said, "What?", "DEAL"])
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("spec", "script"),
     [

@@ -364,7 +364,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
 }
 
 
-@pytest.mark.part(8)
+@pytest.mark.part(4)
 @pytest.mark.parametrize(("conversation", "script", "causes"), CASES.values(), ids=list(CASES))
 def test_each_step_to_the_end_is_told(
     conversation: Conversation, script: list[Line], causes: list[str]
@@ -372,6 +372,7 @@ def test_each_step_to_the_end_is_told(
     assert told(run(conversation, *script)) == causes
 
 
+@pytest.mark.exhaustive
 def test_every_cause_is_about_a_message_of_the_log_in_its_order() -> None:
     for conversation, script, _ in CASES.values():
         result = run(conversation, *script)

@@ -92,6 +92,7 @@ def test_small_changes_of_many_scenarios_are_significant_together() -> None:
     assert not compare_suites(after, before).is_worse
 
 
+@pytest.mark.exhaustive
 def test_the_command_compares_two_runs(tmp_path: Path) -> None:
     def play_user(prompt: Prompt) -> str:
         return "###STOP###" if any(one["role"] == "assistant" for one in prompt) else "Refund it."

@@ -120,7 +120,7 @@ def run(test: Case, fault: Fault | None) -> SimulationResult:
     )
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("trials", [1, pytest.param(20, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("fault", Fault, ids=lambda one: one.name.lower())
 def test_each_fault_is_found_and_the_sound_agent_passes(fault: Fault, trials: int) -> None:

@@ -93,7 +93,7 @@ def test_without_a_user():
     assert names["simulation.ended"] == "the user's goal is met"
 
 
-@pytest.mark.part(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("findings", "at_least", "outcome", "said"),
     [

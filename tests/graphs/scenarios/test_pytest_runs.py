@@ -68,6 +68,7 @@ def test_refund(simulate, word):
 )
 
 
+@pytest.mark.exhaustive
 def test_a_recorded_test_is_replayed_without_an_answer_of_a_model(
     plain: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_judge_within_a_script_ends_it_if_a_criterion_is_not_met() -> None:
     assert play([user("Hi."), agent(), judge()], criteria=[LOOKS_UP], judge_model=again).passed
 
 
+@pytest.mark.exhaustive
 def test_rounds_to_the_end_stop_at_guards_and_caps() -> None:
     script = [user("Hi."), agent(), proceed()]
     farewells = ["Thank you, goodbye!", "Bye, thanks!", "Goodbye!", "Bye bye!"]

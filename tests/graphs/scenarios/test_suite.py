@@ -87,6 +87,7 @@ def test_a_suite_is_an_ordinary_batch(store: str) -> None:
     assert [row["score.passed"] for row in rows] == [1.0, 1.0, 0.0, 0.0]
 
 
+@pytest.mark.exhaustive
 def test_a_run_is_resumed_without_a_call(store: str) -> None:
     first, second = user(), user()
     before = play(store=store, model=first)

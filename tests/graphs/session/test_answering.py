@@ -175,7 +175,7 @@ def store() -> str:
     return f"memory:{uuid4().hex}"
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("play", PLAYS.values(), ids=PLAYS)
 def test_all_entry_points_ask_the_same_and_go_the_same_way(
     play: tuple[Conversation, tuple[str, ...], int],
@@ -293,6 +293,7 @@ def test_a_session_that_asks_nothing_takes_no_answer(store: str) -> None:
         Session("one", store=store).answer("Hello.")
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("bad", [7, 4.5, True, "", " \n", ["Hello."], {"text": "Hello."}], ids=str)
 def test_an_answer_that_does_not_fit_is_asked_again(store: str, bad: object) -> None:
     """After an invalid answer, the same question is asked again with an error message."""
@@ -453,6 +454,7 @@ def _copied(store: str) -> str:
     return Session("one", store=store).copy().id
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("make", [_forked, _dumped, _copied])
 def test_what_is_made_of_a_waiting_session_asks_too(store: str, make: Callable[[str], str]) -> None:
     """L2: copies and forks of a waiting session ask the question, too."""

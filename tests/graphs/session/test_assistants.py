@@ -64,6 +64,7 @@ class Played:
 ROUND = {"max_iterations": 1}
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("context", "given", "spoke"),
     [
@@ -105,6 +106,7 @@ def test_system_prompts_and_what_models_are_told_are_settings_too() -> None:
     ]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("form", [None, *forms_by_kind().values()], ids=str)
 def test_a_whole_conversation_takes_what_it_leaves_open(form: type[Form] | None) -> None:
     played = Played(form)
@@ -198,6 +200,7 @@ def test_who_builds_a_graph_may_allow_it_and_names_of_its_own_are_none(name: str
     assert "not allowed here" not in str(caught.value)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("form", forms_by_kind().values(), ids=lambda form: form.kind())
 def test_the_input_of_a_form_has_all_that_its_own_schema_says(form: type[Form]) -> None:
     """A form's input has the limits, patterns, choices, defaults and texts of its schema."""

@@ -132,6 +132,7 @@ UNNAMED: dict[str, Answers] = {
 }
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("late", UNNAMED.values(), ids=UNNAMED)
 def test_an_answer_does_not_approve_a_call_that_nobody_has_seen(
     late: Answers, each_store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
@@ -216,6 +217,7 @@ def test_the_same_answer_counts_once(store: str, ran: list[object], tools: list[
     assert ran == [100]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
 def test_each_question_of_one_tool_takes_an_answer_of_its_own(
     named: bool, store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
@@ -240,6 +242,7 @@ def test_each_question_of_one_tool_takes_an_answer_of_its_own(
     assert ran == [["yes", "no", "maybe"]]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
 def test_of_several_questions_each_keeps_its_answer(
     named: bool, store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
@@ -302,6 +305,7 @@ SAID: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("answer", ["Hi.", "exit"])
 @pytest.mark.parametrize("late", MESSAGES.values(), ids=MESSAGES)
 def test_a_message_answers_no_question_that_came_after_it(

@@ -200,6 +200,7 @@ async def test_a_done_token_in_an_opening_answer_ends_nothing() -> None:
 # Ends by completed tasks.
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("mode", "count", "stoppers", "cap", "script", "said", "reasons"),
     [
@@ -361,6 +362,7 @@ async def test_a_word_that_is_neither_yes_nor_no_is_not_complete_and_recorded_as
     assert ran.log[-1].text == answer
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "answer",
     [

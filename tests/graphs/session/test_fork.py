@@ -478,6 +478,7 @@ def test_a_session_with_failed_calls_can_be_forked(store: str) -> None:
         assert without_ids(go_on(new, store, rest).messages) == without_ids(whole.messages)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("number", range(3, 7))
 def test_what_was_said_before_a_kill_is_in_a_fork(
     any_store: str, monkeypatch: pytest.MonkeyPatch, number: int

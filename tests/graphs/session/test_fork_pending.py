@@ -30,7 +30,7 @@ def model_of(player: Player) -> dict[str, Any]:
 
 
 @drawn_cases(
-    3, 15, conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data()
+    1, 15, conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data()
 )
 def test_a_fork_from_any_line_goes_on_as_the_original_did(
     conversation: Conversation, seed: int, data: st.DataObject
@@ -129,6 +129,7 @@ WAITING = {
 }
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
 def test_what_waits_for_hooks_is_said_by_the_new_rules(
     whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
@@ -152,6 +153,7 @@ def test_what_waits_for_hooks_is_said_by_the_new_rules(
     assert len(RAN) == (3 if text == "I dig" else 1)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
 def test_what_is_answered_is_said_before_new_rules_end_it(
     whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
@@ -167,6 +169,7 @@ def test_what_is_answered_is_said_before_new_rules_end_it(
     assert newest.text == (f"{text} Well done." if text == "Dug here." else f"{text}!")
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
 def test_a_new_task_is_told_in_front_of_what_waits(
     whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]

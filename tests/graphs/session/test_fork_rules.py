@@ -220,6 +220,7 @@ def run_on(conversation: Conversation, model: ScriptedChatModel, store: str) -> 
 # Completed speakers are those with a verdict.
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("changes", "asked"),
     [
@@ -289,6 +290,7 @@ WHEN: list[tuple[object, list[Line], Reason]] = [
 ]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("when", "lines", "why"), WHEN, ids=lambda value: str(value)[:60])
 def test_other_ends_may_be_of_another_kind_and_given_as_objects(
     when: object, lines: list[Line], why: Reason, store: str
@@ -351,7 +353,7 @@ GUARDED: list[tuple[str, dict[str, Any], list[Line], list[Line]]] = [
 ]
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("name", "guards", "lines", "rest"), GUARDED, ids=[one[0] for one in GUARDED]
 )
@@ -444,6 +446,7 @@ def secret() -> Conversation:
     )
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("at", [None, "m0002", "m0003", "m0005"])
 def test_a_secret_stays_its_owners_in_a_fork(at: str | None, store: str) -> None:
     """Y16: in a fork, only the owner's view and prompts contain a secret."""

@@ -58,6 +58,7 @@ def prompts(model: ScriptedChatModel) -> list[str]:
     return [message.text for message in model.calls[-1].messages]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     "message",
     [

@@ -349,6 +349,7 @@ def test_r10_the_line_of_an_end_is_nobodys() -> None:
     assert not is_public_speech(about)
 
 
+@pytest.mark.exhaustive
 def test_r10_a_replay_goes_on_from_each_end(store: str) -> None:
     """R10: a replay continues after an exit, a stop during pending calls, and a word."""
     call = ScriptedToolCall(name="calculator", args={"expression": "6 * 7"}, id="1")

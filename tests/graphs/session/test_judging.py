@@ -142,6 +142,7 @@ async def test_a_sessions_verdicts_go_with_its_messages(store: str) -> None:
         await talked(store)
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("criteria", "error", "why"),
     [
@@ -246,6 +247,7 @@ async def test_a_judge_with_reasons_reads_numbered_lines_and_its_reasons_are_sto
     assert (await session.ajudge([PRICE, DAY], model=ScriptedChatModel([HALF]))).reasons == {}
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("decision", "reason"),
     [

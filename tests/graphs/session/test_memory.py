@@ -148,6 +148,7 @@ def test_a_session_dumped_after_any_message_goes_on_as_the_original_and_forks_fr
         assert ended.specified_task == whole.specified_task
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("number", range(1, 8))
 def test_what_was_written_before_a_kill_is_dumped(
     store: str, monkeypatch: pytest.MonkeyPatch, number: int
@@ -211,6 +212,7 @@ def test_a_dump_holds_nothing_but_plain_values(here: str) -> None:
     assert "additional_kwargs" not in json.dumps(dump)
 
 
+@pytest.mark.exhaustive
 def test_a_dump_of_a_long_session_grows_in_proportion(here: str) -> None:
     sizes = []
     for rounds in (20, 40):

@@ -89,6 +89,7 @@ def ended(session: str, store: str, rest: list[Line]) -> Any:  # noqa: ANN401
     return without_ids(result.messages), [one.kind for one in result.pending]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", DECIDED)
 def test_what_a_person_has_decided_goes_with_a_session(name: str, tmp_path: Path) -> None:
     """Copies and loaded dumps keep a person's decision and do not ask again."""
@@ -106,6 +107,7 @@ def test_what_a_person_has_decided_goes_with_a_session(name: str, tmp_path: Path
         assert "decisions" not in Session(session, store=store).dump()["steps"][-1]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", DECIDED)
 def test_what_a_person_has_decided_stays_when_a_memory_is_reset(name: str, tmp_path: Path) -> None:
     store = f"memory:{tmp_path.name}"

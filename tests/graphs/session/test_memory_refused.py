@@ -202,7 +202,7 @@ BAD: list[tuple[object, str]] = [
 ]
 
 
-@pytest.mark.part(8)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(("data", "said"), BAD, ids=[said for _, said in BAD])
 def test_what_is_no_dump_of_ours_is_refused_naming_the_field_and_the_file(
     data: object, said: str, here: str, tmp_path: Path

@@ -148,6 +148,7 @@ def test_a_question_that_got_no_answer_is_not_asked_again_in_that_run(
     assert left.value == "agree 1?"
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("value", [{}, None, 5, ["a"], {"0" * 32: "x"}, object()], ids=type)
 def test_what_is_no_message_is_one_error_and_the_question_stays(value: Any, store: str) -> None:  # noqa: ANN401
     model = ScriptedChatModel(script=["Hello."])
@@ -159,6 +160,7 @@ def test_what_is_no_message_is_one_error_and_the_question_stays(value: Any, stor
     assert Session("s", store=store).answer("Hi.", model=model).transcript[0] == ("User", "Hi.")
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("value", [{}, {"0" * 32: "x"}, "", False, [1]], ids=repr)
 def test_a_tool_may_be_given_any_answer_that_can_be_stored(value: Any, store: str) -> None:  # noqa: ANN401
     @tool

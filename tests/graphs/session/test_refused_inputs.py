@@ -124,7 +124,7 @@ async def outcome(on: Thread, given: Any) -> Any:  # noqa: ANN401
     return on.seen()
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("refused", "in_loop"),
     [*((refused, True) for refused in REFUSED), ("other prompt", False), ("image", False)],
@@ -144,6 +144,7 @@ async def test_a_refused_input_is_as_if_it_had_never_been_sent(
         assert await outcome(on, given) == await outcome(other, given), following
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "refused",
     [

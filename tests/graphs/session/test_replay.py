@@ -32,7 +32,7 @@ def plain(messages: list[Any]) -> list[tuple[object, ...]]:
     return [(place_of(one), one.type, one.text, one.additional_kwargs) for one in messages]
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", TALKS)
 def test_every_kind_of_conversation_replays_to_the_same_log_and_outcome(
     name: str, tmp_path: Path
@@ -176,7 +176,7 @@ def test_a_fork_by_other_rules_is_told_to_differ(tmp_path: Path) -> None:
         Session(other, store=store).replay(hooks={"loud": Hook(after_speaker=loud)})
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", TALKS)
 def test_what_duologue_says_itself_may_be_worded_otherwise_meanwhile(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -181,7 +181,7 @@ def played(name: str) -> Played:
     )
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", CASES)
 def test_what_people_and_models_said_is_taken_from_the_log(name: str) -> None:
     recorded = played(name).result
@@ -192,6 +192,7 @@ def test_what_people_and_models_said_is_taken_from_the_log(name: str) -> None:
         assert again.outcome.explanations == recorded.outcome.explanations
 
 
+@pytest.mark.exhaustive
 def test_what_was_told_while_an_answer_came_stays_where_it_stood(tmp_path: Path) -> None:
     """G1: streamed text that arrived after the calls keeps its place."""
 

@@ -75,7 +75,7 @@ def shown(messages: Sequence[BaseMessage]) -> list[tuple[str, str]]:
     return [(message.type, message.text) for message in messages]
 
 
-@pytest.mark.part(6)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", TALKS)
 @pytest.mark.parametrize("speaker", ["Ann", "Bob"])
 def test_it_is_what_the_model_was_sent(name: str, speaker: str) -> None:

@@ -124,6 +124,7 @@ def test_a_client_that_sends_a_conversation_gets_an_error() -> None:
     assert [*served.saver.list(CONFIG)] == []
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("way", ["input", "context", "update_state", "command", "resume"])
 @pytest.mark.parametrize("conversation", [GARDEN, chat(assistant="Gardener")], ids=["task", "chat"])
 def test_nothing_that_a_client_sends_changes_it(conversation: Conversation, way: str) -> None:

@@ -96,6 +96,7 @@ async def test_a_copy_of_a_graph_runs_with_its_functions() -> None:
     assert (len(state["messages"]), copied.name, graph.checkpointer) == (2, "copied", None)
 
 
+@pytest.mark.exhaustive
 def test_a_graph_that_nobody_uses_is_freed_with_its_models() -> None:
     model = ScriptedChatModel(LINES)
     graph = build_graph(model=model, predicates={"over": after(1)})

@@ -163,7 +163,7 @@ def assert_stopped(store: str, said: list[str], why: str) -> None:
     assert refused.stderr == "Error: Session 'g' has ended already.\n"
 
 
-@pytest.mark.part(4)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_that_is_asked_to_stop_ends_after_its_turn(name: str, sqlite: str) -> None:
     conversation, lines, held, said, why = CASES[name]
@@ -173,7 +173,7 @@ def test_a_run_that_is_asked_to_stop_ends_after_its_turn(name: str, sqlite: str)
     assert_stopped(sqlite, said, why)
 
 
-@pytest.mark.part(1)
+@pytest.mark.exhaustive
 @pytest.mark.live
 def test_a_run_in_another_process_is_asked_by_a_command(
     place: str, start_child: Callable[..., Any]

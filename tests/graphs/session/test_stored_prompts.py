@@ -100,6 +100,7 @@ def test_what_a_kind_fills_in_is_not_compared_and_what_was_given_is(kind: str) -
         assert first_difference(given, now) == "", name
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("kind", ["role_play", "blogger", "group_solve"])
 def test_a_session_with_other_prompts_goes_on_by_them(kind: str, store: str) -> None:
     """R14: a session keeps its older prompts, in memory and in SQLite."""

@@ -130,6 +130,7 @@ def test_the_spans_are_what_was_done_for_whom_and_why_it_ended(
         assert sum(of(span, f"llm.token_count.{kind}") or 0 for span in trace) == used[counted]
 
 
+@pytest.mark.exhaustive
 async def test_each_of_many_at_once_has_its_own_trace_in_the_span_it_was_begun_in(
     traced: Traced,
 ) -> None:

@@ -163,7 +163,7 @@ def test_of_a_long_talk_the_newest_lines_are_shown() -> None:
         assert len(form) < 40_000
 
 
-@pytest.mark.part(10)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
     session = hostile_session([text, "Fine."])

@@ -165,6 +165,7 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
         yield found
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", TALKS)
 def test_json_lines_hold_every_message_with_all_that_stands_beside_it(
     name: str, tmp_path: Path

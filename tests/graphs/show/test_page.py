@@ -87,6 +87,7 @@ def of(result: StoredSession, **more: Any) -> Page:
     )
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", TALKS)
 def test_what_each_sees_on_the_page_is_what_stands_in_its_viewpoint(
     name: str, tmp_path: Path
@@ -146,6 +147,7 @@ def test_a_page_tells_all_that_happened(tmp_path: Path) -> None:
         assert found in told, found
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", TALKS)
 def test_each_link_of_a_page_leads_to_a_line_and_each_line_stands_once(
     name: str, tmp_path: Path
@@ -247,6 +249,7 @@ def pair() -> Conversation:
     )
 
 
+@pytest.mark.exhaustive
 def test_two_hundred_messages_are_at_most_300_kb_and_a_message_few_elements() -> None:
     words = "The garden needs more sun, and by the wall, where nobody ever looks, more **water**. "
     log: list[AnyMessage] = [
@@ -265,7 +268,7 @@ def test_two_hundred_messages_are_at_most_300_kb_and_a_message_few_elements() ->
     assert len(Seen(text).all("path")) < 12
 
 
-@pytest.mark.part(10)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
     session = hostile_session([text, "Fine."])
@@ -274,7 +277,7 @@ def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
 
 
 @drawn_cases(
-    15, 60, texts=st.lists(st.lists(st.sampled_from(HOSTILE), max_size=6).map("".join), max_size=6)
+    4, 60, texts=st.lists(st.lists(st.sampled_from(HOSTILE), max_size=6).map("".join), max_size=6)
 )
 def test_no_mixture_of_texts_becomes_code(texts: list[str]) -> None:
     Seen(render(page_of(hostile_session([*texts, "Fine."])))).is_harmless()

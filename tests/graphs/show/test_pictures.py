@@ -166,7 +166,7 @@ def conversations() -> Iterator[Conversation]:
         yield talk(mode, 9, 2, when=MaxMessages(limit=3))
 
 
-@pytest.mark.part(12)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("conversation", [*conversations()])
 def test_each_turn_that_may_follow_another_is_drawn_and_no_other(
     conversation: Conversation, monkeypatch: pytest.MonkeyPatch

@@ -83,6 +83,7 @@ def _read(found: CheckpointTuple) -> CheckpointTuple:
     return found._replace(checkpoint=number)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("kind", EACH_STORE)
 async def test_a_stores_saver_does_what_langgraph_asks_of_one(
     kind: str, request: pytest.FixtureRequest

@@ -85,6 +85,7 @@ async def test_an_utterance_is_one_transaction(target: str, written: list[Sequen
     assert counts[2] - counts[1] == 2 * (7 - 2)
 
 
+@pytest.mark.exhaustive
 async def test_a_round_of_short_messages_takes_at_most_five_kibibytes(tmp_path: Path) -> None:
     sizes = []
     for rounds in (10, 40):
@@ -247,6 +248,7 @@ async def test_a_step_that_runs_again_adds_nothing_to_what_it_wrote(target: str)
         assert [value for channel, value in await read(store) if channel == "said"] == ["hi"]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("channel", "path", "namespace"),
     [

@@ -167,7 +167,7 @@ PIECES = st.sampled_from(
 )
 
 
-@drawn_cases(100, 6000, text=st.lists(PIECES, max_size=16).map("".join), data=st.data())
+@drawn_cases(40, 6000, text=st.lists(PIECES, max_size=16).map("".join), data=st.data())
 def test_r2_any_cut_of_any_text_is_told_alike(text: str, data: st.DataObject) -> None:
     places = st.integers(0, len(text))
     cuts = [0, *sorted(data.draw(st.lists(places, max_size=8))), len(text)]

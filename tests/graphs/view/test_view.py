@@ -126,6 +126,7 @@ def test_nobody_writes_without_the_cookie_even_by_the_token(
     assert Session("shade", store=store).state().pending
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "headers",
     [
@@ -290,6 +291,7 @@ def test_an_answer_is_given_and_the_session_goes_on(user: TestClient, store: str
     assert outcome.reason.value == "quit"
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("fields", "result"),
     [
@@ -308,6 +310,7 @@ def test_a_call_of_a_tool_is_decided(
     assert result in tool.text
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [

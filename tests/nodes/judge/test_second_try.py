@@ -71,6 +71,7 @@ def test_r17_a_verdict_that_cannot_be_read_is_asked_for_once_more(name: str) -> 
     assert [cause.kind.value for cause in result.why()] == ["verdict", "reason"]
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_r17_only_verdicts_that_stay_unreadable_count(name: str) -> None:
     judge, bad, _ = FORMS[name]
@@ -93,6 +94,7 @@ DOUBTFUL = [
 ]
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(("name", "doubtful"), DOUBTFUL)
 def test_r4_a_conditional_or_partial_verdict_is_asked_for_once_more(
     name: str, doubtful: str
@@ -109,6 +111,7 @@ def test_r4_a_conditional_or_partial_verdict_is_asked_for_once_more(
     assert verdicts(result)[0] is False
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", FORMS)
 def test_r17_a_kill_between_the_tries_repeats_nothing(name: str) -> None:
     judge, bad, good = FORMS[name]
@@ -141,6 +144,7 @@ def test_r17_a_judges_answer_has_a_limit(name: str) -> None:
     assert 0 < first <= 500 < second <= 5000
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", FORMS)
 def test_r17_the_specs_own_limit_wins(name: str) -> None:
     judge, bad, good = FORMS[name]
@@ -161,6 +165,7 @@ def test_r17_of_a_long_list_the_first_objectives_are_kept() -> None:
     assert model.calls[1].schema["properties"]["objectives_left"]["maxItems"] == 5
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", ["structured", "two_questions"])
 def test_r17_a_speaker_judges_by_its_task_however_short_its_context(name: str) -> None:
     judge, _, good = FORMS[name]

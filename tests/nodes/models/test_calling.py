@@ -242,6 +242,7 @@ def sent(arguments: object, index: int | None = 0, name: object = "server_count"
     return made if index is None else {**made, "index": index}
 
 
+@pytest.mark.part(3)
 @both_ways
 @pytest.mark.parametrize(
     ("arguments", "why"),

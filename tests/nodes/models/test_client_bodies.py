@@ -117,7 +117,7 @@ async def sent(
     return found
 
 
-@drawn_cases(15, 120, name=NAMED, messages=MESSAGES, options=OPTIONS)
+@drawn_cases(5, 120, name=NAMED, messages=MESSAGES, options=OPTIONS)
 def test_our_client_sends_what_the_stock_one_sends(
     name: str, messages: list[BaseMessage], options: dict[str, Any]
 ) -> None:
@@ -142,6 +142,7 @@ class Open(BaseModel):
     by_name: dict[str, Sum]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("name", ["scripted", "o3-mini", "gpt-4", "gpt-4.1", "gpt-4-turbo"])
 @pytest.mark.parametrize("schema", [Sum, Open])
 @pytest.mark.filterwarnings("ignore:Cannot use method='json_schema'")

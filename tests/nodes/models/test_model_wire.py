@@ -113,7 +113,7 @@ CALLED = Reply(
 )
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("ask", "line"),
     [

@@ -238,6 +238,7 @@ def followed(conversation: Conversation, *, store: str) -> list[Event]:
     return list(stream(conversation, store=store))
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
 @pytest.mark.parametrize("streaming", [True, False])
 def test_each_failure_is_one_sentence_that_names_the_server(

@@ -63,6 +63,7 @@ async def test_one_call_after_the_other_keeps_one_connection() -> None:
         assert server.connections == 1
 
 
+@pytest.mark.exhaustive
 async def test_more_calls_than_connections_wait_for_one() -> None:
     async with running() as (server, url, client):
         found = await asyncio.gather(*(client.get(url) for _ in range(3 * MOST)))
@@ -95,6 +96,7 @@ async def _left(_: Server, client: httpx2.AsyncClient, url: str) -> None:
             pass
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("broken", [_cancelled, _failed, _left])
 async def test_a_connection_that_breaks_off_is_none_that_is_taken(broken: object) -> None:
     async with running() as (server, url, client):

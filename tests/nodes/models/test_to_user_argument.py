@@ -85,6 +85,7 @@ def test_the_table_is_as_large_as_was_asked_for() -> None:
     assert len(TEXTS) * len(PLACED) * len(WRITTEN) * len(CUTS) >= 1000
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("way", WRITTEN)
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_argument_is_read_exactly(name: str, way: str) -> None:
@@ -117,7 +118,7 @@ json_values = st.recursive(
 others = st.dictionaries(st.text(max_size=8).filter(lambda key: key != TO_USER), json_values)
 
 
-@drawn_cases(100, 400, data=st.data(), text=st.text() | st.none() | json_values, beside=others)
+@drawn_cases(40, 400, data=st.data(), text=st.text() | st.none() | json_values, beside=others)
 def test_any_argument_is_read_exactly(
     data: st.DataObject,
     text: Any,  # noqa: ANN401

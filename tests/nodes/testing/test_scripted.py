@@ -175,6 +175,7 @@ def test_an_impossible_reply_is_refused(fields: dict[str, object]) -> None:
         Reply.model_validate(fields)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_script_sees_what_each_call_is_for(*, streamed: bool) -> None:
     said: dict[str | None, Line] = {

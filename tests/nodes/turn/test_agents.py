@@ -199,6 +199,7 @@ async def functional(messages: list[Any]) -> str:
     return f"{len(messages)} messages."
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("agent", "text"),
     [

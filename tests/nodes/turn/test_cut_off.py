@@ -149,6 +149,7 @@ def test_a_kill_behind_the_first_part_asks_for_the_rest_alone(tmp_path: Path) ->
     assert result.outcome.total.calls == 3
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("how", ["accept", "continue", "retry"])
 def test_a_replay_says_the_same(how: str, tmp_path: Path) -> None:
     """R3."""
@@ -160,6 +161,7 @@ def test_a_replay_says_the_same(how: str, tmp_path: Path) -> None:
     assert cut_off(again) == cut_off(played.result)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("first", "rest", "whole"),
     [
@@ -234,6 +236,7 @@ def test_it_happens_once_a_turn_beside_a_reply_that_is_rejected() -> None:
     assert drafts(played.result) == ["No plan.", "Plan: r"]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("form", "text"),
     [

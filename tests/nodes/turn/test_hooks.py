@@ -258,6 +258,7 @@ def halved(message: type[BaseMessage]) -> Any:  # noqa: ANN401
     return message(content="").model_copy(update={"content": "half: \ud83d"})
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("hook", "asked", "kind"),
     [
@@ -367,6 +368,7 @@ def test_a_hook_that_is_given_as_none_is_gone() -> None:
     assert kinds(result) == ["instruction", "speech", "speech"]
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("event", ["answered", "ran"])
 def test_a_session_that_waits_for_a_hook_goes_on_without_it(event: str, tmp_path: Path) -> None:
     """L7: this applies to a session resumed with None, and to one forked without hooks."""

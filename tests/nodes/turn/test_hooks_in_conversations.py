@@ -84,7 +84,7 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.part(5)
+@pytest.mark.part(2)
 @either
 @pytest.mark.parametrize(
     ("point", "given", "words"),
@@ -390,6 +390,7 @@ def shortened(context: dict[str, Any]) -> Result:
     return result
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_a_hook_is_given_what_was_heard_and_not_what_a_short_history_puts_before_it(
     limit: int,

@@ -237,6 +237,7 @@ def test_r15_an_echo_of_what_it_was_told_is_said_by_nobody(echo: str) -> None:
     assert fields_of(result.messages[-1]).flaw is Flaw.REPEATED
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "reply",
     [

@@ -160,6 +160,7 @@ def test_a_judge_of_its_own_decides_after_a_persons_turns() -> None:
 # Contents of a question
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("more", "shown"),
     [

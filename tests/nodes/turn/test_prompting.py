@@ -52,6 +52,7 @@ def tokens(messages: Sequence[BaseMessage]) -> int:
     return sum(map(tokens_of_message, messages))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("kind", ["tokens", "summary"])
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("draft", [None, "", "No. " * 60], ids=("turn", "blank", "draft"))

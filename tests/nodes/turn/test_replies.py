@@ -215,7 +215,7 @@ async def gives_up(turn: Turn) -> str:
     raise asyncio.CancelledError
 
 
-@pytest.mark.part(3)
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("broken", "words"),
     [

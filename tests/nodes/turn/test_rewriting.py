@@ -64,6 +64,7 @@ def test_z2_after_the_second_the_task_stays_and_a_note_says_so(second: str) -> N
     assert f"(The task was not rewritten: {TOLD})" in console.export_text()
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("rewrites", [[GOOD], [ECHO, GOOD], [ECHO, SAME], [" "]])
 def test_z2_a_replay_rewrites_it_the_same_way(rewrites: list[str]) -> None:
     result, _, store = played(*rewrites)

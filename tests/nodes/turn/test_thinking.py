@@ -84,6 +84,7 @@ def heard(prompts: list[Prompt]) -> str:
     return json.dumps(prompts, ensure_ascii=False)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_r2_a_thought_is_kept_beside_the_message_and_heard_by_nobody(way: str) -> None:
     result, prompts = play(talk(rounds=2), WAYS[way], "So?", "Go.", "Yes.")
@@ -254,6 +255,7 @@ def call(number: int, text: str = "", **fields: Any) -> Reply:
 LOOKS = {"name": "Ann", "tools": ["look"]}
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("before", ["", "I look.\n"])
 @pytest.mark.parametrize(
     "thought",
@@ -348,6 +350,7 @@ def told(found: list[Event]) -> list[str]:
     return texts
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 100])
 def test_r2_a_thought_is_an_event_in_front_of_the_tokens(way: str, size: int) -> None:
@@ -373,6 +376,7 @@ def test_r2_once_a_thought_came_unopened_nothing_of_the_next_is_told() -> None:
     assert told(found) == ["Ready.", "Fine.", "Ready.", "Bye."]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "said", ["###STOP###", "Thank you! ###STOP###", "Thank you!\n\n**###STOP###**\n", "So. ###S"]
 )

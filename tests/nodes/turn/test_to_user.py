@@ -233,6 +233,7 @@ def test_what_happens_is_told_in_order() -> None:
     ]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("args", "text", "said"),
     [
