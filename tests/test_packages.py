@@ -1,5 +1,6 @@
 """Contents of the installed package, and its public imports."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -79,3 +80,19 @@ def test_no_module_is_long() -> None:
 def test_any_package_may_be_imported_first(first: str) -> None:
     program = f"import {first}; from duologue import converse; from duologue.tools import Hook"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_each_check_of_a_folder_finds_all_tests_with_its_mark() -> None:
+    commands = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    checks = re.findall(r"pytest ((?:tests/\S+ )+)-m (\w+)", commands)
+    assert {mark for _, mark in checks} >= {"browser", "packaging", "types"}
+    for folders, mark in checks:
+        inside = [ROOT / folder for folder in folders.split()]
+        marked = [
+            path
+            for path in (ROOT / "tests").rglob("test_*.py")
+            if re.search(rf"mark\.{mark}\b", path.read_text(encoding="utf-8"))
+        ]
+        assert marked, mark
+        outside = [path for path in marked if not any(path.is_relative_to(it) for it in inside)]
+        assert outside == [], (mark, folders)
