@@ -267,7 +267,7 @@ def _add_ends(filled: object, changes: dict[str, Any]) -> None:
             filled["when"] = without_marks(filled["when"]) | found
 
 
-SPEC_VERSIONS: Final = Versions[Migration](oldest=14)
+SPEC_VERSIONS: Final = Versions[Migration](oldest=15)
 """The versions of a spec; the newest is `SPEC_VERSION`."""
 
 

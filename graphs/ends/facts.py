@@ -21,6 +21,13 @@ class Facts(Data):
     """Cost of the model calls whose prices are known. 0 if no price is known."""
     seconds: NonNegativeFloat = 0
     """Seconds of running time."""
+    calls_by: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    """Number of answered model calls, by the speaker in whose turns they were made. Calls of a
+    judge, and the call that rewrites the task, belong to no speaker."""
+    tokens_by: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    """Number of tokens of these calls, by speaker."""
+    cost_by: dict[str, NonNegativeFloat] = Field(default_factory=dict)
+    """Cost of these calls, by speaker. 0 if no price is known."""
     stop_requested: bool = False
     """Whether a stop was requested from outside."""
     tokens_said: tuple[tuple[str, str], ...] = ()

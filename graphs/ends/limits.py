@@ -1,13 +1,16 @@
 """Ends at a number of messages, model calls, tokens or seconds, or at an amount of money."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from operator import attrgetter
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from ..common.data import MOST, Cap
+from ..common.data import MOST, Cap, Name
 from ..speakers.speaker import Speaker
-from .end import AtEnd, BaseEnd, Dialogue, Strength, count_of, leaves
+from .end import AtEnd, BaseEnd, Dialogue, Strength, check_name, count_of, leaves, listed
 from .facts import Facts
+
+_limit_of: Final = attrgetter("limit")
 
 
 class Limit(BaseEnd):
@@ -64,39 +67,107 @@ class Budget(Limit):
     strength: ClassVar = Strength.HARD
 
 
-class MaxCalls(Budget):
+class CallBudget(Budget):
+    """Base of the budgets that count the calls of all speakers and judges, or of one speaker.
+
+    The calls of a speaker are those in its turns: for its replies, its tool rounds, its rejected
+    tries and the summaries of its history.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def by(self) -> str | None: ...
+
+    def is_met(self, facts: Facts) -> bool:
+        if self.by is not None:
+            return self._count(facts) >= self.limit
+        count: float = getattr(facts, self.counted)
+        return count >= self.limit
+
+    def _count(self, facts: Facts) -> float:
+        """Return the count that the limit applies to."""
+        if self.by is None:
+            found: float = getattr(facts, self.counted)
+            return found
+        counts: dict[str, float] = getattr(facts, f"{self.counted}_by")
+        return counts.get(self.by, 0)
+
+    def describe(self) -> str:
+        return super().describe() if self.by is None else f"{super().describe()} of {self.by}"
+
+    def check(self, dialogue: Dialogue, path: str) -> None:
+        if self.by is None:
+            return
+        check_name(dialogue, f"{path}.by", self.by)
+        if not any(reply.kind in ("model", "agent") for reply in dialogue.speaker(self.by).replies):
+            raise ValueError(
+                f"{path}.by: {self.by!r} makes no model calls; name a speaker with a model or an "
+                "agent"
+            )
+
+    def meter(self, facts: Facts) -> tuple[str, float, float]:
+        name = self.name[1] if self.by is None else f"{self.name[1]} of {self.by}"
+        return name, self._count(facts), self.limit
+
+    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
+        if self.by is None:
+            return super().foresee(speaker, facts)
+        field = f"{self.counted}_by"
+        counts = getattr(facts, field) | {self.by: self.limit}
+        return facts.model_copy(update={field: counts}), False
+
+    @classmethod
+    def explain(cls, at: AtEnd) -> str:
+        met = at.met_of(cls)
+        # A budget of the whole conversation explains more than the budgets of single speakers.
+        shown = [min(whole, key=_limit_of)] if (whole := [e for e in met if e.by is None]) else met
+        return listed([end._explain_cap(at.facts) for end in shown])
+
+    def _explain_cap(self, facts: Facts) -> str:
+        whose = "the" if self.by is None else f"{self.by}'s"
+        return self.explanation.format(whose=whose, count=self._count(facts), limit=self.limit)
+
+
+class MaxCalls(CallBudget):
     """A hard stop at a number of answered model calls."""
 
     kind: Literal["max_calls"] = "max_calls"
     """The kind of end."""
     limit: Cap = Field(kw_only=False)
     """Maximum number of model calls, calls of the judge and for the task specification included."""
+    by: Name | None = None
+    """The name of the speaker whose own calls count: its replies, tool rounds, rejected tries and
+    summaries. The calls of all speakers, of the judge and for the task specification if None."""
 
     report: ClassVar = "The cap on model calls was reached"
-    explanation: ClassVar = "the cap on model calls was reached ({facts.calls} calls)"
+    explanation: ClassVar = "{whose} cap on model calls was reached ({count} calls)"
     counted: ClassVar = "calls"
     name: ClassVar = ("call", "model calls")
 
     @property
-    def most_calls(self) -> int:
-        return self.limit
+    def most_calls(self) -> int | None:
+        # The calls of one speaker do not bound those of the others.
+        return self.limit if self.by is None else None
 
 
-class MaxTokens(Budget):
+class MaxTokens(CallBudget):
     """A hard stop at a number of tokens, after the call that reaches this number."""
 
     kind: Literal["max_tokens"] = "max_tokens"
     """The kind of end."""
     limit: PositiveInt = Field(le=MOST * MOST, kw_only=False)
     """Maximum number of tokens of prompts and answers together."""
+    by: Name | None = None
+    """The name of the speaker whose own calls count, as for `MaxCalls`. All calls if None."""
 
     report: ClassVar = "The token cap was reached"
-    explanation: ClassVar = "the token cap was reached ({facts.tokens} tokens)"
+    explanation: ClassVar = "{whose} token cap was reached ({count} tokens)"
     counted: ClassVar = "tokens"
     name: ClassVar = ("token", "tokens")
 
 
-class MaxCost(Budget):
+class MaxCost(CallBudget):
     """A hard stop at an amount of money, after the call that reaches this amount."""
 
     kind: Literal["max_cost"] = "max_cost"
@@ -104,24 +175,23 @@ class MaxCost(Budget):
     limit: PositiveFloat = Field(allow_inf_nan=False, kw_only=False)
     """Maximum cost, in the currency of the conversation's ``prices``. Without prices, in US
     dollars, by the table of the package genai-prices."""
+    by: Name | None = None
+    """The name of the speaker whose own calls count, as for `MaxCalls`. All calls if None."""
 
     report: ClassVar = "The cost cap was reached"
+    explanation: ClassVar = "{whose} cost cap was reached ({count:.6g} of {limit:g})"
     counted: ClassVar = "cost"
     name: ClassVar = ("cost", "cost")
 
     def describe(self) -> str:
-        return f"a cost of {self.limit:g}"
+        return f"a cost of {self.limit:g}{'' if self.by is None else f' by {self.by}'}"
 
     def check(self, dialogue: Dialogue, path: str) -> None:
+        super().check(dialogue, path)
         if dialogue.is_free:
             raise ValueError(
                 f"{path}: is never reached, as all prices are 0; remove it or set prices"
             )
-
-    @classmethod
-    def explain(cls, at: AtEnd) -> str:
-        limit = min(end.limit for end in at.met_of(MaxCost))
-        return f"the cost cap was reached ({at.facts.cost:.6g} of {limit:g})"
 
 
 class MaxSeconds(Budget):

@@ -167,10 +167,34 @@ class LogCounter:
         return facts
 
 
-def with_usage(facts: Facts, usage: Iterable[Usage]) -> Facts:
-    """Add the usage of model calls to the facts of a log."""
+def with_usage(facts: Facts, usage: Iterable[Usage], before: Facts, speaker: str | None) -> Facts:
+    """Add the usage of model calls to the facts of a log.
+
+    Args:
+        facts: The facts of the log.
+        usage: The usage of each model so far.
+        before: The facts before the newest step.
+        speaker: The speaker whose calls the newest step made, or None for calls of no speaker.
+    """
     spent = add_usage(usage)
-    new = {"calls": spent.calls, "tokens": spent.tokens, "cost": spent.cost or 0.0}
+    new: dict[str, Any] = {
+        "calls": spent.calls,
+        "tokens": spent.tokens,
+        "cost": spent.cost or 0.0,
+        "calls_by": before.calls_by,
+        "tokens_by": before.tokens_by,
+        "cost_by": before.cost_by,
+    }
+    if speaker is not None and spent.calls != before.calls:
+        # Written out, because it runs for each call: functions would cost more than the sums.
+        for name, made in (
+            ("calls", spent.calls - before.calls),
+            ("tokens", spent.tokens - before.tokens),
+            ("cost", new["cost"] - before.cost),
+        ):
+            if made > 0:
+                counts = new[f"{name}_by"]
+                new[f"{name}_by"] = counts | {speaker: counts.get(speaker, 0) + made}
     return facts.model_copy(update=new)
 
 

@@ -104,6 +104,9 @@ _REPLY = (Phase.CUT_OFF, Phase.REJECTED, *_ACCEPTED)
 _TURN = (Phase.PASSED, Phase.SUMMARISED, *_REPLY, Phase.LEFT)
 """The phases that a turn may begin with."""
 
+CALL_OF_SPEAKER: Final = frozenset(_TURN)
+"""The phases after which the model calls of a step belong to the speaker of the turn."""
+
 _CHECK = (Phase.ASKED, Phase.UNREAD, Phase.JUDGED)
 """The phases after the question whether a task is complete."""
 

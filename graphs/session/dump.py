@@ -289,10 +289,10 @@ def _check_position(
         raise ValueError(f"{where}: the next step runs tool calls, but the log contains none")
 
 
-DUMP_VERSION: Final = 9
+DUMP_VERSION: Final = 10
 """The version of the dumps that this release writes. The specs in them have their own version."""
 
-DUMP_VERSIONS: Final = Versions[Migration](oldest=9)
+DUMP_VERSIONS: Final = Versions[Migration](oldest=10)
 """The supported versions of a dump. The newest is `DUMP_VERSION`."""
 
 
@@ -348,7 +348,7 @@ class SessionDump(Data):
 
     format: Literal["duologue.session"]
     """The name of the format."""
-    version: Literal[9]
+    version: Literal[10]
     """The version of the format."""
     session: str
     """The id of the session that was dumped."""

@@ -124,7 +124,10 @@ def _to(name: str) -> MessageMetadata:
     return Instruction(audience=(name,))
 
 
-_NOT_IN_THE_LOG: Final = ("calls", "tokens", "cost", "seconds")
+_NOT_IN_THE_LOG: Final = (
+    *("calls", "tokens", "cost", "calls_by", "tokens_by", "cost_by"),
+    "seconds",
+)
 """The facts that are not counted from the log."""
 
 

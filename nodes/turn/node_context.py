@@ -20,7 +20,7 @@ from ...graphs.ends.facts import Facts
 from ...graphs.log.messages import metadata, says_something
 from ...graphs.log.state import State, hide_messages, update_of, with_own_ids
 from ...graphs.rules.log_counter import Reader, with_usage
-from ...graphs.rules.moves import TURN_ENDS
+from ...graphs.rules.moves import CALL_OF_SPEAKER, TURN_ENDS
 from ...graphs.rules.outcome import outcome
 from ...graphs.rules.output import after_output
 from ...graphs.rules.position import Phase, Position
@@ -291,7 +291,8 @@ class NodeContext:
         self, position: Position, log: Sequence[BaseMessage], usage: dict[str, Usage]
     ) -> Facts:
         before = position.facts
-        facts = with_usage(self.reader.facts(log), usage.values())
+        speaker = position.speaker if position.phase in CALL_OF_SPEAKER else None
+        facts = with_usage(self.reader.facts(log), usage.values(), before, speaker)
         return facts.model_copy(
             update={
                 "seconds": before.seconds + time.monotonic() - self.began,

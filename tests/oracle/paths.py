@@ -4,7 +4,7 @@ Each position is visited once. The engine and the onlooker depend only on positi
 agree at every pair of positions, they agree on every path.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations, product
@@ -18,7 +18,7 @@ from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import AnyOf, End, leaves
 from duologue.graphs.ends.end_chat import EndChatMode
 from duologue.graphs.ends.facts import Facts
-from duologue.graphs.ends.limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
+from duologue.graphs.ends.limits import Budget, MaxMessages
 from duologue.graphs.ends.outside import Predicate
 from duologue.graphs.ends.tool_called import ToolCalled
 from duologue.graphs.rules.moves import MOVES, max_steps
@@ -39,7 +39,7 @@ from duologue.graphs.rules.transitions import (
 from duologue.graphs.rules.turns import NextTurn, asking, meaning
 from duologue.graphs.speakers.context import RunningSummary
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
-from oracle.reckoning import Tally, reason_of
+from oracle.reckoning import Tally, amount_of
 
 _place = attrgetter(*(name for name in Position.model_fields if name != "facts"))
 
@@ -93,6 +93,9 @@ def facts_of(tally: Tally) -> Facts:
         calls=int(spent.get("max_calls", 0)),
         tokens=int(spent.get("max_tokens", 0)),
         cost=spent.get("max_cost", 0),
+        calls_by={name: int(many) for name, many in _amounts_by(spent, "max_calls")},
+        tokens_by={name: int(many) for name, many in _amounts_by(spent, "max_tokens")},
+        cost_by=dict(_amounts_by(spent, "max_cost")),
         seconds=spent.get("max_seconds", 0),
         stop_requested=tally.stop,
         tokens_said=tuple((token, name) for name, token in sorted(tally.said)),
@@ -121,6 +124,14 @@ def facts_of(tally: Tally) -> Facts:
     )
 
 
+def _amounts_by(spent: Mapping[str, float], kind: str) -> Iterator[tuple[str, float]]:
+    """Yield the speakers whose own amounts are limited, each with its amount."""
+    for name, amount in spent.items():
+        of, _, owner = name.partition(" of ")
+        if of == kind and owner:
+            yield owner, amount
+
+
 def _subsets(of: list[str]) -> list[frozenset[str]]:
     found = list(dict.fromkeys(of))
     return [frozenset(some) for size in range(len(found) + 1) for some in combinations(found, size)]
@@ -146,13 +157,14 @@ class Walk:
         ends = [end for _, end in leaves(self.conversation.end_chat.when)]
         # Limits of used amounts. At first, one more use reaches the limit.
         limits: dict[str, float] = {
-            reason_of(end): end.limit
-            for end in ends
-            if isinstance(end, MaxCalls | MaxTokens | MaxCost | MaxSeconds)
+            amount_of(end): end.limit for end in ends if isinstance(end, Budget)
         }
         little: dict[str, float] = {"max_calls": 1, "max_tokens": 1}
         self.limits = limits
-        self.unspent = {name: limit - little.get(name, limit / 9) for name, limit in limits.items()}
+        self.unspent = {
+            name: limit - little.get(name.partition(" of ")[0], limit / 9)
+            for name, limit in limits.items()
+        }
         self.tools = [end.tool for end in ends if isinstance(end, ToolCalled)]
         tokens = _subsets([end.token for end in ends if isinstance(end, DoneToken)])
         asked = [one.predicate for one in self.rules.people.values() if one.predicate]

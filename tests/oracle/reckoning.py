@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import AllOf, AnyOf, BaseEnd, End
-from duologue.graphs.ends.limits import Budget, MaxMessages
+from duologue.graphs.ends.limits import Budget, CallBudget, MaxMessages
 from duologue.graphs.ends.no_code_block import NoCodeBlock
 from duologue.graphs.ends.outside import Predicate, StopRequested
 from duologue.graphs.ends.tool_called import ToolCalled
@@ -65,7 +65,7 @@ class Tally(NamedTuple):
     early: bool = False
     """R5: fewer rounds are complete than most ends require."""
     spent: tuple[tuple[str, float], ...] = ()
-    """Used amounts, by the reason for their limit."""
+    """Used amounts, by their limit: its reason, and the speaker whose calls alone it counts."""
     stop: bool = False
     said: frozenset[tuple[str, str]] = frozenset()
     """Done tokens and their speakers."""
@@ -153,6 +153,12 @@ def reason_of(end: BaseEnd) -> str:
     return end.kind
 
 
+def amount_of(end: Budget) -> str:
+    """Return the name of the amount that a budget limits, such as ``max_calls of Ann``."""
+    owner = end.by if isinstance(end, CallBudget) else None
+    return end.kind if owner is None else f"{end.kind} of {owner}"
+
+
 @cache
 def rung_of(reason: str) -> int:
     """Return the rung of a reason, where 0 is the strongest."""
@@ -179,7 +185,7 @@ def _leaf_holds(end: BaseEnd, tally: Tally) -> bool:
         case MaxMessages():
             return tally.messages >= end.limit
         case Budget():
-            return dict(tally.spent).get(reason_of(end), 0) >= end.limit
+            return dict(tally.spent).get(amount_of(end), 0) >= end.limit
         case _:
             raise AssertionError(end)
 

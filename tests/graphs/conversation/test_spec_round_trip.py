@@ -105,8 +105,8 @@ def ends(called: list[str]) -> st.SearchStrategy[End]:
         st.builds(DoneToken, token=printable, by=anyone),
         st.builds(Predicate, name=names),
         st.builds(MaxMessages, limit=st.just(1)),
-        st.builds(MaxCalls, limit=st.just(1)),
-        st.builds(MaxTokens, limit=st.integers(1, 1_000_000_000_000)),
+        st.builds(MaxCalls, limit=st.just(1), by=anyone),
+        st.builds(MaxTokens, limit=st.integers(1, 1_000_000_000_000), by=anyone),
         st.builds(MaxSeconds, limit=st.floats(0.001, 1e9)),
         st.just(StopRequested()),
     )

@@ -53,6 +53,7 @@ WON = Predicate(name="won")
 BELL = ToolCalled(tool="bell")
 CALLS, TOKENS = MaxCalls(limit=9), MaxTokens(limit=900)
 COST, SECONDS = MaxCost(limit=9), MaxSeconds(limit=90)
+HERS = MaxCalls(limit=9, by="Ann")
 JUDGE = SeparateJudge(criteria=("They agree.",))
 SUMMED_UP = RunningSummary(limit=9_000)
 HELLO = TextReply(text="Hello.", once=True)
@@ -405,6 +406,7 @@ ENDS: dict[str, End] = {
     "two-tools": BELL & ToolCalled(tool="book", by="Bob"),
     "token-and-calls": DONE & CALLS,
     "calls-and-tokens": CALLS & TOKENS,
+    "hers-or-all": HERS | (CALLS & MaxTokens(limit=900, by="Bob")),
     "stop-after-tool": StopRequested() & BELL,
     "stop-if-won": StopRequested() & WON,
     "stop-or-token": StopRequested() | DONE,
