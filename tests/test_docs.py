@@ -45,7 +45,7 @@ from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.cli.app import app
 from duologue.graphs.common.settings import environment_variables
-from duologue.graphs.conversation.judges import RoundRobin
+from duologue.graphs.conversation.judges import Concurrent, RoundRobin
 from duologue.graphs.events import Event
 from duologue.graphs.kinds.group_solve import GroupSolveForm
 from duologue.graphs.kinds.load import forms_by_kind
@@ -462,7 +462,7 @@ def test_every_kind_has_a_graph_for_studio_and_a_public_function() -> None:
     [
         ("kind", "docs/conversations.md", GRAPHS),
         ("graph", "docs/studio.md", GRAPHS),
-        ("turn_order", None, _kinds(RoundRobin, TurnFunction, Moderator, Handoff)),
+        ("turn_order", None, _kinds(RoundRobin, Concurrent, TurnFunction, Moderator, Handoff)),
         ("field of a speaker", None, Speaker.model_fields),
         ("human_input_mode", None, HumanInputMode),
         ("decision", None, InterruptOn().allowed_decisions),

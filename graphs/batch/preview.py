@@ -14,7 +14,7 @@ from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.sanitize import clean
 from ..conversation.conversation import Conversation
-from ..conversation.judges import SeparateJudge
+from ..conversation.judges import Concurrent, SeparateJudge
 from ..conversation.limits import most_calls, plain_calls
 from ..ends.end import call_caps
 from ..session.session_row import title_of
@@ -163,6 +163,9 @@ def _max_calls(conversation: Conversation) -> int:
     caps = call_caps(conversation.end_chat.when)
     if not (conversation.end_chat.is_capped or caps):
         raise _NoBoundError("there is no cap on the rounds.")
+    if isinstance(conversation.turn_order, Concurrent):
+        # The other calls of a round are made at the same time as the call that reaches a cap.
+        caps = [cap + len(conversation.speakers) - 1 for cap in caps]
     return min([most_calls(conversation), *caps])
 
 

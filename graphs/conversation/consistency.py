@@ -4,11 +4,12 @@ Each check raises a ValueError that names the field; pydantic turns it into its 
 """
 
 from ..common.validation import suggest_near_or_all
+from ..ends.done_token import DoneToken
 from ..ends.end import AllOf, AnyOf, BaseEnd, call_caps, check_name, leaves, message_caps
 from ..ends.end_chat import EndChatMode
 from ..prompts.texts import PROMPTS
 from .fields import ConversationFields
-from .judges import HAND_OFF, Handoff
+from .judges import HAND_OFF, Concurrent, Handoff
 from .limits import check_limits, least_limit, most_calls, most_messages
 
 
@@ -18,6 +19,7 @@ def check(conversation: ConversationFields) -> None:
     _check_prefixes(conversation)
     _check_hearers(conversation)
     _check_handoffs(conversation)
+    _check_concurrent(conversation)
     _check_prompts(conversation)
     check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
     opening, end_chat = conversation.opening, conversation.end_chat
@@ -117,6 +119,28 @@ def _check_handoffs(conversation: ConversationFields) -> None:
             raise ValueError(
                 f"speakers.{number}.tools: {HAND_OFF!r} is the tool that names the next speaker; "
                 "rename yours"
+            )
+
+
+def _check_concurrent(conversation: ConversationFields) -> None:
+    if not isinstance(conversation.turn_order, Concurrent):
+        return
+    for number, speaker in enumerate(conversation.speakers):
+        if speaker.checks_completion:
+            raise ValueError(
+                f"speakers.{number}.checks_completion: only a separate judge judges speakers that "
+                "speak at once; leave it out, and set judge.criteria"
+            )
+        if speaker.runs_code:
+            raise ValueError(
+                f"speakers.{number}.replies: {speaker.name!r} does not hear the code of speakers "
+                'that speak at once; leave out "code", or use another turn_order'
+            )
+    for path, end in leaves(conversation.end_chat.when, "end_chat.when"):
+        if isinstance(end, DoneToken) and end.answered:
+            raise ValueError(
+                f"{path}.answered: no speaker answers a token if all speak at once; leave it out, "
+                "or use another turn_order"
             )
 
 

@@ -26,7 +26,7 @@ from ..speakers.model_settings import ModelSettings
 from ..speakers.replies import AgentReply, FunctionReply, HumanInputMode
 from ..speakers.speaker import Speaker
 from ..text.words import normalize_look
-from .judges import AnyJudge, Judge, Moderator, RoundRobin, SeparateJudge, TurnOrder
+from .judges import AnyJudge, Concurrent, Judge, Moderator, RoundRobin, SeparateJudge, TurnOrder
 from .sandbox import Sandbox
 from .usage import Price
 
@@ -171,11 +171,21 @@ class ConversationFields(Spec):
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Return the speakers' names in the order of a round, starting with the first speaker."""
+        """Return the speakers' names in the order of a round, starting with the first speaker.
+
+        If all speak at once, people are asked first, before they could see the others' messages.
+        """
         names = self.names
         first = self.opening.first_speaker or names[1 if self.opening.answers else 0]
         start = names.index(first)
-        return names[start:] + names[:start]
+        order = names[start:] + names[:start]
+        if isinstance(self.turn_order, Concurrent):
+            people = self.people
+            return (
+                *(name for name in order if name in people),
+                *(name for name in order if name not in people),
+            )
+        return order
 
     @property
     def is_pair(self) -> bool:
@@ -253,9 +263,9 @@ class ConversationFields(Spec):
         """Return whether a person is sure to be asked, so that no cap is needed.
 
         In a round-robin every speaker gets its turns, and automatic replies for a person have a
-        cap.
+        cap. The same is true if all speak at once.
         """
-        return bool(self.people) and isinstance(self.turn_order, RoundRobin)
+        return bool(self.people) and isinstance(self.turn_order, RoundRobin | Concurrent)
 
     @property
     def is_with_a_person(self) -> bool:

@@ -171,6 +171,17 @@ class RoundRobin(Kinded):
     """The kind of turn order."""
 
 
+class Concurrent(Kinded):
+    """A turn order in which all speakers of a round speak at once, without hearing one another.
+
+    Each speaker hears the messages up to the round before. Their models are called at the same
+    time. End conditions are looked at when the round is complete.
+    """
+
+    kind: Literal["concurrent"] = "concurrent"
+    """The kind of turn order."""
+
+
 class TurnFunction(Kinded):
     """A turn order in which a registered function returns the next speaker."""
 
@@ -259,6 +270,7 @@ AnyJudge: TypeAlias = Annotated[
 
 TurnOrder: TypeAlias = Annotated[
     Annotated[RoundRobin, Tag("round_robin")]
+    | Annotated[Concurrent, Tag("concurrent")]
     | Annotated[TurnFunction, Tag("function")]
     | Annotated[Moderator, Tag("moderator")]
     | Annotated[Handoff, Tag("handoff")],

@@ -14,7 +14,7 @@ from ..speakers.context import RunningSummary, TokenBudget
 from ..speakers.speaker import Speaker
 from ..text.words import tokens_of_texts
 from .fields import ConversationFields
-from .judges import Judge, Moderator, SeparateJudge
+from .judges import Concurrent, Judge, Moderator, SeparateJudge
 
 
 def most_messages(conversation: ConversationFields) -> int:
@@ -32,6 +32,9 @@ def most_messages(conversation: ConversationFields) -> int:
     }
     answers = (end.most_answers(count) for _, end in leaves(conversation.end_chat.when))
     promised = last_words.get(conversation.end_chat.mode, 0) + sum(answers)
+    if isinstance(conversation.turn_order, Concurrent):
+        # The messages of a whole round are said before a cap ends the conversation.
+        caps = [-(-cap // count) * count + opening for cap in caps]
     return min([most, *caps]) + promised
 
 
@@ -64,6 +67,8 @@ def plain_calls(conversation: ConversationFields) -> int:
         len(order) * end_chat.most_rounds,
         *(cap - len(before) for cap in caps),
     ]
+    if isinstance(conversation.turn_order, Concurrent):
+        in_rounds = [-(-messages // len(order)) * len(order) for messages in in_rounds]
     rounds, more = divmod(min(in_rounds), len(order))
     turns = {name: rounds + (place < more) for place, name in enumerate(order)}
     spoken = Counter(before) + Counter(turns)

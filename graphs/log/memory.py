@@ -24,13 +24,13 @@ from ..speakers.speaker import Speaker
 from .heard_text import provider_names
 from .messages import make_message, metadata, metadata_kwargs, place_name, place_of, storable
 from .metadata import (
+    HookVersion,
     Instruction,
     MemoryReset,
     MessageMetadata,
     RememberedMessage,
     Summary,
     ToolCalls,
-    replaced_places,
 )
 
 
@@ -89,16 +89,16 @@ def is_in_view(message: BaseMessage, about: MessageMetadata, name: str) -> bool:
 
 
 def _as_hooks_made_it(found: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
-    made = [message for message in found if replaced_places(metadata(message))]
-    instead = {one: message for message in made for one in replaced_places(metadata(message))}
+    made = [message for message in found if _replaced_places(metadata(message))]
+    instead = {one: message for message in made for one in _replaced_places(metadata(message))}
     known = {place_of(message) for message in found}
     for message in found:
         other = instead.get(place_of(message))
         if other is not None:
             # A version appears once, at the first message that it replaces.
-            if replaced_places(metadata(other))[0] == place_of(message):
+            if _replaced_places(metadata(other))[0] == place_of(message):
                 yield other
-        elif message not in made or not known.intersection(replaced_places(metadata(message))):
+        elif message not in made or not known.intersection(_replaced_places(metadata(message))):
             yield message
 
 
@@ -177,3 +177,8 @@ def told_privately(speaker: Speaker) -> list[AnyMessage]:
     """Return the messages of a speaker's private opening."""
     opening = speaker.private_opening
     return [] if opening is None else [HumanMessage(text) for text in opening.lines]
+
+
+def _replaced_places(about: MessageMetadata) -> tuple[str, ...]:
+    """Return the places of the messages that a hook's version replaces; empty for other kinds."""
+    return about.instead_of if isinstance(about, HookVersion) else ()

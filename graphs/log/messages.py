@@ -32,10 +32,13 @@ from .metadata import (
     Failure,
     Instruction,
     MessageMetadata,
+    ModelOutput,
+    PendingAnswer,
     Source,
     SpeakerReply,
     Speech,
     ToolResult,
+    UnheardReply,
     UnheardResult,
     kind_name,
 )
@@ -232,6 +235,13 @@ def says_something(message: BaseMessage, about: MessageMetadata) -> bool:
     """Return whether a speaker says text with a message: in its turn, or with its tool calls."""
     speaks = about.is_spoken and isinstance(about, SpeakerReply)
     return speaks and (not about.has_calls or bool(message.text.strip()))
+
+
+def thought_text(about: MessageMetadata) -> str:
+    """Return the thought before a message, for people. Empty if no speaker hears the message."""
+    if not isinstance(about, ModelOutput) or isinstance(about, UnheardReply | PendingAnswer):
+        return ""
+    return "" if about.thought is None else about.thought.text
 
 
 def newest_calls(log: Sequence[BaseMessage]) -> AIMessage:

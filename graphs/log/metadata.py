@@ -256,6 +256,14 @@ class UnheardReply(SpeakerReply):
     is_consequence = True
 
 
+class PendingAnswer(SpeakerReply):
+    """A model's answer in a round in which all speak at once, until its speaker's turn comes."""
+
+    kind: Literal["pending_answer"] = "pending_answer"
+
+    is_consequence = True
+
+
 class CallOutcome(MessageMetadata):
     """The outcome of a tool call."""
 
@@ -406,6 +414,7 @@ LineMetadata = (
     | ToolCalls
     | CodeCalls
     | UnheardReply
+    | PendingAnswer
     | ToolResult
     | UnheardResult
     | JudgeQuestion
@@ -467,18 +476,6 @@ def as_reply(kind: type[R], reply: SpeakerReply, **changes: Any) -> R:
     """Convert the metadata of a reply to another kind of reply, and apply changes."""
     kept = {name: getattr(reply, name) for name in SpeakerReply.model_fields if name != "kind"}
     return kind.model_validate(kept | changes)
-
-
-def replaced_places(about: MessageMetadata) -> tuple[str, ...]:
-    """Return the places of the messages that a hook's version replaces; empty for other kinds."""
-    return about.instead_of if isinstance(about, HookVersion) else ()
-
-
-def thought_text(about: MessageMetadata) -> str:
-    """Return the thought before a message, for people. Empty if no speaker hears the message."""
-    if not isinstance(about, ModelOutput) or isinstance(about, UnheardReply):
-        return ""
-    return "" if about.thought is None else about.thought.text
 
 
 def parsed_of(about: MessageMetadata) -> JsonValue:

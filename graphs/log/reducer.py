@@ -198,7 +198,7 @@ def _remove(messages: list[AnyMessage], wanted: str) -> None:
     is_all = wanted == REMOVE_ALL_MESSAGES
     if is_all or any(one.id == wanted for one in messages):
         left = [one for one in messages if not ((is_all or one.id == wanted) and _is_kept(one))]
-        marked = [_marked(one) if is_all or one.id == wanted else one for one in left]
+        marked = [mark_removed(one) if is_all or one.id == wanted else one for one in left]
         messages[:] = without_removed(marked)
 
 
@@ -206,7 +206,8 @@ def _is_kept(message: AnyMessage) -> bool:
     return stored_metadata(message).get("kind") == INPUT
 
 
-def _marked(message: AnyMessage) -> AnyMessage:
+def mark_removed(message: AnyMessage) -> AnyMessage:
+    """Return a message as a removed one. Its metadata before the removal is kept."""
     was = stored_metadata(message)
     if was.get("kind") == REMOVED:
         return message
@@ -233,7 +234,9 @@ def without_removed(log: Sequence[AnyMessage]) -> list[AnyMessage]:
         if (about := stored_metadata(message)).get("kind") == REMOVED
         for place in _made_of(message, about.get("was") or {}, log)
     }
-    return [_marked(message) if place in gone else message for place, message in enumerate(log)]
+    return [
+        mark_removed(message) if place in gone else message for place, message in enumerate(log)
+    ]
 
 
 def _made_of(message: AnyMessage, said: dict[str, Any], log: Sequence[AnyMessage]) -> Iterator[int]:

@@ -14,6 +14,8 @@ MODERATOR_LABEL = PROMPTS["moderator_label"]
 BEGIN = PROMPTS["begin"]
 CONTINUE_CONVERSATION = PROMPTS["continue_conversation"]
 YOUR_TURN = PROMPTS["your_turn"]
+ALL_SPEAK = PROMPTS["all_speak"]
+"""The cue before a round in which all speakers speak at once."""
 
 NEW_TASK = PROMPTS["new_task"]
 RESTATE_TASK = PROMPTS["restate_task"]

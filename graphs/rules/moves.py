@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from ..conversation.conversation import Conversation
+from ..conversation.judges import Concurrent
 from ..conversation.limits import most_messages, most_tool_rounds
 from ..ends.end import Strength
 from ..log.metadata import (
@@ -15,6 +16,7 @@ from ..log.metadata import (
     Draft,
     JudgeQuestion,
     MessageMetadata,
+    PendingAnswer,
     Reflection,
     ToolCalls,
     ToolResult,
@@ -76,6 +78,10 @@ def _with_more_asked(conversation: Conversation) -> int:
     return int(conversation.asks_for_more)
 
 
+def _if_concurrent(conversation: Conversation) -> int:
+    return int(isinstance(conversation.turn_order, Concurrent))
+
+
 def _with_summaries(conversation: Conversation) -> int:
     return int(any(map(conversation.sums_up, conversation.speakers)))
 
@@ -101,7 +107,7 @@ _ACCEPTED = (Phase.ANSWERED, Phase.CALLED, Phase.SPOKEN)
 _REPLY = (Phase.CUT_OFF, Phase.REJECTED, *_ACCEPTED)
 """The phases after a speaker's reply."""
 
-_TURN = (Phase.PASSED, Phase.SUMMARISED, *_REPLY, Phase.LEFT)
+_TURN = (Phase.PASSED, Phase.SUMMARISED, Phase.REQUESTED, *_REPLY, Phase.LEFT)
 """The phases that a turn may begin with."""
 
 CALL_OF_SPEAKER: Final = frozenset(_TURN)
@@ -113,8 +119,22 @@ _CHECK = (Phase.ASKED, Phase.UNREAD, Phase.JUDGED)
 MOVES: Final[Mapping[Phase, Move]] = {
     Phase.STARTED: Move(Actor.NEXT, Strength.HARD, _TURN, _never),
     # Within a turn.
-    Phase.PASSED: Move(Actor.SPEAKER, Strength.HARD, (Phase.SUMMARISED, *_REPLY), _with_people),
+    Phase.PASSED: Move(
+        Actor.SPEAKER,
+        Strength.HARD,
+        # Answers that were removed are requested again.
+        (Phase.SUMMARISED, Phase.REQUESTED, *_REPLY),
+        _with_people,
+    ),
     Phase.SUMMARISED: Move(Actor.SPEAKER, Strength.HARD, _REPLY, _with_summaries),
+    # The answers were paid for together, so they are used before any end applies.
+    Phase.REQUESTED: Move(
+        Actor.SPEAKER,
+        None,
+        (Phase.CUT_OFF, Phase.REJECTED, Phase.CALLED, Phase.SPOKEN),
+        _if_concurrent,
+        Reads((PendingAnswer,), (PendingAnswer,)),
+    ),
     Phase.CUT_OFF: Move(
         Actor.SPEAKER, Strength.HARD, (Phase.REJECTED, *_ACCEPTED), _with_more_asked, _DRAFT
     ),
@@ -175,7 +195,12 @@ MOVES: Final[Mapping[Phase, Move]] = {
         Reads((JudgeQuestion,), (Reflection,)),
     ),
     Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (Phase.CHOSEN, *_TURN), _once),
-    Phase.CHOSEN: Move(Actor.NEXT, Strength.CAP, _TURN, _once),
+    Phase.CHOSEN: Move(
+        Actor.NEXT,
+        Strength.CAP,
+        tuple(phase for phase in _TURN if phase is not Phase.REQUESTED),
+        _once,
+    ),
     # Once in a conversation.
     Phase.LEFT: Move(Actor.NO_ONE, Strength.CAP, (), _never),
 }

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 
 from ..common.data import Data
 from ..conversation.conversation import Conversation
-from ..conversation.judges import SeparateJudge
+from ..conversation.judges import Concurrent, SeparateJudge
 from ..ends.all_ends import Reason
 from ..ends.end import Strength
 from ..log.messages import metadata
@@ -20,7 +20,16 @@ from ..log.metadata import Instruction, MessageMetadata, Reflection, RemovedMess
 from .met_ends import ENDS, MetEnd, is_answer_due, is_promised, met_ends, reasons_of
 from .moves import MOVES, TURN_ENDS, Actor
 from .position import Leaving, Phase, Position
-from .turns import NextTurn, code_waits, due, in_turn, is_judged, last_words, next_turn
+from .turns import (
+    NextTurn,
+    code_waits,
+    due,
+    in_turn,
+    is_in_round,
+    is_judged,
+    last_words,
+    next_turn,
+)
 
 
 class Node(StrEnum):
@@ -109,12 +118,17 @@ def _is_over(conversation: Conversation, position: Position, met: list[MetEnd]) 
     if before_calls and any(one.reasons & _STOP_CALLS for one in met):
         return True
     weakest = MOVES[position.phase].ends
+    if weakest is Strength.SAID and isinstance(conversation.turn_order, Concurrent):
+        # The other speakers of the round are heard before an ending tool takes effect.
+        weakest = Strength.HARD
     return weakest is not None and met[0].strength <= weakest
 
 
 def _is_over_between_turns(
     conversation: Conversation, position: Position, met: list[MetEnd]
 ) -> bool:
+    if isinstance(conversation.turn_order, Concurrent) and is_in_round(conversation, position):
+        return False
     comes = due(conversation, position)
     if comes is Phase.CHECKED:
         # The predicates may add a reason.

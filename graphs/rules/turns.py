@@ -13,7 +13,7 @@ from ..common.validation import suggest_near_or_all
 from ..conversation.conversation import Conversation
 from ..conversation.defaults import Default
 from ..conversation.handoffs import first_allowed, hand_off_targets, read_next_speaker
-from ..conversation.judges import RoundRobin
+from ..conversation.judges import Concurrent, RoundRobin
 from ..conversation.questions import Asking, Because, Empty, is_exit
 from ..ends.end_chat import EndChatMode
 from ..log.messages import metadata
@@ -40,7 +40,15 @@ def due(conversation: Conversation, position: Position) -> Phase | None:
 
 def is_due(conversation: Conversation, position: Position, phase: Phase) -> bool:
     """Return whether the completion judge must do the task that leads to this phase."""
+    if isinstance(conversation.turn_order, Concurrent) and is_in_round(conversation, position):
+        return False
     return phase in MOVES[position.phase].then and _DUE[phase](conversation, position)
+
+
+def is_in_round(conversation: Conversation, position: Position) -> bool:
+    """Return whether some speakers of a round in which all speak at once have not spoken yet."""
+    is_begun = position.stage is Stage.ROUNDS and position.turns > 0
+    return is_begun and in_turn(conversation, position) != conversation.order[0]
 
 
 def _has_predicates(conversation: Conversation, position: Position) -> bool:
@@ -65,7 +73,7 @@ def is_judged(conversation: Conversation, position: Position) -> bool:
 
 def _has_choice(conversation: Conversation, position: Position) -> bool:
     """Return whether the next speaker must be chosen: not for the first turn and last words."""
-    chosen = not isinstance(conversation.turn_order, RoundRobin)
+    chosen = not isinstance(conversation.turn_order, RoundRobin | Concurrent)
     return chosen and position.turns > 0 and not position.owed
 
 

@@ -18,7 +18,7 @@ from ..ends.guard import Guard
 from ..ends.limits import MaxMessages
 from ..ends.no_code_block import NoCodeBlock
 from ..ends.tool_called import ToolCalled
-from ..log.messages import metadata, place_of
+from ..log.messages import metadata, place_of, thought_text
 from ..log.metadata import (
     Draft,
     EarlierEnd,
@@ -31,7 +31,6 @@ from ..log.metadata import (
     ToolCalls,
     ToolResult,
     is_public_speech,
-    thought_text,
     verdict_of,
 )
 from .log_counter import LogCounter

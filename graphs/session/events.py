@@ -27,7 +27,7 @@ from ..events import (
     VerdictGiven,
 )
 from ..log.heard_text import heard_text
-from ..log.messages import metadata, place_of, says_something
+from ..log.messages import metadata, place_of, says_something, thought_text
 from ..log.metadata import (
     CodeCalls,
     Draft,
@@ -41,7 +41,6 @@ from ..log.metadata import (
     Summary,
     ToolCalls,
     ToolResult,
-    thought_text,
 )
 from ..rules.outcome import Outcome
 from .stored_session import StoredSession

@@ -15,8 +15,7 @@ from markdown_it import MarkdownIt
 
 from ..common.sanitize import clean_page, escape_json, escape_markdown
 from ..log.memory import memory
-from ..log.messages import metadata, place_of
-from ..log.metadata import thought_text
+from ..log.messages import metadata, place_of, thought_text
 from ..rules.outcome import Outcome
 from ..show.page_data import Line
 from ..show.transcript import read_lines

@@ -22,9 +22,10 @@ from ..ends.all_ends import Reason
 from ..log.memory import known_before
 from ..log.messages import PLACE, make_message, metadata
 from ..log.metadata import Instruction, Speech, Stage, verdict_of
-from ..log.reducer import append, take_back
+from ..log.reducer import append, mark_removed, take_back
 from ..log.state import State, log_of, update_of
 from ..prompts import speaking as prompts
+from ..rules.concurrent_rounds import pending_answers
 from ..rules.log_counter import facts_of
 from ..rules.met_ends import met_ends, reasons_of
 from ..rules.outcome import Outcome
@@ -43,11 +44,16 @@ def fork_state(found: State, new: Conversation) -> State:
     # The state's own spec, not that of the row: messages from before an earlier fork followed an
     # older spec.
     old = restore_conversation(found["spec"])
+    log = log_of(found)
+    if new != old:
+        # Models that were asked under the old rules are asked again.
+        waiting = pending_answers(old, log)
+        log = [mark_removed(one) if one in waiting else one for one in log]
     state: State = {
         "conversation": new.stored(),
         "spec": new.stored(),
         "specified_task": found.get("specified_task", ""),
-        "messages": log_of(found),
+        "messages": log,
         "usage": found.get("usage", {}),
     }
     if found.get("interpreter"):

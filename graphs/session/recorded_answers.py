@@ -24,6 +24,7 @@ from ..log.metadata import (
     Draft,
     MessageMetadata,
     ModelOutput,
+    PendingAnswer,
     Reflection,
     Source,
     SpeakerChoice,
@@ -72,8 +73,15 @@ def replies_of_agents(log: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
 def _first_versions(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, MessageMetadata]]:
     """Yield the messages of a log as they were first given, without their later versions."""
     waiting = False
+    pending: set[str | None] = set()
     for message in log:
         about = metadata(message)
+        if isinstance(about, PendingAnswer):
+            pending.add(about.speaker)
+        elif isinstance(about, SpeakerReply) and about.speaker in pending:
+            # The use of an answer that was given together with those of other speakers.
+            pending.discard(about.speaker)
+            continue
         if waiting and isinstance(about, Speech | ToolCalls | UnheardReply):
             # A later version: the answer after hooks changed it, or the first try that was said
             # after all.
@@ -93,6 +101,10 @@ def _answer(
             # twice. On replay the unchanged task is rejected for the same reason.
             is_blank = message.text == conversation.task and about.problem is None
             return _make_answer("" if is_blank else message.text, about)
+        case PendingAnswer() if isinstance(message, AIMessage):
+            # Calls that are made at once arrive in any order, so the answer names its speaker.
+            named = {"name": about.speaker}
+            return _speaker_answer(message, about).model_copy(update=named)
         case Draft() | Speech() | ToolCalls() | UnheardReply():
             if not isinstance(message, AIMessage):
                 # A draft of the task has no speaker.

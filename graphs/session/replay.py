@@ -298,6 +298,8 @@ class _Recorded(ScriptedChatModel):
     """
 
     _spoken: list[Reply | AIMessage] = PrivateAttr()
+    _places: list[int] = PrivateAttr(default_factory=list)
+    """The places of the answers that were used, in the order of the calls."""
 
     def __init__(self, answers: Sequence[Reply | AIMessage], model_name: str) -> None:
         script = [one if isinstance(one, Reply) else one.text for one in answers]
@@ -313,8 +315,17 @@ class _Recorded(ScriptedChatModel):
         kwargs: Mapping[str, Any],
     ) -> tuple[Prompt, Reply]:
         # The prompt is ignored; recording it would slow each call down.
-        number = self._tape.record(Call((), {}))
-        return [], self._tape.answer(number, [])
+        self._tape.record(Call((), {}))
+        return [], self._tape.answer(kwargs["place"], [])
+
+    def _place_of(self, number: int, run_manager: BaseRunManager | None) -> int:
+        """Return the place of the answer to a call. Calls that are made at once have no order."""
+        if number >= len(self._spoken) or _speaker_at_once(self._spoken[number]) is None:
+            return number
+        caller = run_manager.metadata.get("speaker") if run_manager is not None else None
+        rest = (place for place in range(len(self._spoken)) if place not in self._places)
+        own = (place for place in rest if _speaker_at_once(self._spoken[place]) == caller)
+        return next(own, number)
 
     async def _agenerate(
         self,
@@ -323,9 +334,16 @@ class _Recorded(ScriptedChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: object,
     ) -> ChatResult:
-        found = await super()._agenerate(messages, stop, run_manager, **kwargs)
-        answer = self._spoken[len(self.calls) - 1]
+        place = self._place_of(len(self._places), run_manager)
+        self._places.append(place)
+        found = await super()._agenerate(messages, stop, run_manager, place=place)
+        answer = self._spoken[place]
         message = answer if isinstance(answer, AIMessage) else found.generations[0].message
         nothing = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
         message = message.model_copy(update={"usage_metadata": nothing})
         return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _speaker_at_once(answer: Reply | AIMessage) -> str | None:
+    """Return the speaker of an answer that was given at the same time as others, or None."""
+    return answer.name if isinstance(answer, AIMessage) else None

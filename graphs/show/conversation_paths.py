@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..common.validation import list_names
 from ..conversation.conversation import Conversation
 from ..conversation.handoffs import hand_off_targets
-from ..conversation.judges import Handoff, RoundRobin, SeparateJudge, TurnFunction
+from ..conversation.judges import Concurrent, Handoff, RoundRobin, SeparateJudge, TurnFunction
 from ..ends.all_ends import Reason
 from ..ends.end import (
     AnyOf,
@@ -89,7 +89,7 @@ def _shortened(conversation: Conversation) -> Conversation:
         default=_ROUNDS,
     )
     least = min(1, end_chat.min_iterations)
-    is_chosen = not isinstance(conversation.turn_order, RoundRobin)
+    is_chosen = not isinstance(conversation.turn_order, RoundRobin | Concurrent)
     # If the next speaker is chosen from many, any speaker may follow any other within one round.
     off = max(0, rounds - least - (1 if is_chosen and count > _MANY else _ROUNDS))
     if is_chosen:

@@ -10,7 +10,7 @@ from ..common.sanitize import dump_exact_json, escape_invisible
 from ..conversation.conversation import Conversation
 from ..log.artifacts import describe_artifact
 from ..log.memory import memory
-from ..log.messages import metadata, place_of
+from ..log.messages import metadata, place_of, thought_text
 from ..log.metadata import (
     CallOutcome,
     CodeCalls,
@@ -24,7 +24,6 @@ from ..log.metadata import (
     UnheardResult,
     is_by_person,
     parsed_of,
-    thought_text,
 )
 from ..log.viewpoint import SILENCE, View
 from ..rules.message_words import describe_note, describe_result, list_remarks, name_author

@@ -157,6 +157,13 @@ class StepGate:
         self._open: dict[Permit, int] = {}
         """The calls in flight, with their places."""
 
+    def share(self) -> "StepGate":
+        """Return a gate for calls of the same step that are made at the same time and recorded."""
+        shared = StepGate(self._gate, self._session, self._stored)
+        shared._numbers = self._numbers
+        shared.is_resumable = True
+        return shared
+
     async def enter(self, call: PlannedCall) -> Permit:
         """See `Gate.enter`."""
         first = self._stored + 1

@@ -26,7 +26,7 @@ from ...tools.registry.hooks import Hook, Turn
 from ..models.storable_json import why_unstorable
 from ..models.tool_binding import HandedOver
 from .node_context import NodeContext, session_id
-from .prompt import view_of
+from .prompt import select_heard, view_of
 
 Hooks = Sequence[tuple[str, Hook]]
 """The hooks with their names, in order."""
@@ -154,6 +154,7 @@ class DraftReply(NamedTuple):
 def turn_of(context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
     """Return the turn as functions and hooks see it."""
     # Functions and hooks may change their arguments.
+    log = select_heard(context, speaker, log)
     view = tuple(copied(view_of(context, speaker, log)))
     return Turn(
         session_id(), speaker.name, view, newly_heard(context.conversation, log, speaker.name)

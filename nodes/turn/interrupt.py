@@ -1,18 +1,22 @@
 """Questions to a person: the only function that interrupts a session, and the rules for asking."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from langchain_core.messages import BaseMessage
 from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt, interrupt
 from pydantic import TypeAdapter, ValidationError
 
+from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.questions import (
     Asking,
     Because,
     describe_misfit,
     schema_of,
 )
+from ...graphs.rules.concurrent_rounds import heard_log
 from ...graphs.rules.message_question import question_payload
 from ...graphs.rules.met_ends import explain_guards
 from ...graphs.rules.position import Leaving
@@ -108,9 +112,11 @@ async def _answer(context: NodeContext, asked: Asking) -> Leaving | str:
     brought = context.brought(asked.speaker)
     if brought is not None:
         return meaning(asked, brought.text) or ""
-    question = question_payload(
-        context.conversation, context.position, context.log, context.task, asked
-    )
+    conversation = context.conversation
+    log: Sequence[BaseMessage] = context.log
+    if isinstance(conversation.turn_order, Concurrent):
+        log = heard_log(conversation, log, asked.speaker)
+    question = question_payload(conversation, context.position, log, context.task, asked)
     again = context.resources.serves_clients
     found = meaning(asked, ask(question, schema_of(asked.empty), asks_again=again))
     if context.resources.written is not None:

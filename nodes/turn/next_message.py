@@ -11,7 +11,7 @@ from langchain_core.messages import AnyMessage, BaseMessage, ToolMessage
 
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.fields import Opening
-from ...graphs.conversation.judges import RoundRobin
+from ...graphs.conversation.judges import Concurrent, RoundRobin
 from ...graphs.conversation.usage import read_usage
 from ...graphs.ends.facts import Facts
 from ...graphs.log.messages import make_message, make_tool_message, metadata, newest_calls
@@ -43,7 +43,7 @@ from ...graphs.rules.transitions import (
     decide,
     position_after_removals,
 )
-from ...graphs.rules.turns import next_turn
+from ...graphs.rules.turns import is_in_round, next_turn
 from ...graphs.speakers.speaker import Speaker
 
 
@@ -76,6 +76,8 @@ def _before(
         heard_by_all = conversation.opening.reconcile
         about = Instruction(to=name, audience=None if heard_by_all else (name,))
         return [(speaker.task or "", about)]
+    if decision.stage is Stage.ROUNDS and isinstance(conversation.turn_order, Concurrent):
+        return _before_round(conversation, position)
     if decision.stage is Stage.ROUNDS and position.turns == 0:
         if _begins_by_itself(speaker) and conversation.opening == Opening():
             return []
@@ -86,6 +88,18 @@ def _before(
     if not conversation.is_pair or not isinstance(conversation.turn_order, RoundRobin):
         return [(conversation.render_prompt(prompts.YOUR_TURN, name=name), _to(name))]
     return []
+
+
+def _before_round(
+    conversation: Conversation, position: Position
+) -> list[tuple[str, MessageMetadata]]:
+    """Return the instruction to all speakers of a round that speak at once."""
+    if is_in_round(conversation, position):
+        return []
+    opening = conversation.opening
+    if position.turns == 0 and opening.first_line is not None:
+        return [(opening.first_line, Instruction())]
+    return [(conversation.render_prompt(prompts.ALL_SPEAK), Instruction())]
 
 
 def _begins_by_itself(speaker: Speaker) -> bool:

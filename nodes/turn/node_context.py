@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,13 @@ from ...graphs.rules.moves import CALL_OF_SPEAKER, TURN_ENDS
 from ...graphs.rules.outcome import outcome
 from ...graphs.rules.output import after_output
 from ...graphs.rules.position import Phase, Position
-from ...graphs.rules.transitions import Decision, Node, decide, position_after_removals
+from ...graphs.rules.transitions import (
+    Decision,
+    Node,
+    after_pause,
+    decide,
+    position_after_removals,
+)
 from ...graphs.speakers.model_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
@@ -128,6 +134,8 @@ class NodeContext:
     """The state's messages. They may include a message of this run's input that no speaker has said
     yet.
     """
+    shared_gate: StepGate | None = None
+    """The gate of a call that is made at the same time as others of the step. None otherwise."""
     began: float = field(default_factory=time.monotonic)
     """The start of the step, by the monotonic clock in seconds."""
 
@@ -160,6 +168,8 @@ class NodeContext:
         None if calls pass without a gate.
         """
         gate = self.resources.models.gate
+        if self.shared_gate is not None:
+            return self.shared_gate
         stored = sum(used.calls for used in self.usage.values())
         return None if gate is None else StepGate(gate, session_id(), stored)
 
@@ -172,6 +182,21 @@ class NodeContext:
     def turn(self) -> Decision:
         """The next step, according to the rules."""
         return self.session.turn(self.position)
+
+    def begin_at_once(self, speaker: str) -> "NodeContext":
+        """Return the context in which a speaker's model is called at the same time as others.
+
+        Its usage is that of this call alone.
+        """
+        turn = self.turn.model_copy(update={"speaker": speaker})
+        return replace(
+            self,
+            # The step as a whole is one call for the run's progress.
+            resources=replace(self.resources, progress=None),
+            position=after_pause(self.position, turn, Phase.REQUESTED),
+            usage={},
+            shared_gate=None if self.gate is None else self.gate.share(),
+        )
 
     def brought(self, speaker: str) -> AnyMessage | None:
         """Return the message in this run's input that a person has yet to say as this speaker."""

@@ -18,12 +18,14 @@ from langchain_core.messages import (
 )
 
 from ...graphs.common.errors import ContextTooLongError
+from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, Source, SpeakerReply, Stage, Summary, Thought, ToolCalls
 from ...graphs.log.viewpoint import SILENCE
 from ...graphs.prompts import speaking as prompts, summaries
 from ...graphs.prompts.summaries import SHORTENED
+from ...graphs.rules.concurrent_rounds import heard_log
 from ...graphs.rules.history import PromptOverhead
 from ...graphs.rules.met_ends import is_answer_due
 from ...graphs.rules.position import Phase
@@ -125,6 +127,15 @@ def _shown_messages(
     return _build_small_model_prompt(view, short, context.task or given, given)
 
 
+def select_heard(
+    context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]
+) -> Sequence[BaseMessage]:
+    """Return the part of the log that a speaker hears in this turn: all of it, if in turn."""
+    if isinstance(context.conversation.turn_order, Concurrent):
+        return heard_log(context.conversation, log, speaker.name)
+    return log
+
+
 def view_of(
     context: NodeContext,
     speaker: Speaker,
@@ -135,6 +146,7 @@ def view_of(
 ) -> list[BaseMessage]:
     """Return the speaker's view of the log that its model receives."""
     overhead = prompt_overhead(context, speaker, short, behind=behind)
+    log = select_heard(context, speaker, log)
     kept = context.reader.history(speaker.name).shortened(log, overhead)
     return _shown_messages(context, speaker, kept.lines, short)
 
@@ -295,7 +307,7 @@ def _cut(
 ) -> AnyMessage | None:
     """Return a log message that leaves out the older half, or None if nothing can be left out."""
     history = context.reader.history(speaker.name)
-    since = history.halved(lines, overhead)
+    since = history.halved(select_heard(context, speaker, lines), overhead)
     if since is None:
         return None
     # The earlier summary remains known.
@@ -340,7 +352,8 @@ async def summarize_left_out(
         model = await context.model(speaker.model)
         short = model.adapter.prompting.small_model_prompt(speaker)
     overhead = prompt_overhead(context, speaker, short)
-    left_out = context.reader.history(speaker.name).to_summarise(context.log, overhead)
+    log = select_heard(context, speaker, context.log)
+    left_out = context.reader.history(speaker.name).to_summarise(log, overhead)
     return None if left_out is None else await summarize(context, speaker, *left_out)
 
 

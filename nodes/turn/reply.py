@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from ...graphs.common.errors import SpecError
 from ...graphs.conversation.handoffs import has_tool, may_be_private
-from ...graphs.conversation.judges import Handoff
+from ...graphs.conversation.judges import Concurrent, Handoff
 from ...graphs.log.heard_text import HeardText, may_say_token
 from ...graphs.log.marks import begins, length_of
 from ...graphs.log.messages import make_message, storable
@@ -31,6 +31,7 @@ from ...graphs.log.metadata import (
 from ...graphs.log.viewpoint import heard_since
 from ...graphs.prompts import speaking as prompts
 from ...graphs.prompts.texts import Prompt
+from ...graphs.rules.concurrent_rounds import pending_answer
 from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.turns import is_first_message_due
 from ...graphs.speakers.formats import SchemaFormat
@@ -63,7 +64,8 @@ from .agents import ask_agent
 from .hooks import DraftReply, before_speaker, sees_replies, turn_of
 from .log_writer import audience_of, calls_of_agent, code_calls, is_call, outputs_of_calls
 from .node_context import NodeContext
-from .prompt import ask_model, build_prompt, leaves_unopened, turn_instructions
+from .pending_answers import read_pending
+from .prompt import ask_model, build_prompt, leaves_unopened, select_heard, turn_instructions
 
 
 async def ask_for_reply(
@@ -199,8 +201,9 @@ def _is_private(context: NodeContext, speaker: Speaker) -> bool:
 
 def _purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:
     """Return the kind of an answer: a speech, shown while it arrives, or an unheard reply."""
-    if context.position.phase in (Phase.REJECTED, Phase.CUT_OFF):
-        # A repeated answer may echo the request, be only a part, or lose to the first draft.
+    if context.position.phase in (Phase.REJECTED, Phase.CUT_OFF, Phase.REQUESTED):
+        # A repeated answer may echo the request, be only a part, or lose to the first draft. One of
+        # several answers at once waits for its turn.
         return UnheardReply
     hooks = context.resources.registry.hooks_of(speaker)
     # A person who follows the stream must not see another speaker's private text.
@@ -314,9 +317,10 @@ async def _by_hooks(context: NodeContext, speaker: Speaker) -> tuple[list[AnyMes
 
 
 def _heard(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
+    log = select_heard(context, speaker, context.log)
     about = HookVersion(
         audience=(speaker.name,),
-        instead_of=tuple(heard_since(context.log, speaker.name)),
+        instead_of=tuple(heard_since(log, speaker.name)),
     )
     return make_message(len(context.log), text, about)
 
@@ -392,6 +396,10 @@ async def _by_code(
 async def _by_model(
     context: NodeContext, speaker: Speaker, _: ModelReply, new: list[AnyMessage]
 ) -> DraftReply:
+    if isinstance(context.conversation.turn_order, Concurrent):
+        pending = pending_answer(context.conversation, context.log, speaker.name)
+        if pending is not None:
+            return DraftReply(read_pending(pending), Source.MODEL, new, context.usage)
     return await ask_for_reply(context, speaker, new)
 
 

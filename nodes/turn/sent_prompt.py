@@ -11,6 +11,8 @@ from ...graphs.conversation.usage import read_usage
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Source, SpeakerReply
 from ...graphs.log.state import State, log_of
+from ...graphs.rules.concurrent_rounds import pending_answers
+from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Phase, Position
 from ...graphs.speakers.context import KeepAll, LastMessages
 from ...graphs.speakers.formats import SchemaFormat
@@ -44,8 +46,9 @@ async def last_prompt(
 
 def _asked_with(before: State, after: State, name: str) -> list[AnyMessage] | None:
     """Return the log before the answer of a speaker's model in a step, or None if there is none."""
-    if Position.model_validate(before.get("position") or {}).phase is Phase.ANSWERED:
-        # This step only ran the hooks, on an answer from an earlier step.
+    phase = Position.model_validate(before.get("position") or {}).phase
+    if phase is Phase.ANSWERED or _uses_pending(before, phase, name):
+        # This step used an answer from an earlier step.
         return None
     known, log = {message.id for message in log_of(before)}, log_of(after)
     for place, message in enumerate(log):
@@ -54,6 +57,15 @@ def _asked_with(before: State, after: State, name: str) -> list[AnyMessage] | No
         if message.id not in known and by_model and about.speaker == name:
             return log[:place]
     return None
+
+
+def _uses_pending(before: State, phase: Phase, name: str) -> bool:
+    """Return whether a step begins a turn whose answer was requested together with others."""
+    if phase not in (*BETWEEN_TURNS, Phase.REQUESTED) or "spec" not in before:
+        return False
+    conversation = restore_conversation(before["spec"])
+    waiting = pending_answers(conversation, log_of(before))
+    return any(metadata(answer).speaker == name for answer in waiting)
 
 
 async def _prompt(

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
+from ...graphs.conversation.judges import Concurrent
 from ...graphs.log.messages import (
     KEY,
     make_message,
@@ -46,12 +47,13 @@ from ...graphs.rules.transitions import (
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import is_cut_off, thought_of
 from ..models.tool_binding import HandedOver
+from .ask_all import ask_all
 from .checks import check_reply, repeated_calls
 from .hooks import DraftReply, after_speaker, turn_of
 from .interrupt import ask_for_message
 from .log_writer import audience_of, is_call, read_by_format, write_answer, write_said
 from .node_context import NodeContext, Resources
-from .prompt import summarize_left_out
+from .prompt import select_heard, summarize_left_out
 from .reply import continuation_request, join_reply, reply_of
 
 
@@ -76,12 +78,25 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
             return await context.step(after_pause(position, turn, Phase.PASSED), [])
         person = found
     if person is None and position.phase in (*BETWEEN_TURNS, Phase.PASSED):
-        left_out = await summarize_left_out(context, speaker)
-        if left_out is not None:
-            summary, usage = left_out
-            waiting = after_pause(position, turn, Phase.SUMMARISED)
-            return await context.step(waiting, [summary], usage)
+        prepared = await _prepare(context, speaker)
+        if prepared is not None:
+            return prepared
     return await _reply(context, speaker, person)
+
+
+async def _prepare(context: NodeContext, speaker: Speaker) -> dict[str, Any] | None:
+    """Return the update of a step before the reply: a summary or the answers of all speakers.
+
+    None if the turn needs no such step.
+    """
+    left_out = await summarize_left_out(context, speaker)
+    if left_out is not None:
+        summary, usage = left_out
+        waiting = after_pause(context.position, context.turn, Phase.SUMMARISED)
+        return await context.step(waiting, [summary], usage)
+    if isinstance(context.conversation.turn_order, Concurrent):
+        return await ask_all(context)
+    return None
 
 
 async def _reply(context: NodeContext, speaker: Speaker, person: str | None) -> dict[str, Any]:
@@ -202,6 +217,7 @@ def _checked(
 ) -> Checked:
     """Check a reply of the speaker's model, or the text that a hook has made of it."""
     schema = context.resources.registry.schema_of(speaker)
+    log = select_heard(context, speaker, log)
     found = check_reply(
         context.conversation,
         speaker,

@@ -268,7 +268,7 @@ by_position = [
     Conversation(speakers=[ann, bob]),
 ]
 ends_by_position = [
-    DoneToken("DEAL", by="Ann") | MaxMessages(12) | MaxSeconds(60) | MaxCost(0.5),
+    DoneToken("DEAL", by="Ann") | MaxMessages(12) | MaxSeconds(60) | MaxCost(0.5, by="Ann"),
     ToolCalled(search, by="Ann") & ToolCalled("clock"),
     AnyOf([MaxCalls(3), "stop_requested"]),
 ]

@@ -131,6 +131,8 @@ def test_conversations_make_every_move_of_the_table() -> None:
             for human in (False, True):
                 found |= Walk(talk(order, when, human=human), choices).moves
     moves = {(event, then) for event, move in MOVES.items() for then in move.then}
+    # The moves of speakers that speak at once are tested in `test_concurrent_rounds`.
+    moves = {move for move in moves if Phase.REQUESTED not in move}
     # Two moves are tested elsewhere: a person that approves calls in
     # `test_calls_through_the_proxy`, and a guard that asks a person in `test_guards_that_ask`.
     assert moves - found == {(Phase.CALLED, Phase.LEFT), (Phase.CALLED, Phase.SPOKEN)}

@@ -33,6 +33,7 @@ from duologue.graphs.log.metadata import (
     Instruction,
     JudgeQuestion,
     MemoryReset,
+    PendingAnswer,
     Reflection,
     RemovedMessage,
     Summary,
@@ -74,6 +75,7 @@ FORKED_ELSEWHERE = {
     *(
         Summary,
         MemoryReset,
+        PendingAnswer,
         RemovedMessage,
         EarlierEnd,
         InputMessage,
