@@ -14,6 +14,10 @@ class UnknownTypeError(ValueError):
     """A stored value names a type that no session contains. It was not imported or called."""
 
 
+class DamagedFileError(ValueError):
+    """A file in a stored message is missing, or its bytes have changed."""
+
+
 class BusySessionError(SessionError):
     """Another run has a lease on the session."""
 

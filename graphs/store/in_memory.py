@@ -26,6 +26,7 @@ from .batches import (
 )
 from .errors import lost_session, taken_session, unknown_session
 from .lease import Lease, LeaseSubject
+from .message_files import MemoryFiles
 from .rows import SessionRow, SessionStatus, Wanted, new_row, place
 from .saver import GuardedSaver, ReplacedReader
 from .serializer import PlainSerializer
@@ -49,8 +50,12 @@ class _Space:
     values: dict[str, dict[str, str]] = field(default_factory=dict)
     calls: dict[str, dict[int, CallRow]] = field(default_factory=dict)
     verdicts: dict[str, dict[int, str]] = field(default_factory=dict)
-    # Serialized, so that reading returns the same values as from a database.
-    saver: _Reader = field(default_factory=lambda: _Reader(serde=PlainSerializer()))
+    files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    saver: _Reader = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Serialized, so that reading returns the same values as from a database.
+        self.saver = _Reader(serde=PlainSerializer(MemoryFiles(self.files, None)))
 
     def check(self, lease: Lease) -> None:
         """Raise an error if a lease is lost."""
@@ -74,7 +79,8 @@ class _Saver(GuardedSaver, InMemorySaver):
     """A checkpointer on the sessions of one address, for the run that has leased one of them."""
 
     def __init__(self, space: _Space, held: "MemorySessionLease") -> None:
-        super().__init__(serde=space.saver.serde)
+        self._files = MemoryFiles(space.files, held.session)
+        super().__init__(serde=PlainSerializer(self._files))
         self.storage, self.writes, self.blobs = (
             space.saver.storage,
             space.saver.writes,
@@ -85,6 +91,11 @@ class _Saver(GuardedSaver, InMemorySaver):
 
     def _check_writable(self, session: str) -> None:
         self._run.check(session)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete all checkpoints of a session, and its files."""
+        await super().adelete_thread(thread_id)
+        self._files.delete(thread_id)
 
     async def replace_all(
         self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata

@@ -27,6 +27,7 @@ from ..common.errors import StoreError
 from .base import settled
 from .errors import as_store_error, store_errors, store_failure
 from .lease import Lease
+from .message_files import FetchedFiles
 from .postgres_pool import Connection, Connections, FetchedRows, UnreachableError
 from .serializer import PlainSerializer
 from .sql_saver import LeasedSaver, NotingSaver
@@ -144,21 +145,24 @@ class _NotingSaver(NotingSaver, langgraph.PostgresSaver):
 class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
     """The saver of a PostgreSQL database."""
 
+    placeholder = "%s"
+
     def __init__(
         self, url: str, connections: Connections, writer: Writer, lease: Lease | None
     ) -> None:
-        super().__init__(connections.pool, serde=PlainSerializer())
+        self._fetched = FetchedFiles()
+        super().__init__(connections.pool, serde=PlainSerializer(self._fetched))
         # This saver never connects. LangGraph's async saver serializes in threads, which takes
         # longer.
         noting = _NotingSaver(None, serde=self.serde)  # type: ignore[arg-type]
-        self._write_by(noting, writer, lease)
+        self._write_by(noting, self._fetched, writer, lease)
         self.store_url = url
         self._connections = connections
 
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[Any]:
         await self.flush()
-        yield FetchedRows(self._connections)
+        yield FetchedRows(self._connections, self._fetched)
 
 
 _POOL_SIZE: Final = 10
@@ -209,6 +213,7 @@ class PostgresStore(SqlStore):
     second_look = 2.0
     like = "ILIKE"
     each_of = "SELECT json_array_elements_text(CAST(? AS json))"
+    bytes_type = "BYTEA"
     known_tables = "SELECT 1 WHERE to_regclass('duologue_schema') IS NOT NULL"
 
     def __init__(self, target: str) -> None:

@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, LiteralString, TypeAlias, TypeVar
 
 import psycopg
-from psycopg.rows import AsyncRowFactory, DictRow, dict_row
+from psycopg.rows import AsyncRowFactory, DictRow, dict_row, tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from .message_files import FIND_FILES, FetchedFiles
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -127,15 +129,21 @@ class FetchedRows:
     a connection during that wait.
     """
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, files: FetchedFiles) -> None:
         self._connections = connections
+        self._files = files
         self._rows: list[DictRow] = []
+        self._kept: list[object] = []
 
     async def execute(
         self, query: LiteralString, values: Sequence[object] = (), **_: object
     ) -> None:
         """Run a query and read all its rows."""
         self._rows = await self._connections.fetch(query, values, dict_row, binary=True)
+        if digests := self._files.missing(self._rows):
+            found = await self._connections.fetch(FIND_FILES, [digests], tuple_row, binary=True)
+            # LangGraph reads the rows before it drops this object.
+            self._kept += self._files.keep((digest, data) for digest, data in found)
 
     async def fetchone(self) -> DictRow | None:
         """Return the next row."""

@@ -26,7 +26,7 @@ from pydantic import (
 from ..common.data import Data
 from ..common.errors import DuologueError, SessionError, StoreError
 from ..common.versions import BEFORE_RELEASE, VersionError, Versions
-from .errors import UnknownTypeError, damaged_store, store_errors, store_failure
+from .errors import DamagedFileError, UnknownTypeError, damaged_store, store_errors, store_failure
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
@@ -159,7 +159,7 @@ def _describe_error(error: Exception) -> str:
         field = ".".join(map(str, first["loc"]))
         text = first["msg"].removeprefix("Value error, ")
         return f"{field}: {text[:1].lower()}{text[1:]}" if field else text
-    if isinstance(error, DuologueError | UnknownTypeError | _DamageError):
+    if isinstance(error, DuologueError | UnknownTypeError | DamagedFileError | _DamageError):
         return str(error)
     return f"{type(error).__name__}: {error}"
 

@@ -51,6 +51,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt, Overwrite, Send, TimeoutPolicy
 
 from .errors import UnknownTypeError
+from .message_files import MessageFiles, digest_of, take_out_files, take_out_of_lists
 
 
 class PlainSerializer(JsonPlusSerializer):
@@ -59,11 +60,17 @@ class PlainSerializer(JsonPlusSerializer):
     Objects of a user's types, such as a pydantic object in a tool's question, are written as plain
     data: a dict with the fields. They are therefore the same in every process that reads them.
     Values without a plain form are refused when they are written.
+
+    Args:
+        files: The place for the images and other files in messages. If None, they stay in the
+            messages.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: MessageFiles | None = None) -> None:
         # For the case that a release of LangGraph reads by other methods than those below.
         super().__init__(pickle_fallback=False, allowed_msgpack_modules=None)
+        self._files = files
+        self._pack = _Writer(files).pack
 
     def with_msgpack_allowlist(
         self,
@@ -82,7 +89,12 @@ class PlainSerializer(JsonPlusSerializer):
             return "null", b""
         if isinstance(obj, bytes | bytearray):
             return type(obj).__name__, bytes(obj)
-        return "msgpack", _pack(obj)
+        if self._files is not None and type(obj) is list and obj:
+            # Content, or a list of contents, that is not in a message.
+            first = obj[0][0] if type(obj[0]) is list and obj[0] else obj[0]
+            if type(first) is dict and "type" in first:
+                obj = take_out_of_lists(obj, self._files, _refer)
+        return "msgpack", self._pack(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ANN401
         """Deserialize a value.
@@ -100,7 +112,7 @@ class PlainSerializer(JsonPlusSerializer):
             case "bytearray":
                 return bytearray(written)
             case "msgpack":
-                return _Reader().read(written)
+                return _Reader(self._files).read(written)
         raise UnknownTypeError(f"it has the type {kind!r:.40}, which no session contains")
 
 
@@ -119,10 +131,6 @@ def plain_copy(value: object) -> Any:  # noqa: ANN401
     return serializer.loads_typed(serializer.dumps_typed(value))
 
 
-def _pack(value: object) -> bytes:
-    return ormsgpack.packb(value, default=_serialize, option=_OPTIONS)
-
-
 _OPTIONS: Final = (
     ormsgpack.OPT_NON_STR_KEYS
     | ormsgpack.OPT_PASSTHROUGH_DATACLASS
@@ -133,20 +141,41 @@ _OPTIONS: Final = (
 )
 
 
-def _serialize(value: Any) -> Any:  # noqa: ANN401
-    """Return the serialized form of a value that msgpack has no form for."""
-    if isinstance(value, _DeltaSnapshot):
-        return ormsgpack.Ext(EXT_DELTA_SNAPSHOT, _pack(value.value))
-    known = _FORMS.get(type(value))
-    if known is None:
-        return _plain(value)
-    code, parts = known
-    kind = type(value)
-    if kind in (set, frozenset) and not all(map(_is_hashable_read, value)):
-        return list(value)
-    # The only method in this format is the one that creates a datetime.
-    method = ("fromisoformat",) if code == EXT_METHOD_SINGLE_ARG else ()
-    return ormsgpack.Ext(code, _pack((kind.__module__, kind.__name__, parts(value), *method)))
+class _Writer:
+    """A writer of values, which takes the files out of messages if there is a place for them."""
+
+    def __init__(self, files: MessageFiles | None) -> None:
+        self._files = files
+
+    def pack(self, value: object) -> bytes:
+        """Return the serialized form of a value."""
+        return ormsgpack.packb(value, default=self._serialize, option=_OPTIONS)
+
+    def _serialize(self, value: Any) -> Any:  # noqa: ANN401
+        """Return the serialized form of a value that msgpack has no form for."""
+        if isinstance(value, _DeltaSnapshot):
+            return ormsgpack.Ext(EXT_DELTA_SNAPSHOT, self.pack(value.value))
+        known = _FORMS.get(type(value))
+        if known is None:
+            return _plain(value)
+        code, parts = known
+        kind = type(value)
+        if kind in (set, frozenset) and not all(map(_is_hashable_read, value)):
+            return list(value)
+        plain = parts(value)
+        if code == EXT_PYDANTIC_V2 and self._files is not None and type(value.content) is list:
+            plain["content"] = take_out_files(value.content, self._files, _refer)
+        # The only method in this format is the one that creates a datetime.
+        method = ("fromisoformat",) if code == EXT_METHOD_SINGLE_ARG else ()
+        return ormsgpack.Ext(code, self.pack((kind.__module__, kind.__name__, plain, *method)))
+
+
+_EXT_FILE: Final = 68
+"""The code of a reference to a file. LangGraph's codes are below 10."""
+
+
+def _refer(reference: bytes) -> ormsgpack.Ext:
+    return ormsgpack.Ext(_EXT_FILE, reference)
 
 
 def _is_hashable_read(value: Any) -> bool:  # noqa: ANN401
@@ -241,7 +270,8 @@ class _Reader:
     ormsgpack itself reports only that there was an error.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: MessageFiles | None) -> None:
+        self._files = files
         self._failure: Exception | None = None
 
     def read(self, written: bytes) -> Any:  # noqa: ANN401
@@ -258,6 +288,8 @@ class _Reader:
 
     def _read_extension(self, code: int, written: bytes) -> Any:  # noqa: ANN401
         try:
+            if code == _EXT_FILE and self._files is not None:
+                return self._files.get(digest_of(written))
             found = self._unpack(written)
             return _DeltaSnapshot(found) if code == EXT_DELTA_SNAPSHOT else _create(code, found)
         except Exception as error:

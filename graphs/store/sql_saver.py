@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, LiteralString, NamedTuple, Self
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -18,6 +18,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from ..common.errors import SessionError
 from .errors import lost_session
 from .lease import Lease
+from .message_files import DELETE_FILES, PUT_FILE, SqlFiles
 from .saver import GuardedSaver, ReplacedReader
 from .writer import Statement, Writer
 
@@ -90,9 +91,15 @@ class StepSaver(BaseCheckpointSaver[str]):
 
     lease: Lease | None
 
-    def _write_by(self, noting: NotingSaver, writer: Writer, lease: Lease | None) -> None:
+    placeholder: LiteralString = "?"
+    """The database's placeholder of a value in a statement."""
+
+    def _write_by(
+        self, noting: NotingSaver, files: SqlFiles, writer: Writer, lease: Lease | None
+    ) -> None:
         """Set the writer and the lease; the constructor is LangGraph's."""
         self._noting = noting
+        self._files = files
         self._writer = writer
         self.lease = lease
         self._waiting: list[_NodeWrites] = []
@@ -143,7 +150,12 @@ class StepSaver(BaseCheckpointSaver[str]):
         await self._write(*self.deletion(thread_id))
 
     def deletion(self, session: str) -> Sequence[Statement]:
-        """Return the statements that delete all checkpoints of a session."""
+        """Return the statements that delete all checkpoints of a session, and its files."""
+        self._files.written.clear()
+        files = Statement(DELETE_FILES.replace("?", self.placeholder), (session,))
+        return *self._deletion(session), files
+
+    def _deletion(self, session: str) -> Sequence[Statement]:
         return self._statements(partial(self._noting.delete_thread, session))
 
     async def flush(self) -> None:
@@ -186,7 +198,15 @@ class StepSaver(BaseCheckpointSaver[str]):
         return put._replace(values=[row for row, (name, _) in rows if name not in left_out])
 
     async def _write(self, *statements: Statement) -> None:
-        await self._writer.write(*statements, lease=self.lease)
+        lease, files = self.lease, dict[str, bytes]()
+        if self._files.new and lease is not None:
+            # In the same transaction as the messages that refer to them.
+            files, self._files.new = self._files.new, {}
+            put, session = PUT_FILE.replace("?", self.placeholder), lease.subject.name
+            new = [Statement(put, (digest, session, data)) for digest, data in files.items()]
+            statements = (*new, *statements)
+        await self._writer.write(*statements, lease=lease)
+        self._files.written |= files.keys()
 
     def _statements(self, *calls: Callable[[], object]) -> Sequence[Statement]:
         noted = self._noting.noted = Noted()
@@ -217,5 +237,5 @@ class LeasedSaver(GuardedSaver, ReplacedReader, StepSaver):
             )
             # LangGraph's statements end with the condition on the session.
             own = " AND checkpoint_ns = ''"
-            deletion = [one._replace(sql=one.sql + own) for one in self.deletion(session)]
+            deletion = [one._replace(sql=one.sql + own) for one in self._deletion(session)]
             await self._write(*deletion, *put)

@@ -12,6 +12,7 @@ from ..common.versions import Versions
 from .base import SessionLease
 from .errors import taken_session, unknown_session
 from .lease import Lease
+from .message_files import FILES_TABLE
 from .rows import SessionRow, SessionStatus, Wanted, moment, new_row, read_row, read_version
 from .sql_batches import BATCH_TABLES, CALLS, VALUES_TABLE, SqlBatches, SqlBatchLease
 from .sql_leases import LeasedStore
@@ -45,6 +46,7 @@ STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
             "ALTER TABLE duologue_cells DROP COLUMN cost",
             "ALTER TABLE duologue_cells RENAME COLUMN new_cost TO cost",
         ),
+        (FILES_TABLE,),
     ),
 )
 """The versions of the tables. Each step has the statements that upgrade to the next."""
@@ -61,6 +63,7 @@ _TABLES: Final[Sequence[LiteralString]] = (
     status TEXT NOT NULL, reason TEXT, stop_requested INTEGER NOT NULL,
     created_at TEXT NOT NULL, updated_at TEXT NOT NULL, forked_from TEXT)""",
     _VERDICTS,
+    FILES_TABLE,
     """CREATE TABLE IF NOT EXISTS duologue_leases (
     session TEXT PRIMARY KEY, owner TEXT NOT NULL, number INTEGER NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)",
@@ -79,6 +82,8 @@ class SqlStore(LeasedStore):
     """A query that returns each text of a JSON list."""
     by_time: LiteralString = "created_at DESC, session"
     """The columns of the index by which sessions are listed."""
+    bytes_type: LiteralString = "BLOB"
+    """The type of a column of bytes."""
     known_tables: LiteralString
     """A query that returns a row if duologue's tables exist."""
 
@@ -112,7 +117,11 @@ class SqlStore(LeasedStore):
         if version == STORE_VERSIONS.newest:
             return ()
         steps = [_TABLES] if version is None else STORE_VERSIONS.steps_from(version)
-        texts = [sql.replace("{by_time}", self.by_time) for step in steps for sql in step]
+        texts = [
+            sql.replace("{by_time}", self.by_time).replace("{bytes}", self.bytes_type)
+            for step in steps
+            for sql in step
+        ]
         newest = self.statement("UPDATE duologue_schema SET version = ?", STORE_VERSIONS.newest)
         return *(self.statement(sql) for sql in texts), newest
 

@@ -10,6 +10,7 @@ from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from .lease import Lease
+from .message_files import FIND_FILE, SqlFiles
 from .serializer import PlainSerializer
 from .sql_saver import LeasedSaver, NotingSaver, StepSaver
 from .sqlite_files import SqliteThread
@@ -29,8 +30,9 @@ class _ThreadedSaver(StepSaver, SqliteSaver):
     """LangGraph's SQLite checkpointer. It reads in a thread and passes its writes to the writer."""
 
     def __init__(self, url: str, reader: SqliteThread, writer: Writer, lease: Lease | None) -> None:
-        super().__init__(reader.connection, serde=PlainSerializer())
-        self._write_by(_NotingSaver(reader.connection, serde=self.serde), writer, lease)
+        files = SqlFiles(self._find_file)
+        super().__init__(reader.connection, serde=PlainSerializer(files))
+        self._write_by(_NotingSaver(reader.connection, serde=self.serde), files, writer, lease)
         self.store_url = url
         self._reader = reader
 
@@ -52,6 +54,11 @@ class _ThreadedSaver(StepSaver, SqliteSaver):
         # that store values by version.
         number = 0 if current is None else int(current.partition(".")[0])
         return f"{number + 1:08}."
+
+    def _find_file(self, digest: str) -> bytes | None:
+        """Return the bytes of a file. LangGraph's saver calls this in the reader's thread."""
+        found = self.conn.execute(FIND_FILE, (digest,)).fetchone()
+        return None if found is None else found[0]
 
     async def _read(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
         await self.flush()
