@@ -346,8 +346,50 @@ def _check_content(body: Body) -> None:
             )
 
 
+_IMAGES: Final = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+=*")
+
+
+def _check_image_roles(body: Body) -> None:
+    """Refuse an image in a message that is not of the user, before the types are checked."""
+    messages = body.get("messages")
+    for index, message in enumerate(messages if isinstance(messages, list) else ()):
+        role = message.get("role") if isinstance(message, Mapping) else None
+        if role not in (None, "user") and any(_image_urls(message)):
+            # https://github.com/OpenHands/OpenHands/issues/7700,
+            # https://github.com/openai/openai-node/issues/1030
+            raise RefusedRequestError(
+                f"Invalid 'messages[{index}]'. Image URLs are only allowed for messages with role "
+                f"'user', but this message with role '{role}' contains an image URL.",
+                param=f"messages[{index}]",
+                code="invalid_value",
+            )
+
+
+def _check_images(body: Body) -> None:
+    """Refuse an inline image that is not one of the accepted formats."""
+    for message in body["messages"]:
+        for url in _image_urls(message):
+            if url.startswith("data:") and not _IMAGES.fullmatch(url):
+                # https://github.com/STranslate/STranslate/issues/277
+                raise RefusedRequestError(
+                    "You uploaded an unsupported image. Please make sure your image has of one the "
+                    "following formats: ['png', 'jpeg', 'gif', 'webp'].",
+                    code="invalid_image_format",
+                )
+
+
+def _image_urls(message: Mapping[str, Any]) -> Iterator[str]:
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, Mapping) and part.get("type") == "image_url":
+            image = part.get("image_url")
+            yield str(image.get("url")) if isinstance(image, Mapping) else ""
+
+
 _RULES: Final[tuple[Callable[[Body], None], ...]] = (
+    _check_image_roles,
     _check_types,
+    _check_images,
     check_ranges,
     _check_stop,
     _check_companions,
