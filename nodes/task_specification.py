@@ -115,6 +115,11 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
         if state.get("position"):
             begun = join_updates(begun, continue_session(state, conversation, brought))
             return Start(state, begun, conversation, brought, is_complete=True)
+    if isinstance(brought.content, list) and (given.is_task or not conversation.people):
+        raise SpecError(
+            "messages.content: no person takes part in this conversation, so the message is its "
+            "task, which has no files; send only text"
+        )
     is_said = brought.text is not None and not given.is_task
     sayer = brought.speaker(conversation) if is_said else None
     begun = join_updates(begun, {"messages": brought.kept(sayer)})

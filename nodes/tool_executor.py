@@ -84,6 +84,6 @@ async def _stopped(
     person = None if is_seen(state, message) else await ask_about_calls(context)
     if isinstance(person, Leaving):
         return await context.step(after_leaving(context.position, context.turn, person), [])
-    if person is not None and person.text:
+    if person is not None and person.content:
         return await interrupt_calls(context, speaker, message, person)
     return None if person is None else record_seen(message)

@@ -14,14 +14,17 @@ from langchain_core.messages import ToolCall
 from langgraph.types import Interrupt
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     JsonValue,
+    PlainValidator,
     TypeAdapter,
     ValidationError,
+    WithJsonSchema,
 )
 from pydantic_core import to_jsonable_python
 
+from ..common.content import Content, text_of
+from ..common.content_input import read_content
 from ..common.data import Data
 from ..common.errors import AnswerError
 from ..common.sanitize import dump_exact_json, escape_invisible
@@ -60,30 +63,39 @@ class Asking(NamedTuple):
     why: str = ""  # the problem that a guard found
 
 
-def _require_text(given: object) -> object:
-    if not isinstance(given, str):
+def _read_message(given: object) -> Content:
+    if not isinstance(given, str | list):
         raise ValueError(f"it must be text, not {type(given).__name__}")
-    return given
+    return read_content(given, "message")
 
 
-def _require_content(given: str) -> str:
-    if not given.strip():
+def _require_content(given: Content) -> Content:
+    if not text_of(given).strip():
         raise ValueError("it must not be empty")
     return given
 
 
+# Forms of clients show a field for text. A list of content blocks is accepted, too.
 _AnyText = Annotated[
-    str,
-    BeforeValidator(_require_text),
-    Field(description="The message. The question explains an empty message and exit."),
+    Content,
+    PlainValidator(_read_message),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "description": "The message. The question explains an empty message and exit.",
+        }
+    ),
 ]
 _SomeText = Annotated[
-    str,
-    BeforeValidator(_require_text),
+    Content,
+    PlainValidator(_read_message),
     AfterValidator(_require_content),
-    Field(
-        description="The message, or exit to leave the conversation.",
-        json_schema_extra={"pattern": r"\S"},
+    WithJsonSchema(
+        {
+            "type": "string",
+            "description": "The message, or exit to leave the conversation.",
+            "pattern": r"\S",
+        }
     ),
 ]
 
@@ -127,7 +139,7 @@ class _Question(Data):
 
 
 class MessageQuestion(_Question):
-    """A question for a speaker's next message. The answer is text."""
+    """A question for a speaker's next message. The answer is text, or a list of text and files."""
 
     kind: Literal["message"] = "message"
     """The kind of question."""

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from ..common.content import Block, files_of, text_of
+from ..common.content_input import keep_inline
 from ..common.sanitize import excerpt
 from ..common.validation import check_depth
 from ..store.serializer import PlainSerializer, plain_copy
@@ -19,21 +21,16 @@ _DEEPEST: Final = 100
 """Maximum depth of an artifact, in levels. Logs of about 200 levels can't be read."""
 
 
-def text_of_result(message: ToolMessage) -> str:
-    """Return a tool's result as text. Images and other content are replaced by their type."""
-    blocks = message.content if isinstance(message.content, list) else []
-    kinds = [block.get("type") for block in blocks if isinstance(block, dict)]
-    if all(kind == "text" for kind in kinds):
-        return str(message.text)
-    parts = [
-        block
-        if isinstance(block, str)
-        else str(block.get("text"))
-        if block.get("type") == "text"
-        else f"[{block.get('mime_type') or block.get('type')}, not shown]"
-        for block in blocks
-    ]
-    return "\n".join(parts)
+def parts_of_result(message: ToolMessage) -> tuple[str, list[Block]]:
+    """Return a tool's result as text, and its images and other files with their bytes.
+
+    A line of text replaces each part that is not accepted, such as an address. It is never opened.
+    """
+    content = message.content
+    if isinstance(content, str):
+        return content, []
+    kept = keep_inline(content)
+    return text_of(kept), files_of(kept)
 
 
 def store_artifact(tool: str, artifact: object) -> tuple[Any, str | None]:

@@ -22,7 +22,14 @@ from langchain_core.messages.tool import ToolCall
 from ..conversation.conversation import Conversation
 from ..speakers.speaker import Speaker
 from .heard_text import provider_names
-from .messages import make_message, metadata, metadata_kwargs, place_name, place_of, storable
+from .messages import (
+    make_message,
+    metadata,
+    metadata_kwargs,
+    place_name,
+    place_of,
+    storable_content,
+)
 from .metadata import (
     HookVersion,
     Instruction,
@@ -140,7 +147,7 @@ def private_lines(
             call_id = ids.get(message.tool_call_id, message.tool_call_id)
             lines.append(
                 ToolMessage(
-                    storable(str(message.text)),
+                    storable_content(message.content),
                     id=str(uuid4()),
                     tool_call_id=call_id,
                     status=message.status,
@@ -151,7 +158,7 @@ def private_lines(
         calls = message.tool_calls if isinstance(message, AIMessage) else []
         ids |= {call["id"]: _call_id(call["id"], number) for call in calls}
         renamed = [ToolCall(**{**call, "id": ids[call["id"]]}) for call in calls]
-        lines.append(make_message(number, str(message.text), about, tool_calls=renamed))
+        lines.append(make_message(number, message.content, about, tool_calls=renamed))
     return lines
 
 

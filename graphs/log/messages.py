@@ -23,6 +23,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
+from ..common.content import Block, Content, is_inline_file, keep_stored, make_content, text_block
 from ..conversation.usage import select_response_metadata
 from ..speakers.interrupt_on import DecisionType
 from .metadata import (
@@ -118,7 +119,7 @@ def stored_form(about: MessageMetadata) -> dict[str, Any]:
 
 def make_message(
     number: int,
-    text: str,
+    content: Content,
     about: MessageMetadata,
     *,
     id: str | None = None,  # noqa: A002  # as LangChain calls it
@@ -130,7 +131,7 @@ def make_message(
 
     A message that comes from a model's answer keeps the answer's id, usage and response metadata.
     """
-    text = storable(text)
+    text = storable(content) if isinstance(content, str) else storable_content(content)
     message_id = id or (answer.id if answer else None) or str(uuid4())
     by_person = isinstance(about, SpeakerReply) and about.source is Source.HUMAN
     if about.speaker is None or by_person:
@@ -152,6 +153,7 @@ def make_tool_message(
     number: int,
     text: str,
     *,
+    files: Sequence[Block] = (),
     speaker: str,
     call_id: str,
     failure: Failure | None = None,
@@ -168,7 +170,8 @@ def make_tool_message(
 ) -> ToolMessage:
     """Return the message with the result of a tool call, for the log.
 
-    If `final` is True, the speaker who called the tool hears it. Otherwise hooks see it first, or
+    `files` are its images and other files. If `final` is True, the speaker who called the tool
+    hears it. Otherwise hooks see it first, or
     the speaker reports it in a message.
     """
     kind: type[ToolResult | UnheardResult] = ToolResult if final else UnheardResult
@@ -184,8 +187,9 @@ def make_tool_message(
         artifact_problem=artifact_problem,
         tool_round=tool_round,
     )
+    text = storable(text)
     return ToolMessage(
-        storable(text),
+        make_content(text, files) if files else text,
         id=id or str(uuid4()),
         tool_call_id=call_id,
         status="error" if failure else "success",
@@ -197,6 +201,21 @@ def make_tool_message(
 def storable(text: str) -> str:
     """Return text that can be encoded: lone surrogates, which can't be, become "?"."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def storable_content(content: Content) -> Content:
+    """Return content that can be stored: its texts, encodable, and its files."""
+    if isinstance(content, str):
+        return storable(content)
+    kept = keep_stored(content)
+    if isinstance(kept, str):
+        return storable(kept)
+    return [
+        one
+        if is_inline_file(one)
+        else text_block(storable(one if isinstance(one, str) else str(one.get("text") or "")))
+        for one in kept
+    ]
 
 
 _PLACE_NAME = "m{:04d}"

@@ -21,8 +21,19 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import ToolCall
 
+from ..common.content import (
+    Content,
+    describe_content,
+    describe_file,
+    files_of,
+    join_content,
+    make_content,
+    replace_text,
+)
 from ..common.display import Messages
 from ..conversation.conversation import Conversation
+from ..prompts.results import RESULT_FILES
+from ..prompts.texts import RenderPrompt
 from ..speakers.private_messages import calls_of
 from .heard_text import as_heard_alone, handing_over, heard_text, provider_names, put_back
 from .memory import is_in_view, is_told, memory, private_lines, remembered
@@ -187,7 +198,8 @@ class View:
             if shown.view and isinstance(last := shown.view[-1], HumanMessage):
                 # Only now is it known that another speaker's words follow in the same message.
                 marked = self._conversation.mark_instruction(self._speaker, last.text)
-                shown.view[-1] = HumanMessage(marked, name=last.name, id=last.id)
+                content = replace_text(last.content, marked)
+                shown.view[-1] = HumanMessage(content, name=last.name, id=last.id)
         return text
 
     def _add(self, shown: "_Shown", log: Sequence[BaseMessage]) -> None:
@@ -206,7 +218,9 @@ class View:
                 calls: Sequence[tuple[ToolCall, ToolMessage]] = ()
                 if isinstance(about, SpeakerReply) and about.handed_to:
                     calls = handing_over(self._conversation, about, message)
-                _add_own(shown, message, about, self._names[name], results, calls)
+                render_prompt = self._conversation.render_prompt
+                own = self._names[name]
+                _add_own(shown, message, about, own, results, calls, render_prompt)
                 continue
             text = heard_text(self._conversation, message, about)
             if self._in_prompt and not (shown.heard and about.speaker):
@@ -218,9 +232,10 @@ class View:
                 text = as_heard_alone(self._conversation, about, name, text.strip() or SILENCE)
             before = self._prefixes.get(about.speaker or "", "")
             heard = _labelled(text, about.speaker if self._is_labelled else None)
-            _add_heard(
-                shown.view, f"{before}{heard}", message.id, self._names.get(about.speaker or "")
-            )
+            content: Content = f"{before}{heard}"
+            if not isinstance(message.content, str):
+                content = replace_text(message.content, f"{before}{heard}")
+            _add_heard(shown.view, content, message.id, self._names.get(about.speaker or ""))
 
 
 class _Shown(NamedTuple):
@@ -282,8 +297,13 @@ def _add_own(
     name: str,
     results: Mapping[str, ToolMessage],
     handed: Sequence[tuple[ToolCall, ToolMessage]],
+    render_prompt: RenderPrompt,
 ) -> None:
-    """Add a message of the speaker itself, followed by its call results."""
+    """Add a message of the speaker itself, followed by its call results.
+
+    Providers refuse files in messages of the assistant, and OpenAI in results of tools. So the
+    speaker's own files are described, and those of results follow in a message of the user.
+    """
     view = shown.view
     made = calls_of(message) if isinstance(message, AIMessage) else []
     new = {call["id"] for call in made if call["id"] in results} - shown.results.keys()
@@ -292,6 +312,8 @@ def _add_own(
         message.text, calls, about.to_user if isinstance(about, SpeakerReply) else {}
     )
     text = text.strip()
+    if not isinstance(message.content, str):
+        text = describe_content(replace_text(message.content, text))
     if not (text or calls or handed):
         # Calls that have not run yet are not shown.
         if isinstance(about, ToolCalls):
@@ -307,12 +329,17 @@ def _add_own(
         shown.results[call_id] = results[call_id]
         view.append(_as_sent(results[call_id]))
     view += [result for _, result in handed]
+    if files := [one for call in calls for one in files_of(results[str(call["id"])].content)]:
+        shown_files = ", ".join(map(describe_file, files))
+        view.append(
+            HumanMessage(make_content(render_prompt(RESULT_FILES, files=shown_files), files))
+        )
 
 
 def _as_sent(result: ToolMessage) -> ToolMessage:
     """Return the result of a call without its metadata."""
     return ToolMessage(
-        result.text or SILENCE,
+        describe_content(result.content) or SILENCE,
         tool_call_id=result.tool_call_id,
         status=result.status,
         id=result.id,
@@ -334,15 +361,16 @@ def _labelled(text: str, name: str | None) -> str:
     return text if name is None or text.startswith(f"{name}:") else f"{name}: {text}"
 
 
-def _add_heard(view: list[AnyMessage], text: str, id_: str | None, name: str | None) -> None:
+def _add_heard(view: list[AnyMessage], text: Content, id_: str | None, name: str | None) -> None:
     """Add a message of another speaker.
 
-    The text is joined to the message before it if the speaker heard that message, too.
+    The content is joined to the message before it if the speaker heard that message, too.
     """
     last = view[-1] if view else None
     if isinstance(last, HumanMessage):
         view.pop()
-        text = _joined(last.text, text)
+        is_text = isinstance(text, str) and isinstance(last.content, str)
+        text = _joined(last.text, str(text)) if is_text else join_content(last.content, text)
         if last.name != name:
             name = None
     view.append(HumanMessage(text, name=name, id=id_))
@@ -365,19 +393,19 @@ def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
     return found[::-1]
 
 
-def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> str:
-    """Return the text that a speaker has heard since its newest message, as in its view."""
+def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Content:
+    """Return the content that a speaker has heard since its newest message, as in its view."""
     since = {*heard_since(log, name)}
     view = viewpoint(conversation, [message for message in log if place_of(message) in since], name)
     last = view[-1] if view else None
-    return last.text if isinstance(last, HumanMessage) else ""
+    return last.content if isinstance(last, HumanMessage) else ""
 
 
 def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
     """Return the transcript as text, as an observer who takes no part hears it."""
     spoken = ((message, metadata(message)) for message in log)
     return "\n\n".join(
-        f"{_from_outside(about)}: {message.text.strip() or SILENCE}"
+        f"{_from_outside(about)}: {describe_content(message.content).strip() or SILENCE}"
         for message, about in spoken
         if (private or about.audience is None) and says_something(message, about)
     )
@@ -413,10 +441,11 @@ def transcript_lines(log: Sequence[BaseMessage]) -> list[TranscriptLine]:
             continue
         if isinstance(message, ToolMessage):
             if (name := called.get(message.tool_call_id)) is not None:
-                lines.append(TranscriptLine(place, f"(result of {name}) {message.text}"))
+                result = describe_content(message.content)
+                lines.append(TranscriptLine(place, f"(result of {name}) {result}"))
             continue
         if message.text.strip():
-            text = f"{_from_outside(about)}: {message.text.strip()}"
+            text = f"{_from_outside(about)}: {describe_content(message.content).strip()}"
             lines.append(TranscriptLine(place, text))
         for one in message.tool_calls if isinstance(message, AIMessage) else ():
             called[one["id"]] = one["name"]

@@ -5,6 +5,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from ..common.content import describe_content
 from ..conversation.conversation import Conversation
 from ..conversation.questions import Asking, interrupt_payload
 from ..log.messages import newest_calls
@@ -20,7 +21,7 @@ def question_payload(
     asked: Asking,
 ) -> dict[str, Any]:
     """Return the payload of the interrupt that asks a person for a message."""
-    heard = newly_heard(conversation, log, asked.speaker)
+    heard = describe_content(newly_heard(conversation, log, asked.speaker))
     calls = newest_calls(log).tool_calls if position.phase is Phase.CALLED else ()
     own = conversation.speaker(asked.speaker).task
     return interrupt_payload(asked, "\n\n".join(filter(None, [task, own])), heard, calls)

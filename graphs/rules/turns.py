@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
+from ..common.content import Content, text_of
 from ..common.errors import SpecError
 from ..common.validation import suggest_near_or_all
 from ..conversation.conversation import Conversation
@@ -266,7 +267,7 @@ def asking_of_calls(conversation: Conversation, position: Position, caller: str)
     return None
 
 
-def meaning(asked: Asking, answer: str) -> Leaving | str | None:
+def meaning(asked: Asking, answer: Content) -> Leaving | Content | None:
     """Return the message in an answer, or the decision to end the conversation, or None.
 
     None means that the answer is empty and that the conversation continues without the person's
@@ -274,7 +275,7 @@ def meaning(asked: Asking, answer: str) -> Leaving | str | None:
     """
     if is_exit(answer):
         return Leaving(by=asked.speaker, reason="quit")
-    if answer.strip():
+    if text_of(answer).strip():
         return answer
     if asked.empty != "stop":
         return None

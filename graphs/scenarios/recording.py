@@ -26,6 +26,7 @@ from ...nodes.models.recorder import (
     calling_model,
     recording_by,
 )
+from ..common.content import with_digests
 from ..common.errors import ContextTooLongError, SessionError
 from ..common.files import NewFile, read_file
 from ..common.secrets_filter import SecretsFilter
@@ -188,8 +189,7 @@ def _describe(request: ModelRequest) -> dict[str, Any]:
 
 
 def _describe_message(message: BaseMessage) -> dict[str, Any]:
-    content = message.content
-    described: dict[str, Any] = {"role": message.type, "text": content}
+    described: dict[str, Any] = {"role": message.type, "text": with_digests(message.content)}
     if message.name:
         described["name"] = message.name
     if isinstance(message, AIMessage) and message.tool_calls:

@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from ...nodes.turn.prompt import transcript
 from ...tools.registry.options import check_options, list_options
 from ..build import build_graph
+from ..common.content import Content, make_content
+from ..common.content_input import read_files
 from ..common.data import Fields, is_agent
 from ..common.errors import SpecError, UnreadableAnswerError
 from ..common.sanitize import excerpt
@@ -75,6 +77,7 @@ async def aask(
     agent: AnySpeaker,
     text: str,
     *,
+    images: Sequence[str | Path | bytes | Mapping[str, Any]] = (),
     session: str | Session | None = None,
     reset: bool = False,
     schema: type[BaseModel] | None = None,
@@ -90,6 +93,8 @@ async def aask(
     Args:
         agent: A `Speaker`, or a dict with a speaker's fields.
         text: The question or order.
+        images: Images, PDFs and audio files that belong to the question: paths, addresses
+            (``https://…``), bytes, or LangChain's content blocks.
         session: The session's id or handle, as in `converse`. In a known session the agent
             remembers the earlier questions. If a run was killed before the answer, asking the
             same question again resumes the run. If None, a new id is made.
@@ -110,7 +115,8 @@ async def aask(
         with ``result.session.answer(…)``.
 
     Raises:
-        SpecError: The agent or an option is not valid, or the text is blank or only ``exit``.
+        SpecError: The agent or an option is not valid, the text is blank or only ``exit``, or a
+            file can't be read or is not accepted.
         SessionError: Another run is using the session, it waits for another answer, or it belongs
             to another agent (the message names the first field that differs).
         ModelError: The model is not available or did not answer. The session can be resumed.
@@ -128,7 +134,8 @@ async def aask(
         'Plums.'
     """
     session, options = locate_session(session, options)
-    check_options(options, AskOptions, "session", "reset", "schema", "on_failure", "user")
+    known = ("images", "session", "reset", "schema", "on_failure", "user")
+    check_options(options, AskOptions, *known)
     _check_text(text)
     if on_failure not in get_args(OnFailure):
         raise SpecError(f"on_failure: must be 'raise' or 'return', not {on_failure!r}")
@@ -136,12 +143,15 @@ async def aask(
     of_spec = {name: given.pop(name) for name in _OF_SPEC & given.keys()}
     of_spec = {name: value for name, value in of_spec.items() if value is not None}
     asked = _make_conversation(_equip_agent(agent, given.get("tools"), schema), user, of_spec)
+    content: Content = text
+    if images:
+        content = make_content(text, await asyncio.to_thread(read_files, images, "images"))
     waits = (
         session is not None
         and not reset
-        and await _is_unanswered(session, text, given.get("store"))
+        and await _is_unanswered(session, content, given.get("store"))
     )
-    message = None if waits else text
+    message = None if waits else content
     queued = cast("Options", dict(**given, message=message))
     # The text is a new message. It must not answer a question that already waits, such as an
     # approval.
@@ -238,7 +248,7 @@ def _make_conversation(agent: Speaker, user: str, of_spec: Mapping[str, Any]) ->
     return found
 
 
-async def _is_unanswered(session: str, text: str, target: str | Path | None) -> bool:
+async def _is_unanswered(session: str, content: Content, target: str | Path | None) -> bool:
     """Return whether a session was interrupted before this question was answered."""
     check_session_id(session)
     target = target or (await asyncio.to_thread(load_settings)).store
@@ -249,7 +259,7 @@ async def _is_unanswered(session: str, text: str, target: str | Path | None) -> 
         graph = build_graph(checkpointer=store.checkpointer)
         found = await read_session(session, stored_conversation(row, store.url), graph)
     said = speeches(found.messages)
-    is_asked = bool(said) and is_by_person(metadata(said[-1])) and said[-1].text == text
+    is_asked = bool(said) and is_by_person(metadata(said[-1])) and said[-1].content == content
     return is_asked and not any(isinstance(one, MessageQuestion) for one in found.pending)
 
 

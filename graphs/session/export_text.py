@@ -19,7 +19,7 @@ from ..log.messages import metadata, place_of, thought_text
 from ..rules.outcome import Outcome
 from ..show.page_data import Line
 from ..show.transcript import read_lines
-from .dump import dumped
+from .dumped_message import dumped
 from .later_verdicts import describe_later
 from .session_row import title_of
 from .stored_session import StoredSession

@@ -19,7 +19,9 @@ from ...nodes.turn.node_context import Resources
 from ...nodes.turn.running_sessions import Part, StepProgress, StepStream
 from ...tools.sandbox import sandbox
 from ..build import Graph, compile_graph
-from ..common.errors import AnswerError, SessionError, StoreError, function_error
+from ..common.content import Content
+from ..common.content_input import ContentInput, load_content
+from ..common.errors import AnswerError, SessionError, SpecError, StoreError, function_error
 from ..common.threads import in_caller
 from ..conversation.conversation import Conversation
 from ..conversation.handoffs import has_tool
@@ -86,7 +88,7 @@ class Steps:
         options: RunOptions,
         answer: Answer | None = None,
         reply: BoundAnswer | None = None,
-        message: str | None = None,
+        message: ContentInput | None = None,
         *,
         is_new: bool,
     ) -> None:
@@ -203,6 +205,8 @@ class Steps:
         question, value = reply
         value = _check_answer_storable(value)
         if isinstance(question, MessageQuestion):
+            if not isinstance(value, str | int | float):
+                value = await _load_answer(value)
             # LangGraph stores the answer before any node checks it.
             check_message(question, value)
         if isinstance(question, ApprovalQuestion) and _is_foreign(question):
@@ -324,6 +328,16 @@ def _check_answer_storable(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
+async def _load_answer(given: object) -> Content:
+    """Read a message that a caller in Python has answered with, with its files."""
+    try:
+        return await load_content(given, "message")
+    except SpecError as error:
+        raise AnswerError(
+            f"the answer does not fit, and the question stays open: {error}"
+        ) from error
+
+
 class Begun(NamedTuple):
     """The state in which a run begins."""
 
@@ -360,7 +374,8 @@ async def play(
     while result is None or (result.outcome is not None and says_more(message)):
         if result is not None and message is not None:
             known = {one.id for one in result.messages}
-            result, message = await say_in(held, conversation, person, message), None
+            content = await load_content(message, "message")
+            result, message = await say_in(held, conversation, person, content), None
             new = [one for one in result.messages if one.id not in known]
             for event in events_of(conversation, new):
                 yield event
@@ -389,7 +404,7 @@ async def play(
     yield result
 
 
-def says_more(message: str | None) -> bool:
+def says_more(message: object) -> bool:
     """Return whether a message continues a session that has ended. `exit` does not."""
     return message is not None and not is_exit(message)
 

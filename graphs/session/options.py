@@ -11,6 +11,7 @@ from langgraph.store.base import BaseStore
 from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.options import Default, check_options
 from ...tools.registry.registry import Registered
+from ..common.content_input import ContentInput
 from ..common.validation import name_type
 from ..conversation.questions import Answer
 
@@ -69,8 +70,10 @@ class SessionOptions(SharedOptions, total=False):
     They have no ``store``: the handle names it.
     """
 
-    message: str | None
-    """The next message of the person, if exactly one person takes part in the conversation. The
+    message: ContentInput | None
+    """The next message of the person, if exactly one person takes part in the conversation: text,
+    or a list of texts and files, such as ``["What is this?", Path("plan.png")]``. A file is a
+    `Path`, bytes, or one of LangChain's content blocks with ``base64``, ``url`` or ``path``. The
     person says it in the next turn, or after the end. After the end, the session continues: caps,
     guards and other end conditions count from this message on, but budgets of money, tokens, calls
     and seconds count the whole session. ``exit`` leaves the conversation, and does nothing if the
@@ -113,8 +116,9 @@ def check_run(options: Mapping[str, Any]) -> None:
     if answer is not None and not callable(answer):
         raise TypeError(f"answer: must be a function, not {type(answer).__name__}")
     message = options.get("message")
-    if message is not None and (not isinstance(message, str) or not message.strip()):
-        raise TypeError("message: must be text that is not empty")
+    is_blank = isinstance(message, str) and not message.strip()
+    if is_blank or not isinstance(message, str | bytes | Path | Mapping | Sequence | None):
+        raise TypeError("message: must be text that is not empty, or a list of texts and files")
     if durability not in (None, "sync", "async"):
         raise TypeError(f"durability: must be 'sync' or 'async', not {durability!r}")
     keeps = options.get("keep_checkpoints")

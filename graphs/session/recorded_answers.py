@@ -14,6 +14,7 @@ from langchain_core.messages.tool import ToolCall
 
 from ...nodes.models.answers import RECORDED, THOUGHT
 from ...nodes.testing import Reply
+from ..common.content import Content
 from ..conversation.conversation import Conversation
 from ..conversation.judges import HAND_OFF, Moderator, SeparateJudge, Verdict
 from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion
@@ -180,7 +181,7 @@ def _is_asked(conversation: Conversation) -> bool:
 
 def message_given(
     question: MessageQuestion, rest: Sequence[BaseMessage], ended: Outcome | None
-) -> str | None:
+) -> Content | None:
     """Return a person's recorded answer to a question for a message. None if there is no answer."""
     if not rest:
         return _leaving_answer(ended)
@@ -190,13 +191,13 @@ def message_given(
         interrupts = (
             isinstance(about, Speech) and about.interrupts and about.speaker == question.speaker
         )
-        return spoken.text if spoken is not None and interrupts else ""
+        return spoken.content if spoken is not None and interrupts else ""
     for message in rest:
         about = metadata(message)
         if isinstance(about, SpeakerReply) and about.speaker is not None:
             if about.speaker != question.speaker:
                 return None
-            return message.text if is_by_person(about) else ""
+            return message.content if is_by_person(about) else ""
     return None
 
 

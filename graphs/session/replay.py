@@ -25,6 +25,7 @@ from ...nodes.turn.node_context import Resources
 from ...tools.registry.registry import Registered, Registry
 from ...tools.sandbox import sandbox
 from ..build import Graph, compile_graph
+from ..common.content import with_digests
 from ..common.errors import AnswerError, DuologueError, SessionError
 from ..conversation.conversation import Conversation
 from ..conversation.questions import ApprovalQuestion, MessageQuestion, Question
@@ -44,7 +45,7 @@ from ..rules.moves import max_steps
 from ..rules.position import Position
 from ..rules.transitions import Node
 from .checkpoints import config_of, settle, write_state
-from .dump import dumped
+from .dumped_message import dumped
 from .options import RuntimeOptions
 from .recorded_answers import (
     answers,
@@ -97,6 +98,8 @@ def _compared_values(message: BaseMessage) -> dict[str, Any]:
     """Return a message's values to compare, without unique ids, usage and duologue's own texts."""
     # A recorded model uses no tokens.
     says = dumped(message).model_dump(mode="json", exclude=_NOT_COMPARED)
+    # Not the bytes: a difference is shown to people.
+    says["blocks"] = with_digests(says["blocks"])
     text, about = says.pop("text"), says.pop("metadata") | {"problem": None}
     # A newer release may word these texts differently.
     ours = isinstance(metadata(message), JudgeQuestion | Instruction)

@@ -15,6 +15,8 @@ from ...nodes.models.model import Models
 from ...nodes.turn.node_context import Resources
 from ...tools.registry.registry import Registered, Registry
 from ..build import build_graph
+from ..common.content import text_of
+from ..common.content_input import load_content
 from ..common.errors import SessionError, SpecError
 from ..common.settings import Settings, load_settings
 from ..common.validation import list_names
@@ -67,7 +69,7 @@ async def run_session(
     Yields:
         Events, then the result.
     """
-    check_run(options)
+    options = await _with_message(options)
     given = await _load_source(source)
     if session is not None:
         check_session_id(session)
@@ -198,6 +200,18 @@ async def _note_resumption(
         await (held.clear_stop if stops else held.touch)()
 
 
+async def _with_message(options: Options) -> Options:
+    """Check the options, and read the files of the option ``message``."""
+    check_run(options)
+    given = options.get("message")
+    if given is None:
+        return options
+    content = await load_content(given, "message")
+    if not text_of(content).strip():
+        raise SpecError("message: must not be empty; pass a text or a file")
+    return {**options, "message": content}
+
+
 async def _load_source(source: ConversationLike | None) -> Conversation | None:
     if source is None or isinstance(source, Conversation):
         return source
@@ -258,7 +272,7 @@ async def _prepare_models(
         preparing.cancel()
 
 
-def _person(conversation: Conversation, message: str | None) -> str:
+def _person(conversation: Conversation, message: object) -> str:
     """Return the name of the person who says the option ``message``."""
     people = conversation.people
     if message is not None and len(people) != 1:

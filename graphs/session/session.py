@@ -10,6 +10,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.options import check_options, list_changes, list_options
+from ..common.content_input import ContentInput
 from ..common.threads import in_background, iterate_in_background
 from ..conversation.conversation_options import Changes
 from ..conversation.judges import SeparateJudge, Verdict
@@ -96,8 +97,9 @@ class Session(BaseSession):
         To receive the events of the run, call `stream` with an ``answer`` function instead.
 
         Args:
-            value: The answer: text for a `MessageQuestion`, otherwise a value that fits the
-                question's ``response_schema``.
+            value: The answer: text for a `MessageQuestion`, or a list of texts and files, as in
+                the option ``message``; otherwise a value that fits the question's
+                ``response_schema``.
             question: The id of the question. If None, the only question that is waiting.
             **options: The options of the run. The option ``answer`` answers later questions.
 
@@ -216,7 +218,7 @@ class Session(BaseSession):
 
     judge = in_background(ajudge)
 
-    async def aadd_message(self, speaker: str, text: str) -> "Result":
+    async def aadd_message(self, speaker: str, text: ContentInput) -> "Result":
         """Add a message in the name of a speaker. No run may be using the session.
 
         The message counts as a turn of that speaker, even if another speaker was next, and may end
@@ -228,13 +230,13 @@ class Session(BaseSession):
 
         Args:
             speaker: The name of the speaker.
-            text: The message.
+            text: The message: text, or a list of texts and files, as in the option ``message``.
 
         Returns:
             The session in its current state. `resume` continues with the next speaker.
 
         Raises:
-            SpecError: No speaker has that name, or the text is blank.
+            SpecError: No speaker has that name, the text is blank, or a file is not accepted.
             SessionError: Another run is using the session, the opening has not finished, or a
                 question was asked or answered while this call waited for the lease.
         """

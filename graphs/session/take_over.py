@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from ...nodes.turn.next_message import is_opening, say_as_speaker, with_next_step
 from ..build import build_graph
+from ..common.content import Content, text_of
+from ..common.content_input import ContentInput, load_content
 from ..common.errors import SessionError, SpecError
 from ..conversation.conversation import Conversation
 from ..conversation.questions import Question
@@ -47,9 +49,12 @@ def check_still_waits(session: str, before: Sequence[Question], now: Sequence[Qu
         )
 
 
-async def add_message(store: Store, session: str, speaker: str, text: str) -> StoredSession:
+async def add_message(
+    store: Store, session: str, speaker: str, text: ContentInput
+) -> StoredSession:
     """Add a message of a speaker to a session that no run is using."""
-    if not isinstance(text, str) or not text.strip():
+    content = await load_content(text, "text")
+    if not text_of(content).strip():
         raise SpecError("text: must be text that is not empty")
     conversation = await known_session(store, session)
     check_speaker(session, conversation, speaker)
@@ -57,11 +62,11 @@ async def add_message(store: Store, session: str, speaker: str, text: str) -> St
     before = await questions_of(graph, session)
     async with store.lock(session) as held:
         check_still_waits(session, before, await questions_of(graph, session))
-        return await say_in(held, conversation, speaker, text)
+        return await say_in(held, conversation, speaker, content)
 
 
 async def say_in(
-    held: SessionLease, conversation: Conversation, speaker: str, text: str
+    held: SessionLease, conversation: Conversation, speaker: str, content: Content
 ) -> StoredSession:
     """Add a message of a speaker to a session whose lease is held."""
     session, graph = held.session, build_graph(checkpointer=held.checkpointer)
@@ -73,7 +78,7 @@ async def say_in(
                 f"Session {session!r} ended at its opening; reset it to run it again."
             )
         raise SessionError(f"Session {session!r} is still at its opening; resume it first.")
-    new = say_as_speaker(state, conversation, position, speaker, text)
+    new = say_as_speaker(state, conversation, position, speaker, content)
     await write_state(graph, session, new)
     await held.reopen()
     result = await read_session(session, conversation, graph)

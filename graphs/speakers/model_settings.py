@@ -57,6 +57,10 @@ class ModelSettings(Spec):
     extra_headers: Accepts[Headers, Mapping[str, str]] = default({})
     """Further headers of the request. They are stored with the session, so they must not contain a
     secret."""
+    attachments: bool | None = None
+    """Whether images, PDFs and audio files in messages are sent to the model. If None, they are
+    sent unless LangChain's profile of the model says that it does not accept them. Otherwise the
+    model reads a short description of each file."""
 
     @model_validator(mode="after")
     def _check_set_once(self) -> Self:

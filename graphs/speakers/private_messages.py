@@ -26,6 +26,8 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from ..common.content import Content, files_of, text_of
+from ..common.content_input import read_content
 from ..common.errors import SpecError
 from ..common.validation import DEEPEST, check_depth, name_type
 
@@ -37,16 +39,18 @@ _DEEPEST_ARGUMENTS: Final = DEEPEST - 10
 def _read_message(given: object) -> AnyMessage:
     """Return a copy of a message that contains only the stored parts."""
     try:
-        (message,) = convert_to_messages([given])  # type: ignore[list-item]
+        (message,) = convert_to_messages([_with_files(given)])  # type: ignore[list-item]
+    except SpecError:
+        raise
     except (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError) as error:
         raise ValueError(
             "must be a LangChain message, a pair (role, text), a dict with role and content, or a "
             f"text, not {given!r:.200}"
         ) from error
-    blocks = message.content if isinstance(message.content, list) else ()
-    if not all(isinstance(one, str) or one.get("type") == "text" for one in blocks):
-        raise ValueError("only text can be stored; remove images and other content")
-    text = str(message.text)
+    content = read_content(message.content, "content")
+    if isinstance(message, AIMessage) and files_of(content):
+        raise ValueError("a message of the assistant can't contain files; remove them")
+    text = text_of(content)
     calls = (
         [_read_call(call) for call in calls_of(message)] if isinstance(message, AIMessage) else []
     )
@@ -54,15 +58,28 @@ def _read_message(given: object) -> AnyMessage:
         raise ValueError("the content must not be empty")
     match message:
         case HumanMessage():
-            return HumanMessage(text, name=message.name)
+            return HumanMessage(content, name=message.name)
         case AIMessage():
             return AIMessage(text, tool_calls=calls)
         case ToolMessage():
-            return ToolMessage(text, tool_call_id=message.tool_call_id, status=message.status)
+            return ToolMessage(content, tool_call_id=message.tool_call_id, status=message.status)
     raise ValueError(
         f"must be a message of the user, the assistant or a tool, not of the {message.type}; "
         "put instructions into system_prompt"
     )
+
+
+def _with_files(given: object) -> object:
+    """Return a message in which the content of each `Path` and of bytes is read.
+
+    Only a caller in Python can pass these.
+    """
+    match given:
+        case {"content": list() as content, **rest}:
+            return {**rest, "content": read_content(content, "content")}
+        case (role, list() as content) if isinstance(given, tuple):
+            return role, read_content(content, "content")
+    return given
 
 
 def _read_call(call: ToolCall) -> ToolCall:
@@ -86,7 +103,7 @@ def calls_of(message: AIMessage) -> list[ToolCall]:
 
 def write_message(message: AnyMessage) -> dict[str, Any]:
     """Return a message as JSON values, which `add_messages` and a speaker's fields accept."""
-    written: dict[str, Any] = {"role": _ROLES[message.type], "content": str(message.text)}
+    written: dict[str, Any] = {"role": _ROLES[message.type], "content": _write_content(message)}
     if isinstance(message, HumanMessage) and message.name is not None:
         written["name"] = message.name
     if isinstance(message, AIMessage) and message.tool_calls:
@@ -99,6 +116,10 @@ def write_message(message: AnyMessage) -> dict[str, Any]:
         if message.status == "error":
             written["status"] = message.status
     return written
+
+
+def _write_content(message: AnyMessage) -> Content:
+    return message.content if files_of(message.content) else str(message.text)
 
 
 _ROLES: Final = {"human": "user", "ai": "assistant", "tool": "tool"}
@@ -117,7 +138,13 @@ PrivateMessage: TypeAlias = Annotated[
             "type": "object",
             "properties": {
                 "role": _property_schema("Whose message it is.", enum=[*_ROLES.values()]),
-                "content": _property_schema("The text.", type="string"),
+                "content": {
+                    "description": "The text, or content blocks of text and files.",
+                    "anyOf": [
+                        {"type": "string"},
+                        {"type": "array", "items": {"type": "object"}},
+                    ],
+                },
                 "name": _property_schema("The speaker it was heard from.", type="string"),
                 "tool_calls": _property_schema("The calls of tools.", type="array"),
                 "tool_call_id": _property_schema(

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
 
+from ..common.content import tokens_of_files
 from .fences import fences
 
 APOSTROPHES = "'’‘ʼ`´′"
@@ -471,8 +472,10 @@ def tokens_of(text: str) -> int:
 
 
 def tokens_of_message(message: BaseMessage, label: str = "") -> int:
-    """Estimate the tokens of a message in a prompt, including its tool calls."""
+    """Estimate the tokens of a message in a prompt, including its tool calls and its files."""
     tokens = MESSAGE_TOKENS + tokens_of(label + message.text)
+    if not isinstance(message.content, str):
+        tokens += tokens_of_files(message.content)
     if isinstance(message, AIMessage):
         for call in (*message.tool_calls, *message.invalid_tool_calls):
             args = call["args"]

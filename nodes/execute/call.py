@@ -14,8 +14,9 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 from pydantic import JsonValue, ValidationError
 
+from ...graphs.common.content import Block, files_of
 from ...graphs.conversation.questions import describe_misfit
-from ...graphs.log.artifacts import store_artifact, text_of_result
+from ...graphs.log.artifacts import parts_of_result, store_artifact
 from ...graphs.log.memory import memory
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
@@ -48,16 +49,24 @@ class CallResult(NamedTuple):
     """The artifact of the tool, as a store returns it. None if there is none."""
     artifact_problem: str | None = None
     """Why the artifact can't be stored. None if it can, or if there is none."""
+    files: Sequence[Block] = ()
+    """The images and other files, as content blocks with their bytes."""
 
     def recorded(self) -> dict[str, Any]:
         """Return the result as plain values."""
-        return self._asdict() | {"failure": self.failure and self.failure.value}
+        # A store keeps the bytes of files in messages once.
+        files = [ToolMessage([*self.files], tool_call_id="")] if self.files else []
+        return self._asdict() | {
+            "failure": self.failure and self.failure.value,
+            "files": files,
+        }
 
     @classmethod
     def read(cls, recorded: Mapping[str, Any]) -> "CallResult":
         """Return the result that `recorded` has written."""
         failure = recorded["failure"]
-        return cls(**{**recorded, "failure": Failure(failure) if failure else None})
+        files = tuple(block for one in recorded["files"] for block in files_of(one.content))
+        return cls(**{**recorded, "failure": Failure(failure) if failure else None, "files": files})
 
 
 def read_result(message: ToolMessage) -> CallResult:
@@ -66,8 +75,9 @@ def read_result(message: ToolMessage) -> CallResult:
     if not isinstance(about, CallOutcome):
         about = UnheardResult()
     failed = message.status == "error"
+    text, files = parts_of_result(message)
     return CallResult(
-        text_of_result(message),
+        text,
         (about.failure or Failure.TOOL) if failed else None,
         about.arguments,
         about.parsed,
@@ -76,6 +86,7 @@ def read_result(message: ToolMessage) -> CallResult:
         about.refusal,
         message.artifact,
         about.artifact_problem,
+        tuple(files),
     )
 
 
@@ -107,7 +118,7 @@ def _heard(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     return [
         AIMessage(message.text, name=about.speaker)
         if about.speaker == name
-        else HumanMessage(message.text, name=about.speaker)
+        else HumanMessage(message.content, name=about.speaker)
         for message, about in told
         if about.is_talk and not isinstance(message, ToolMessage) and message.text.strip()
     ]

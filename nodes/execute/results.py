@@ -42,7 +42,7 @@ async def run_result_hooks(
                 type="tool_call",
             )
             seen = ToolMessage(
-                found.text,
+                found.content,
                 tool_call_id=found.tool_call_id,
                 name=run["name"],
                 status=found.status,
@@ -51,6 +51,7 @@ async def run_result_hooks(
             made = read_new_result(await after_tool(hooks, turn, run, seen), run["name"])
             answer = answer._replace(
                 text=made.text,
+                files=made.files,
                 failure=made.failure and (answer.failure or made.failure),
                 artifact=made.artifact,
                 # A hook that adds no artifact does not change why there is none.
@@ -105,7 +106,7 @@ async def interrupt_calls(
     lines = result_lines(context, speaker, answers, final=True, tool_round=tool_round)
     brought = context.brought(person.speaker)
     message_id = None if brought is None else brought.id
-    spoken = make_message(len(context.log) + len(lines), person.text, about, id=message_id)
+    spoken = make_message(len(context.log) + len(lines), person.content, about, id=message_id)
     return await context.step(position, [*lines, spoken])
 
 

@@ -19,6 +19,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ValidationError
 
+from ...graphs.common.content import Block, files_of, hide_files
 from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
 from ...graphs.common.settings import Settings, load_settings
 from ...graphs.common.validation import list_names, name_type
@@ -45,6 +46,12 @@ from .tool_binding import offers_of
 
 NO_STREAM = "nostream"
 """Value of LangGraph's `TAG_NOSTREAM`, whose import would take about a second."""
+
+_NOT_SHOWN = (
+    "{} does not accept {}, so it reads a short description of each; choose another model, or set "
+    "model_settings.attachments = true if it does."
+)
+_PLURALS = {"image": "images", "audio": "audio files", "file": "PDFs"}
 
 _NOT_VALID = 400
 """HTTP status of an invalid request."""
@@ -76,6 +83,8 @@ class Model:
     """The gate through which the model's calls pass. No gate if None."""
     prices: Mapping[str, Price] = field(default_factory=dict)
     """The prices by which the gate reserves the cost of a call, as in a conversation."""
+    warned: set[str] = field(default_factory=set)
+    """The warnings that the session has received, so that each is sent once."""
 
     def __post_init__(self) -> None:
         """Copy the label of the adapter."""
@@ -117,7 +126,7 @@ class Model:
         """Call the model for one message. A private message is not streamed as a chat message."""
         adapter = self.adapter
         offer = offers_of(adapter.prompting, tool_calling)(tools, tool_choice)
-        prompt = offer.prompt(messages, adapter.prompting)
+        prompt = offer.prompt(self._sent(messages, settings), adapter.prompting)
 
         def ask(settings: CallSettings) -> Ask:
             return offer.ask(adapter, settings, marks, purpose)
@@ -151,8 +160,8 @@ class Model:
 
         Returns the answer, and the instance of the schema, or None if the answer does not match.
         """
-        adapter = self.adapter
-        prompt = offers_of(adapter.prompting, tool_calling)().prompt(messages, adapter.prompting)
+        adapter, sent = self.adapter, self._sent(messages, settings)
+        prompt = offers_of(adapter.prompting, tool_calling)().prompt(sent, adapter.prompting)
 
         def ask(settings: CallSettings) -> Ask:
             return adapter.structured(settings, schema, instead)
@@ -182,6 +191,35 @@ class Model:
             return answer, read_structured(schema, answer.text)
         except (ValidationError, UnreadableJsonError):
             return answer, None
+
+    def _sent(
+        self, messages: Sequence[BaseMessage], settings: CallSettings
+    ) -> Sequence[BaseMessage]:
+        """Return a prompt in which a description replaces each file that the model can't read."""
+        for one in messages:
+            if not isinstance(one.content, str):
+                break
+        else:
+            return messages
+
+        def is_hidden(block: Block) -> bool:
+            if settings.attachments is not None:
+                return not settings.attachments
+            kind = block["type"]
+            if self.adapter.accepts_file(kind) is not False:
+                return False
+            text = _NOT_SHOWN.format(self.label, _PLURALS[kind])
+            if text not in self.warned:
+                self.warned.add(text)
+                self.notify(text)
+            return True
+
+        return [
+            one
+            if isinstance(one.content, str)
+            else one.model_copy(update={"content": hide_files(one.content, is_hidden)})
+            for one in messages
+        ]
 
     async def _call(
         self,
@@ -230,10 +268,27 @@ class Model:
             at_gate = adapter.at_gate(self.gate, planned)
         call = partial(make_call, adapter, settings, once, at_gate=at_gate, notify=self.notify)
         recorder = current_recorder()
-        if recorder is None:
-            return await call()
-        request = ModelRequest(self.label, caller, prompt, settings.values, form())
-        return await recorder.answer(request, call)
+        try:
+            if recorder is None:
+                return await call()
+            request = ModelRequest(self.label, caller, prompt, settings.values, form())
+            return await recorder.answer(request, call)
+        except ModelError as error:
+            if not _may_refuse_files(error, prompt):
+                raise
+            raise ModelError(
+                f"{error}; if it does not accept these files, set "
+                f"{settings.where}.attachments = false"
+            ) from error
+
+
+def _may_refuse_files(error: ModelError, prompt: Sequence[BaseMessage]) -> bool:
+    """Return whether a model may have refused a prompt because of its files."""
+    if isinstance(error, ContextTooLongError | SettingRefusedError) or error.__cause__ is None:
+        return False
+    found = find_refusal(error.__cause__)
+    is_refused = found is not None and found.status == _NOT_VALID
+    return is_refused and any(files_of(one.content) for one in prompt)
 
 
 @dataclass(eq=False)
@@ -282,6 +337,7 @@ class Models:
         notify: Notify,
         gate: StepGate | None = None,
         prices: Mapping[str, Price] | None = None,
+        warned: set[str] | None = None,
     ) -> Model:
         """Return the model of this name, and start it if needed.
 
@@ -292,6 +348,7 @@ class Models:
             notify: Called with a notice before a step that takes a moment.
             gate: The gate through which the model's calls pass. No gate if None.
             prices: The conversation's prices.
+            warned: The warnings that the session has received. None if it has received none.
 
         Raises:
             ModelUnavailableError: There is no model of this name, or it can't be started.
@@ -305,7 +362,8 @@ class Models:
             # In a thread, since the price list is a file.
             self._listed[label] = await asyncio.to_thread(adapter.list_price)
         listed, prices = self._listed[label], prices or {}
-        return Model(adapter, notify=notify, name=called, listed=listed, gate=gate, prices=prices)
+        warned = set() if warned is None else warned
+        return Model(adapter, notify, called, listed, gate, prices, warned)
 
     def refuse_place(self, name: str) -> None:
         """Refuse a file or an address as the name of a model, unless the name is registered.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ...graphs.log.metadata import ModelOutput
 from ...graphs.speakers.formats import LabelledFormat
@@ -106,6 +106,8 @@ class AdapterFacts(BaseModel):
     """Output token limit of calls that set none. None if it is not known."""
     accepts_limit: bool = True
     """Whether it accepts an output token limit."""
+    accepts_files: dict[str, bool] = Field(default_factory=dict)
+    """Whether it accepts each kind of file, as far as this is known."""
 
     @classmethod
     def of(cls, adapter: Adapter) -> "AdapterFacts":
@@ -116,6 +118,11 @@ class AdapterFacts(BaseModel):
             prompting=type(adapter.prompting).__name__,
             longest_answer=adapter.longest_answer,
             accepts_limit=adapter.accepted_limit(1) is not None,
+            accepts_files={
+                kind: accepts
+                for kind in ("image", "audio", "file")
+                if (accepts := adapter.accepts_file(kind)) is not None
+            },
         )
 
 
@@ -149,6 +156,10 @@ class RecordedAdapter(Adapter):
     def accepted_limit(self, tokens: int) -> int | None:
         """Return ``tokens`` if the model accepts an output token limit, or None."""
         return tokens if self._facts.accepts_limit else None
+
+    def accepts_file(self, kind: str) -> bool | None:
+        """Return whether the model accepts a kind of file. None if it is not known."""
+        return self._facts.accepts_files.get(kind)
 
     def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
         """Return the names of the settings, which nothing sends."""

@@ -38,6 +38,8 @@ class CallSettings:
     """Further fields of the request's body."""
     extra_headers: Mapping[str, str] = field(default_factory=dict)
     """Further headers of the request."""
+    attachments: bool | None = None
+    """Whether files in messages are sent. If None, the model's profile decides."""
 
     @classmethod
     def of(cls, model_settings: ModelSettings, where: str, **defaults: object) -> Self:
@@ -66,6 +68,7 @@ class CallSettings:
             model_settings.extra_args,
             model_settings.extra_body,
             model_settings.extra_headers,
+            model_settings.attachments,
         )
 
     @cached_property

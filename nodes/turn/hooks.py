@@ -15,6 +15,7 @@ from langchain_core.messages import (
 )
 from pydantic import JsonValue
 
+from ...graphs.common.content import Content, replace_text, text_of
 from ...graphs.common.errors import SpecError
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import storable
@@ -54,12 +55,13 @@ async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, str | None]:
 
 def _with_heard(turn: Turn, text: str) -> Turn:
     kept: tuple[BaseMessage, ...] = turn.messages
-    before = ""
+    content: Content = text
     if kept and isinstance(kept[-1], HumanMessage):
         # Earlier context, such as a summary, may precede the heard text in the message.
         before = kept[-1].text.removesuffix(turn.heard)
+        content = replace_text(kept[-1].content, before + text)
         kept = kept[:-1]
-    return replace(turn, messages=(*kept, HumanMessage(before + text)), heard=text)
+    return replace(turn, messages=(*kept, HumanMessage(content)), heard=text)
 
 
 async def after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
@@ -156,6 +158,5 @@ def turn_of(context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]) 
     # Functions and hooks may change their arguments.
     log = select_heard(context, speaker, log)
     view = tuple(copied(view_of(context, speaker, log)))
-    return Turn(
-        session_id(), speaker.name, view, newly_heard(context.conversation, log, speaker.name)
-    )
+    heard = text_of(newly_heard(context.conversation, log, speaker.name))
+    return Turn(session_id(), speaker.name, view, heard)

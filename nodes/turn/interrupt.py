@@ -9,6 +9,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt, interrupt
 from pydantic import TypeAdapter, ValidationError
 
+from ...graphs.common.content import Content
 from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.questions import (
     Asking,
@@ -69,7 +70,7 @@ def describe_unstorable(asked: GraphInterrupt) -> Exception | None:
     return None
 
 
-async def ask_for_message(context: NodeContext) -> Leaving | str | None:
+async def ask_for_message(context: NodeContext) -> Leaving | Content | None:
     """Ask the person who replies for the speaker whose turn begins, if the rules require it."""
     turn = NextTurn(context.turn.speaker, context.turn.stage)
     asked = asking(context.conversation, context.position, turn)
@@ -77,7 +78,7 @@ async def ask_for_message(context: NodeContext) -> Leaving | str | None:
         if context.conversation.speaker(turn.speaker).human is None:
             return None
         brought = context.brought(turn.speaker)
-        return None if brought is None else brought.text
+        return None if brought is None else brought.content
     tallies = context.reader.tallies(context.log)
     why = explain_guards(context.conversation, context.position, tallies)
     if why and asked.because is Because.TURN:
@@ -90,7 +91,7 @@ class Interruption(NamedTuple):
 
     speaker: str
     """The speaker that the person speaks for."""
-    text: str
+    content: Content
     """The message that interrupts the calls. Empty if they may run."""
 
 
@@ -103,7 +104,7 @@ async def ask_about_calls(context: NodeContext) -> Leaving | Interruption | None
     return found if isinstance(found, Leaving) else Interruption(asked.speaker, found)
 
 
-async def _answer(context: NodeContext, asked: Asking) -> Leaving | str:
+async def _answer(context: NodeContext, asked: Asking) -> Leaving | Content:
     """Ask a person and interpret the answer.
 
     The result is an empty text if the person says nothing: the speaker's next kind of reply is
@@ -111,7 +112,7 @@ async def _answer(context: NodeContext, asked: Asking) -> Leaving | str:
     """
     brought = context.brought(asked.speaker)
     if brought is not None:
-        return meaning(asked, brought.text) or ""
+        return meaning(asked, brought.content) or ""
     conversation = context.conversation
     log: Sequence[BaseMessage] = context.log
     if isinstance(conversation.turn_order, Concurrent):

@@ -7,9 +7,10 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, InvalidT
 from langchain_core.messages.tool import ToolCall
 from pydantic import BaseModel, JsonValue
 
+from ...graphs.common.content import Content, files_of, make_content
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.handoffs import first_allowed, may_be_private
-from ...graphs.log.artifacts import store_artifact, text_of_result
+from ...graphs.log.artifacts import parts_of_result, store_artifact
 from ...graphs.log.memory import is_told
 from ...graphs.log.messages import (
     make_message,
@@ -113,7 +114,7 @@ async def write_said(
     if about.source is Source.HUMAN and (brought := context.brought(speaker.name)) is not None:
         message_id = brought.id
         about = about.model_copy(update={"from_client": True})
-    spoken = make_message(number, given.message.text, about, id=message_id, answer=given.message)
+    spoken = make_message(number, given.message.content, about, id=message_id, answer=given.message)
     return await context.step(
         after_reply(context.conversation, position, turn), [*given.new, spoken], given.usage
     )
@@ -139,7 +140,7 @@ def read_by_format(
 def _line_of(number: int, message: AIMessage, about: SpeakerReply) -> AnyMessage:
     return make_message(
         number,
-        message.text,
+        message.content,
         about,
         answer=message,
         tool_calls=message.tool_calls,
@@ -168,9 +169,11 @@ def calls_of_agent(
         yield _line_of(number, answer, about)
         for number, found in enumerate(results, start=number + 1):  # noqa: B020
             artifact, problem = store_artifact(found.name or "a tool", found.artifact)
+            text, files = parts_of_result(found)
             yield make_tool_message(
                 number,
-                text_of_result(found),
+                text,
+                files=files,
                 speaker=speaker.name,
                 call_id=new[found.tool_call_id],
                 failure=Failure.TOOL if found.status == "error" else None,
@@ -235,8 +238,8 @@ def code_calls(
 class ToolOutput(NamedTuple):
     """The results of a speaker's tools or code, as its message."""
 
-    text: str
-    """The text of the message."""
+    content: Content
+    """The content of the message."""
     source: Source
     """The source of the results: tools or code."""
     parsed: JsonValue
@@ -254,7 +257,8 @@ def outputs_of_calls(log: Sequence[BaseMessage]) -> ToolOutput:
     results = [one for one in asked if one is not None]
     if not isinstance(metadata(message), CodeCalls):
         text = "\n\n".join(one.text for one in results if one.text.strip())
-        return ToolOutput(text, Source.TOOL, None)
+        files = [block for one in results for block in files_of(one.content)]
+        return ToolOutput(make_content(text, files), Source.TOOL, None)
     codes = [
         exit_code_of(parsed_of(metadata(one)), failed=one.status == "error")
         for one in reversed(results)

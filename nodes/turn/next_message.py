@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, BaseMessage, ToolMessage
 
+from ...graphs.common.content import Block, Content, files_of
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.fields import Opening
 from ...graphs.conversation.judges import Concurrent, RoundRobin
@@ -58,7 +59,8 @@ def lines_before(
     if position.phase not in BETWEEN_TURNS or not speaks:
         return []
     new = _before(conversation, position, decision, log)
-    return [make_message(len(log) + place, text, about) for place, (text, about) in enumerate(new)]
+    first = len(log)
+    return [make_message(first + place, one, about) for place, (one, about) in enumerate(new)]
 
 
 def _before(
@@ -66,7 +68,7 @@ def _before(
     position: Position,
     decision: Decision,
     log: Sequence[BaseMessage],
-) -> list[tuple[str, MessageMetadata]]:
+) -> Sequence[tuple[Content, MessageMetadata]]:
     name = decision.speaker
     speaker = conversation.speaker(name)
     if decision.stage is Stage.PRIVATE:
@@ -111,7 +113,7 @@ def _begins_by_itself(speaker: Speaker) -> bool:
 
 def _shift(
     conversation: Conversation, owner: str, log: Sequence[BaseMessage]
-) -> tuple[str, MessageMetadata]:
+) -> tuple[Content, MessageMetadata]:
     """Return the first instruction of the rounds (Yacana's shift message)."""
     opening = conversation.opening
     if opening.first_line is not None:
@@ -123,7 +125,7 @@ def _shift(
         return conversation.render_prompt(prompts.BEGIN), _to(owner)
     before = conversation.order[-1]
     said_before = (
-        message.text
+        message.content
         for message in reversed(log)
         if isinstance(metadata(message), Speech) and metadata(message).speaker == before
     )
@@ -157,7 +159,7 @@ def say_as_speaker(
     conversation: Conversation,
     position: Position,
     speaker: str,
-    text: str,
+    content: Content,
     message_id: str | None = None,
 ) -> State:
     """Return the update of a session's state for a message that is sent as a speaker.
@@ -185,7 +187,7 @@ def say_as_speaker(
         stage=stage,
         from_client=message_id is not None,
     )
-    log.append(make_message(len(log), text, about, id=message_id))
+    log.append(make_message(len(log), content, about, id=message_id))
     facts = facts_of(conversation, log).model_copy(update=not_in_the_log(position.facts))
     after = after_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})
     following = decide(conversation, after)
@@ -210,22 +212,24 @@ def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> lis
         return []
     # A result that no hook has seen yet counts as well.
     came = {
-        one.tool_call_id: (one.text, _failure_of(one))
+        one.tool_call_id: (one.text, files_of(one.content), _failure_of(one))
         for one in log
         if isinstance(one, ToolMessage)
     }
-    unknown = (f"Result unknown: {speaker} sent a message instead.", Failure.PERSON)
+    nothing: list[Block] = []
+    unknown = (f"Result unknown: {speaker} sent a message instead.", nothing, Failure.PERSON)
     ids = [str(call["id"]) for call in (*called.tool_calls, *called.invalid_tool_calls)]
     results = [came.get(call_id, unknown) for call_id in ids]
     return [
         make_tool_message(
             len(log) + place,
             text,
+            files=files,
             speaker=position.speaker or "",
             call_id=call_id,
             failure=failure,
         )
-        for place, (call_id, (text, failure)) in enumerate(zip(ids, results, strict=True))
+        for place, (call_id, (text, files, failure)) in enumerate(zip(ids, results, strict=True))
     ]
 
 

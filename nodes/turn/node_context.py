@@ -211,7 +211,8 @@ class NodeContext:
         name = name or self.conversation.model
         self.resources.check_model(name)
         prices = self.conversation.prices
-        model = await self.resources.models.get(name, notify, self.gate, prices)
+        warned = self.session.warned
+        model = await self.resources.models.get(name, notify, self.gate, prices, warned)
         model.check_price(self.conversation)
         if self.resources.progress is not None:
             self.resources.progress.note_asking()

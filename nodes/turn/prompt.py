@@ -17,6 +17,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from ...graphs.common.content import describe_content, join_content, replace_text
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.usage import Usage
@@ -226,7 +227,7 @@ def _with_notice(view: Sequence[BaseMessage], notice: str) -> list[BaseMessage]:
     if place is None:
         return [*view, HumanMessage(notice)]
     heard = view[place]
-    with_notice = HumanMessage(f"{heard.text}\n\n{notice}", name=heard.name)
+    with_notice = HumanMessage(join_content(heard.content, notice), name=heard.name)
     return [*view[:place], with_notice, *view[place + 1 :]]
 
 
@@ -239,7 +240,7 @@ def append_question(
     """
     both = [*view[-1:], *behind[:1]]
     if len(both) > 1 and all(isinstance(one, HumanMessage) for one in both):
-        joined = HumanMessage(f"{view[-1].text}\n\n{behind[0].text}")
+        joined = HumanMessage(join_content(view[-1].content, behind[0].content))
         return [*view[:-1], joined, *behind[1:]]
     return [*view, *behind]
 
@@ -329,7 +330,9 @@ def _build_small_model_prompt(
     return [
         SystemMessage(prompts.fill_template(prompt.system_prompt, task=task)),
         *(
-            HumanMessage(f"{message.text}\n\n{reminder}", name=message.name)
+            HumanMessage(
+                replace_text(message.content, f"{message.text}\n\n{reminder}"), name=message.name
+            )
             if isinstance(message, HumanMessage)
             else message
             for message in view[1:]
@@ -429,7 +432,7 @@ def transcript(lines: Sequence[BaseMessage], name: str) -> str:
 
 def _paragraphs(message: BaseMessage, name: str) -> list[str]:
     about = metadata(message)
-    text = message.text.strip()
+    text = describe_content(message.content).strip()
     if isinstance(message, ToolMessage):
         return [f"(tool result) {text or SILENCE}"]
     if about.speaker is None:

@@ -13,12 +13,13 @@ from langchain_core.tools import BaseTool
 from langgraph.config import get_stream_writer
 from pydantic import BaseModel
 
+from ...graphs.common.content import Content, files_of, make_content
 from ...graphs.common.errors import SpecError
 from ...graphs.conversation.handoffs import has_tool, may_be_private
 from ...graphs.conversation.judges import Concurrent, Handoff
 from ...graphs.log.heard_text import HeardText, may_say_token
 from ...graphs.log.marks import begins, length_of
-from ...graphs.log.messages import make_message, storable
+from ...graphs.log.messages import make_message, place_of, storable, storable_content
 from ...graphs.log.metadata import (
     ALOUD,
     HookVersion,
@@ -277,14 +278,14 @@ def _without_mark(speaker: Speaker, first: str, rest: str) -> str:
 
 
 async def reply_of(
-    context: NodeContext, speaker: Speaker, said_by_person: str | None
+    context: NodeContext, speaker: Speaker, said_by_person: Content | None
 ) -> DraftReply:
     """Obtain the reply of the speaker whose turn it is."""
     match context.position.phase:
         case Phase.GIVEN:
             output = outputs_of_calls(context.log)
             return DraftReply(
-                AIMessage(output.text), output.source, [], context.usage, output.parsed
+                AIMessage(output.content), output.source, [], context.usage, output.parsed
             )
         case Phase.REJECTED | Phase.CUT_OFF | Phase.RETURNED:
             # In the middle of a turn, the reply comes from the model.
@@ -294,12 +295,13 @@ async def reply_of(
 
 
 async def _first_of(
-    context: NodeContext, speaker: Speaker, said_by_person: str | None
+    context: NodeContext, speaker: Speaker, said_by_person: Content | None
 ) -> DraftReply:
     """Return a turn's first reply: a person's, a hook's, or one from the speaker's sources."""
     new, text = await _by_hooks(context, speaker)
     if said_by_person is not None:
-        return DraftReply(AIMessage(storable(said_by_person)), Source.HUMAN, new, context.usage)
+        said = AIMessage(storable_content(said_by_person))
+        return DraftReply(said, Source.HUMAN, new, context.usage)
     if text is not None:
         return DraftReply(AIMessage(text), Source.HOOK, new, context.usage)
     return await _by_replies(context, speaker, new)
@@ -318,11 +320,11 @@ async def _by_hooks(context: NodeContext, speaker: Speaker) -> tuple[list[AnyMes
 
 def _heard(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
     log = select_heard(context, speaker, context.log)
-    about = HookVersion(
-        audience=(speaker.name,),
-        instead_of=tuple(heard_since(log, speaker.name)),
-    )
-    return make_message(len(context.log), text, about)
+    places = tuple(heard_since(log, speaker.name))
+    about = HookVersion(audience=(speaker.name,), instead_of=places)
+    heard = (message for message in log if place_of(message) in places)
+    files = [block for message in heard for block in files_of(message.content)]
+    return make_message(len(context.log), make_content(text, files), about)
 
 
 async def _by_replies(context: NodeContext, speaker: Speaker, new: list[AnyMessage]) -> DraftReply:

@@ -5,10 +5,13 @@ the task. The messages are in the state already, under their sender's ids.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple, Self
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 
+from ...graphs.common.content import Content, arrange_blocks, files_of, join_content, text_of
+from ...graphs.common.content_input import keep_inline, read_content
 from ...graphs.common.errors import SessionError, SpecError
 from ...graphs.common.validation import list_names, validate
 from ...graphs.conversation.conversation import Conversation, Form, restore_conversation
@@ -33,15 +36,15 @@ class RunInput(NamedTuple):
     """The messages that the session knows."""
     last: Sequence[AnyMessage]
     """The user's newest message, with the user messages directly before it."""
-    text: str | None
-    """The text of `last`. None if the user sends nothing new."""
+    content: Content | None
+    """The content of `last`. None if the user sends nothing new."""
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self:
         """Read the messages in a run's input.
 
         Raises:
-            SpecError: The user's newest message is blank, or contains more than text.
+            SpecError: The user's newest message is blank, or a file in it is not accepted.
         """
         messages = state.get("messages") or []
         new = _behind_own(messages, state.get("unspoken") or []) if state.get("spec") else messages
@@ -56,11 +59,17 @@ class RunInput(NamedTuple):
         last = new[first:end]
         if not last:
             return cls(new, known, (), None)
-        newest = _only_text(last[-1])
-        if not newest.strip():
+        newest = read_content(last[-1].content, "messages.content")
+        if not text_of(newest).strip():
             raise SpecError("messages: the user's newest message must not be empty")
-        before = [text for text in map(_text_of, last[:-1]) if text.strip() and not is_exit(text)]
-        return cls(new, known, last, "\n\n".join([*before, newest]))
+        before = map(_earlier_content, last[:-1])
+        said = (one for one in before if text_of(one).strip() and not is_exit(one))
+        return cls(new, known, last, reduce(join_content, [*said, newest]))
+
+    @property
+    def text(self) -> str | None:
+        """The text of `last`. None if the user sends nothing new."""
+        return None if self.content is None else text_of(self.content)
 
     def speaker(self, conversation: Conversation) -> str | None:
         """Return the speaker that the user's message belongs to. None if no speaker is a person.
@@ -94,7 +103,7 @@ class RunInput(NamedTuple):
                 writes.append(mark_run_input(message))
             elif is_last:
                 writes.append(
-                    mark_run_input(message, sayer).model_copy(update={"content": self.text})
+                    mark_run_input(message, sayer).model_copy(update={"content": self.content})
                 )
         return writes
 
@@ -105,15 +114,26 @@ class RunInput(NamedTuple):
         for message in self.new:
             if self.last and message is self.last[0]:
                 break
-            text = _text_of(message)
-            if not text.strip() or not isinstance(message, HumanMessage | AIMessage):
+            content = _earlier_content(message)
+            is_blank = not text_of(content).strip()
+            if is_blank or not isinstance(message, HumanMessage | AIMessage):
                 continue
             name = message.name if message.name in others else others[0]
             if isinstance(message, HumanMessage):
                 name = sayer
             about = RememberedMessage(speaker=name, audience=conversation.names)
-            lines.append(make_message(len(lines), text, about))
+            lines.append(make_message(len(lines), content, about))
         return lines
+
+
+def _earlier_content(message: BaseMessage) -> Content:
+    """Return the text and the inline files of a message that is not the user's newest.
+
+    Other parts, such as an address, are left out: an earlier run has refused them.
+    """
+    if isinstance(message.content, str):
+        return message.content
+    return arrange_blocks([str(message.text), *files_of(keep_inline(message.content))])
 
 
 def waiting_message(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage | None:
@@ -154,19 +174,6 @@ def _behind_own(
 def _is_kept(message: BaseMessage) -> bool:
     about = stored_metadata(message)
     return about.get("kind") == INPUT and about.get("speaker") is None
-
-
-def _text_of(message: BaseMessage) -> str:
-    return str(message.text)
-
-
-def _only_text(message: BaseMessage) -> str:
-    blocks = message.content if isinstance(message.content, list) else []
-    for block in blocks:
-        kind = "text" if isinstance(block, str) else block.get("type")
-        if kind != "text":
-            raise SpecError(f"messages: only text is accepted here, not {kind!r}; send text")
-    return _text_of(message)
 
 
 class RequestedConversation(NamedTuple):
@@ -271,8 +278,8 @@ def continue_session(state: State, conversation: Conversation, brought: RunInput
     """
     sayer = brought.speaker(conversation) if brought.text else None
     position = position_after_removals(Position.model_validate(state["position"]), log_of(state))
-    text, ended = brought.text or "", bool(state.get("outcome"))
-    if sayer is None or (ended and is_exit(text)):
+    content, ended = brought.content or "", bool(state.get("outcome"))
+    if sayer is None or (ended and is_exit(content)):
         return {"messages": brought.kept()}
     if is_opening(conversation, position):
         if ended:
@@ -281,7 +288,7 @@ def continue_session(state: State, conversation: Conversation, brought: RunInput
     if not ended and _is_next(conversation, position, sayer):
         return {"messages": brought.kept(sayer)}
     message_id = str(brought.last[-1].id)
-    written = say_as_speaker(state, conversation, position, sayer, text, message_id)
+    written = say_as_speaker(state, conversation, position, sayer, content, message_id)
     said = written["messages"]
     kept = [one for one in brought.kept(sayer) if one.id != message_id]
     # The results of waiting calls must directly follow the calls.

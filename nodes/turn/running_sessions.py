@@ -37,6 +37,8 @@ class RunningSession:
         self.reader = Reader(conversation)
         self.is_checked = False
         """Whether everything that the conversation names was found, and its code can be run."""
+        self.warned: set[str] = set()
+        """The warnings about the session's models that were sent."""
         self._log = GrowingLog()
         self._position: tuple[object, Position] = (None, Position())
         self._turn: tuple[Position | None, Decision | None] = (None, None)

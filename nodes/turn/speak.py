@@ -11,12 +11,14 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
+from ...graphs.common.content import Content, replace_text
 from ...graphs.conversation.judges import Concurrent
 from ...graphs.log.messages import (
     KEY,
     make_message,
     metadata,
     storable,
+    storable_content,
     stored_form,
 )
 from ...graphs.log.metadata import (
@@ -68,7 +70,7 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
     speaker = as_in(turn.stage, context.conversation.speaker(turn.speaker))
     if position.phase is Phase.ANSWERED:
         return await _past_hooks(context, speaker)
-    person: str | None = None
+    person: Content | None = None
     if position.phase in BETWEEN_TURNS:
         # The first effect of the node, which runs again when there is an answer.
         found = await ask_for_message(context)
@@ -99,7 +101,7 @@ async def _prepare(context: NodeContext, speaker: Speaker) -> dict[str, Any] | N
     return None
 
 
-async def _reply(context: NodeContext, speaker: Speaker, person: str | None) -> dict[str, Any]:
+async def _reply(context: NodeContext, speaker: Speaker, person: Content | None) -> dict[str, Any]:
     """Obtain the reply and write it to the log as a message, as calls, or as a draft."""
     conversation, position, turn = context.conversation, context.position, context.turn
     given = await reply_of(context, speaker, person)
@@ -158,7 +160,9 @@ async def _reply(context: NodeContext, speaker: Speaker, person: str | None) -> 
         text = found.text
         about = about.model_copy(update=_noted(found.problem))
     no_calls: dict[str, list[Any]] = {"tool_calls": [], "invalid_tool_calls": []}
-    plain = answer.model_copy(update={"content": storable(text), **no_calls})
+    is_text = isinstance(answer.content, str)
+    content = storable(text) if is_text else storable_content(replace_text(answer.content, text))
+    plain = answer.model_copy(update={"content": content, **no_calls})
     return await write_answer(context, speaker, given._replace(message=plain), about)
 
 
@@ -281,7 +285,9 @@ async def _past_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
     """Run the hooks after the newest answer in the log, and write the changed answer."""
     waiting = context.log[-1]
     # Hooks see a person's answer as the speaker's message, too.
-    answer = waiting if isinstance(waiting, AIMessage) else AIMessage(waiting.text, id=waiting.id)
+    answer = waiting
+    if not isinstance(answer, AIMessage):
+        answer = AIMessage(waiting.content, id=waiting.id)
     about = _metadata_of_reply(waiting)
     handed = HandedOver(about.handed_to, about.private)
     heard_by = audience_of(context.conversation, context.turn, speaker, handed)
@@ -292,7 +298,7 @@ async def _past_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
     turn = turn_of(context, speaker, context.log)
     reply = AIMessage(answer.text, tool_calls=answer.tool_calls, name=speaker.name)
     text = await after_speaker(hooks, turn, reply)
-    message = answer.model_copy(update={"content": text})
+    message = answer.model_copy(update={"content": replace_text(answer.content, text)})
     if about.source is Source.MODEL and text != answer.text and not is_call(answer):
         # The check applies to the text that others hear.
         problem = _checked(context, speaker, text, context.log, about).problem
@@ -311,8 +317,8 @@ async def _reread(context: NodeContext, edited: Sequence[int]) -> dict[str, Any]
     for place in edited:
         log[place] = _read_again(context, log, place)
     written = [log[place] for place in edited]
-    for place, text in _handed_on(log, edited).items():
-        log[place] = log[place].model_copy(update={"content": text})
+    for place, content in _handed_on(log, edited).items():
+        log[place] = log[place].model_copy(update={"content": content})
         written.append(log[place])
     position = position_after_removals(context.position, log)
     newest = next(
@@ -342,10 +348,10 @@ async def _reread(context: NodeContext, edited: Sequence[int]) -> dict[str, Any]
 _PAST_JUDGES: Final = (Phase.CHECKED, Phase.JUDGED, Phase.CHOSEN)
 
 
-def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, str]:
-    """Return the indexes of messages that pass on edited opening answers, with the new texts."""
+def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, Content]:
+    """Return the indexes of messages that pass on edited opening answers, with the new contents."""
     answers = {
-        about.speaker: log[at].text
+        about.speaker: log[at].content
         for at in edited
         if isinstance(about := metadata(log[at]), Speech) and about.stage is Stage.OPENING
     }

@@ -135,7 +135,7 @@ async def _writes(client: LangGraphClient, graph: str) -> None:
     assert found["outcome"]["reasons"] == ["quit"]
     image = {"type": "image_url", "image_url": {"url": "https://example.org/bee.png"}}
     found = await run(client, on, graph, {"messages": [{"role": "user", "content": [image]}]})
-    assert found["__error__"]["message"].startswith("messages: only text is accepted")
+    assert found["__error__"]["message"].startswith("messages.content.0: an address")
     found = await run(client, on, graph, {"messages": [{"role": "user", "content": "Three"}]})
     assert texts(found)[-2:] == ["Three", "I count 2."]
 

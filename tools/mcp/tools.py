@@ -23,15 +23,19 @@ from mcp import ClientSession, McpError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import (
     CONNECTION_CLOSED,
+    AudioContent,
+    BlobResourceContents,
     CallToolResult,
     ContentBlock,
     EmbeddedResource,
+    ImageContent,
     ResourceLink,
     TextContent,
     TextResourceContents,
 )
 from pydantic import ValidationError
 
+from ...graphs.common.content import Block, file_block, text_block
 from ...graphs.common.sanitize import excerpt
 from .servers import CommandServer, Server, ServerError, UrlServer
 
@@ -59,10 +63,10 @@ class McpTool(BaseTool):
     at_server: str
     """Name of the tool on the server."""
 
-    def _run(self, /, *args: object, **arguments: object) -> tuple[str, object]:
+    def _run(self, /, *args: object, **arguments: object) -> tuple[object, object]:
         raise NotImplementedError("MCP tools are asynchronous; call ainvoke instead")
 
-    async def _arun(self, /, *args: object, **arguments: Any) -> tuple[str, object]:
+    async def _arun(self, /, *args: object, **arguments: Any) -> tuple[object, object]:
         async def call(session: ClientSession) -> CallToolResult:
             return await session.call_tool(self.at_server, arguments)
 
@@ -75,7 +79,9 @@ class McpTool(BaseTool):
         text, found = result_text(result), result.structuredContent
         # Servers wrap a text or a number, which then says the same as the text.
         is_more = found is not None and (found.keys() != {"result"} or str(found["result"]) != text)
-        return text, {"structured_content": found} if is_more else None
+        content = [block for one in result.content if (block := _file_of(one)) is not None]
+        shown = [text_block(text), *content] if content else text
+        return shown, {"structured_content": found} if is_more else None
 
 
 async def tools_of(server: Server, name: str) -> dict[str, BaseTool]:
@@ -104,11 +110,24 @@ def _schema(given: object) -> dict[str, Any]:
 
 
 def result_text(result: CallToolResult) -> str:
-    """Return a tool's result as text. Content without text is replaced by its type."""
-    parts = [_text(block) for block in result.content]
+    """Return the text of a tool's result. Content that is neither text nor a file has its type."""
+    parts = [_text(block) for block in result.content if _file_of(block) is None]
+    if not parts and result.content:
+        return ""
     if not parts and result.structuredContent is not None:
         parts = [json.dumps(result.structuredContent, ensure_ascii=False)]
     return "\n".join(parts) or "(nothing)"
+
+
+def _file_of(block: ContentBlock) -> Block | None:
+    """Return the block of an image, audio or another file with its bytes, or None."""
+    match block:
+        case ImageContent() | AudioContent():
+            return file_block(block.data, block.mimeType)
+        case EmbeddedResource(resource=BlobResourceContents() as blob):
+            name = str(blob.uri).rpartition("/")[2]
+            return file_block(blob.blob, blob.mimeType or "application/octet-stream", name)
+    return None
 
 
 def _text(block: ContentBlock) -> str:
@@ -119,10 +138,8 @@ def _text(block: ContentBlock) -> str:
             return f"[{block.title or block.name}: {block.uri}]"
         case EmbeddedResource(resource=TextResourceContents() as text):
             return text.text
-        case EmbeddedResource(resource=data):
-            return f"[{data.uri}: {data.mimeType or 'data'}, not shown]"
         case _:
-            return f"[{block.type}: {block.mimeType}, not shown]"
+            return f"[{block.type}, not shown]"
 
 
 async def ask_server(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:

@@ -68,6 +68,21 @@ class Prompting:
         return describe_tool(tool)
 
 
+_PROFILE: Final[Mapping[str, str]] = {
+    "image": "image_inputs",
+    "audio": "audio_inputs",
+    "file": "pdf_inputs",
+}
+"""The entry of LangChain's profile of a model for each kind of file."""
+
+
+def find_in_profile(chat: object, kind: str) -> bool | None:
+    """Return whether a chat model's profile says that it accepts a kind of file, or None."""
+    profile = getattr(chat, "profile", None)
+    found = profile.get(_PROFILE[kind]) if isinstance(profile, Mapping) else None
+    return found if isinstance(found, bool) else None
+
+
 class Offer(NamedTuple):
     """The tools that a model may call by its API."""
 
@@ -178,6 +193,14 @@ class Adapter(ABC):
         purpose: type[ModelOutput],
     ) -> Ask:
         """Return the function that calls the model for a tool call as schema-constrained JSON."""
+
+    def accepts_file(self, kind: str) -> bool | None:
+        """Return whether the model accepts a kind of file in messages. None if it is not known.
+
+        Args:
+            kind: ``image``, ``audio`` or ``file``.
+        """
+        return None
 
     def own_messages(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return a prompt's messages for the client: copies if other code may change them."""

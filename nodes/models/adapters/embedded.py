@@ -369,6 +369,10 @@ class LocalModel(OpenAICompatible):
         """
         return None
 
+    def accepts_file(self, kind: str) -> bool | None:
+        """Return False, since a text model is served without its part for images."""
+        return False
+
     def prepare(
         self, settings: CallSettings, body: "Mapping[str, Any] | None" = None
     ) -> "tuple[ChatModel, dict[str, Any]]":

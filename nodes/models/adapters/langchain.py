@@ -18,7 +18,7 @@ from ..refusals import answer_in, excerpt_of, is_unavailable, read_too_long
 from ..settings import CallSettings, Learned, learned_of_object
 from ..tool_calls import Names, normalise_calls, recover_answer, without_mended_call
 from ..tools_by_schema import answer_schema
-from .base import Adapter, Ask, Offer
+from .base import Adapter, Ask, Offer, find_in_profile
 from .composed import Chat, bind_options, bound_options, compose, configure, first_chat_model
 from .list_prices import ListPrice, list_price
 from .provider_parameters import Prepared, parameters_of, translate
@@ -110,6 +110,10 @@ class LangChainModel(Adapter):
             return lambda prompt, config: asked.ainvoke(prompt, config=config)
         schema = {"title": "answer", **answer_schema(tools, choice)}
         return ask_with_schema(chat, self.label, schema, settings, 'tool_calling = "native"')
+
+    def accepts_file(self, kind: str) -> bool | None:
+        """Return whether the model's profile says that it accepts a kind of file, or None."""
+        return find_in_profile(self._first, kind)
 
     def own_messages(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return copies of the messages, since other code may change them.

@@ -21,7 +21,7 @@ from ..client.failures import address_of, failures
 from ..gate import AtGate, Gate, PlannedCall, TriesAtGate
 from ..refusals import comes_from
 from ..settings import CallSettings, learned_of_name
-from .base import Adapter, Ask, Offer
+from .base import Adapter, Ask, Offer, find_in_profile
 from .composed import Chat
 from .langchain import ask_with_schema, bind_tools
 from .list_prices import ListPrice, list_price
@@ -53,6 +53,10 @@ class OpenAICompatible(Adapter):
     def longest_answer(self) -> int | None:
         """Output token limit of calls that set none. None if it is not known."""
         return self.chat.max_tokens
+
+    def accepts_file(self, kind: str) -> bool | None:
+        """Return whether the model's profile says that it accepts a kind of file, or None."""
+        return find_in_profile(self.chat, kind)
 
     def accepted_limit(self, tokens: int) -> int | None:
         """Return ``tokens``, since every call can send an output token limit."""

@@ -65,7 +65,10 @@ SEEN = HumanMessage([{"type": "image_url", "image_url": {"url": "https://a.test/
             ".0: must be a message of the user, the assistant or a tool",
         ),
         ([ChatMessage(role="user", content="Hm?")], ".0: must be a message of the user"),
-        ([SEEN, ANSWERED], ".0: only text can be stored; remove images and other content"),
+        (
+            [SEEN, ANSWERED],
+            ".0: content.0: an address is not opened here; send the bytes",
+        ),
         ([{"role": "user", "content": " \n"}, ANSWERED], ".0: the content must not be empty"),
         ([HumanMessage(""), ANSWERED], ".0: the content must not be empty"),
         (ASKED, ": input should be a list, not dict"),

@@ -294,7 +294,9 @@ def test_a_session_that_asks_nothing_takes_no_answer(store: str) -> None:
 
 
 @pytest.mark.part(3)
-@pytest.mark.parametrize("bad", [7, 4.5, True, "", " \n", ["Hello."], {"text": "Hello."}], ids=str)
+@pytest.mark.parametrize(
+    "bad", [7, 4.5, True, "", " \n", ["Hello.", 7], {"text": "Hello."}], ids=str
+)
 def test_an_answer_that_does_not_fit_is_asked_again(store: str, bad: object) -> None:
     """After an invalid answer, the same question is asked again with an error message."""
     seen: list[Question] = []

@@ -209,7 +209,7 @@ BROKEN: dict[str, Any] = {"name": "add", "args": {"a": object()}, "id": "c"}
         (AIMessage("", tool_calls=[BROKEN]), "the arguments of 'add' must be a JSON object"),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
-            "only text can be stored; remove images",
+            "content.0: an address is not opened here",
         ),
     ],
 )

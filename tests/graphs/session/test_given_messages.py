@@ -271,7 +271,7 @@ async def test_the_message_is_the_task_and_the_last_one_the_answer(
         (
             ChatForm,
             [user([{"type": "image_url", "image_url": {"url": "x"}}])],
-            "only text is accepted",
+            "an address is not opened here",
         ),
         (ChatForm, [user("Hi"), user(" ")], "newest message must not be empty"),
         (RolePlayForm, [AIMessage("I.")], "task: is missing"),

@@ -149,7 +149,7 @@ def test_a_question_that_got_no_answer_is_not_asked_again_in_that_run(
 
 
 @pytest.mark.part(3)
-@pytest.mark.parametrize("value", [{}, None, 5, ["a"], {"0" * 32: "x"}, object()], ids=type)
+@pytest.mark.parametrize("value", [{}, None, 5, ["a", 5], {"0" * 32: "x"}, object()], ids=type)
 def test_what_is_no_message_is_one_error_and_the_question_stays(value: Any, store: str) -> None:  # noqa: ANN401
     model = ScriptedChatModel(script=["Hello."])
     waits = converse(chat(), session="s", model=model, store=store)

@@ -1,0 +1,197 @@
+"""A message of the log in a dump, as plain JSON."""
+
+from typing import Annotated, Any
+from uuid import uuid4
+
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    InvalidToolCall,
+    ToolMessage,
+)
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import ToolCall
+from pydantic import Field, JsonValue, field_validator
+
+from ...nodes.models.storable_json import why_unstorable
+from ..common.content import Content, replace_text, text_block
+from ..common.content_input import keep_inline, read_content
+from ..common.data import Data
+from ..conversation.usage import select_response_metadata
+from ..log.artifacts import pack_artifact, unpack_artifact
+from ..log.messages import (
+    make_message,
+    metadata,
+    metadata_kwargs,
+    number_of,
+    place_of,
+    storable_content,
+)
+from ..log.metadata import AnyMetadata, original_metadata
+
+
+class DumpedCall(Data):
+    """A tool call."""
+
+    name: str
+    """The name of the tool."""
+    args: dict[str, JsonValue]
+    """The arguments."""
+    id: str | None = None
+    """The id of the call. The call's result has the same id."""
+
+
+class BrokenCall(Data):
+    """A tool call whose arguments are not JSON."""
+
+    name: str | None = None
+    """The name of the tool. None if the model wrote no name."""
+    args: str | None = None
+    """The arguments, as the model wrote them. None if the model wrote no arguments."""
+    id: str | None = None
+    """The id of the call. None if it has no id."""
+    error: str | None = None
+    """The reason why the arguments could not be read. None if it is unknown."""
+
+
+class Message(Data):
+    """A message of the log."""
+
+    id: str
+    """The place of the message in the log, such as ``m0004``."""
+    text: str
+    """The text."""
+    blocks: tuple[dict[str, JsonValue], ...] = ()
+    """The content blocks of a message with images or other files: texts, and files in base64. Empty
+    if the message is only text. In a dump, the digest of a file in `SessionDump.files` replaces its
+    bytes.
+    """
+    tool_calls: tuple[DumpedCall, ...] = ()
+    """The tool calls of the message."""
+    invalid_tool_calls: tuple[BrokenCall, ...] = ()
+    """Tool calls whose arguments are not JSON."""
+    call_id: str | None = None
+    """The id of the tool call whose result this message is. None if the message is not a tool's
+    result.
+    """
+    failed: bool = False
+    """Whether the tool call failed, if the message is a tool's result."""
+    artifact: JsonValue = None
+    """The artifact of the tool call. None if there is none, or if it is not JSON."""
+    packed_artifact: str | None = None
+    """An artifact that is not JSON, such as bytes: msgpack, as a store writes it, in base64. None
+    if there is none.
+    """
+    message_id: str | None = None
+    """The unique id of the message. If None, a new id is made."""
+    metadata: Annotated[AnyMetadata, Field(discriminator="kind")]
+    """The kind of the message, its speaker, its audience, and the rest of its metadata."""
+    usage: UsageMetadata | None = None
+    """The token usage of the model call that wrote the message, in LangChain's format. None if
+    unknown.
+    """
+    model: dict[str, JsonValue] = Field(default_factory=dict)
+    """The response metadata that the model's client returned, such as the model's name."""
+
+    @field_validator("packed_artifact")
+    @classmethod
+    def _check_packed_artifact(cls, packed: str | None) -> str | None:
+        if packed is not None:
+            try:
+                unpack_artifact(packed)
+            except Exception as error:
+                raise ValueError(f"can't be read: {error}; remove it") from error
+        return packed
+
+    @field_validator("blocks")
+    @classmethod
+    def _check_blocks(
+        cls, blocks: tuple[dict[str, JsonValue], ...]
+    ) -> tuple[dict[str, JsonValue], ...]:
+        return _blocks(read_content(blocks, "content") if blocks else "")
+
+    @property
+    def content(self) -> Content:
+        """The text, or the content blocks with this text."""
+        return replace_text([*self.blocks], self.text) if self.blocks else self.text
+
+    def restore(self) -> AnyMessage:
+        """Return the message for the log."""
+        extra = metadata_kwargs(self.metadata, number_of(self.id))
+        if self.call_id is not None:
+            return ToolMessage(
+                storable_content(self.content),
+                id=self.message_id or str(uuid4()),
+                tool_call_id=self.call_id,
+                status="error" if self.failed else "success",
+                artifact=self.artifact
+                if self.packed_artifact is None
+                else unpack_artifact(self.packed_artifact),
+                additional_kwargs=extra,
+            )
+        # A removed message keeps its type.
+        made = make_message(
+            number_of(self.id),
+            self.content,
+            original_metadata(self.metadata),
+            answer=AIMessage(
+                "", id=self.message_id, usage_metadata=self.usage, response_metadata=self.model
+            ),
+            tool_calls=[
+                ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
+                for call in self.tool_calls
+            ],
+            invalid_tool_calls=[
+                InvalidToolCall(
+                    name=call.name,
+                    args=call.args,
+                    id=call.id,
+                    error=call.error,
+                    type="invalid_tool_call",
+                )
+                for call in self.invalid_tool_calls
+            ],
+        )
+        return made.model_copy(update={"additional_kwargs": extra})
+
+
+def dumped(message: BaseMessage) -> Message:
+    """Return a message of the log in the format of a dump."""
+    known: dict[str, Any] = {}
+    if isinstance(message, AIMessage):
+        known = {
+            "usage": message.usage_metadata,
+            "model": select_response_metadata(message),
+            "tool_calls": [
+                DumpedCall(name=call["name"], args=call["args"], id=call["id"])
+                for call in message.tool_calls
+            ],
+            "invalid_tool_calls": [
+                BrokenCall(name=call["name"], args=call["args"], id=call["id"], error=call["error"])
+                for call in message.invalid_tool_calls
+            ],
+        }
+    if isinstance(message, ToolMessage):
+        is_json = why_unstorable({"artifact": message.artifact}) is None
+        known = {
+            "call_id": message.tool_call_id,
+            "failed": message.status == "error",
+            "artifact": message.artifact if is_json else None,
+            "packed_artifact": None if is_json else pack_artifact(message.artifact),
+        }
+    return Message(
+        id=place_of(message),
+        message_id=message.id,
+        text=message.text,
+        # A client may have written any blocks.
+        blocks=() if isinstance(message.content, str) else _blocks(keep_inline(message.content)),
+        metadata=metadata(message),
+        **known,
+    )
+
+
+def _blocks(content: Content) -> tuple[dict[str, JsonValue], ...]:
+    if isinstance(content, str):
+        return ()
+    return tuple(text_block(one) if isinstance(one, str) else one for one in content)
