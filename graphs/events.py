@@ -130,6 +130,9 @@ class MessageSaid(_Event):
     parsed: JsonValue = None
     """The content, parsed according to the speaker's format, as plain values. None if nothing was
     parsed."""
+    files: tuple[dict[str, Any], ...] = Field(default=(), exclude=True)
+    """The images and other files of the message, as content blocks with their bytes in base64.
+    ``model_dump`` leaves them out."""
     has_tool_calls: bool = False
     """Whether the message came with tool calls. If so, the speaker's turn continues."""
     source: Source = Source.MODEL
@@ -202,6 +205,9 @@ class ToolCallFinished(_Event):
     """Whether the call failed."""
     decision: DecisionType | None = None
     """The decision of a person about the call. None if no person was asked."""
+    files: tuple[dict[str, Any], ...] = Field(default=(), exclude=True)
+    """The images and other files of the result, as content blocks with their bytes in base64.
+    ``model_dump`` leaves them out."""
     artifact: Any = Field(default=None, exclude=True)
     """The artifact of the call, as it is stored. None if there is none. ``model_dump`` leaves it
     out."""

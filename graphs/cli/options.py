@@ -48,7 +48,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "duologue run garden.toml --session garden",
     ),
     "resume": ("duologue resume garden",),
-    "chat": ('duologue chat "What is 17 * 23?" --tool calculator',),
+    "chat": (
+        'duologue chat "What is 17 * 23?" --tool calculator',
+        'duologue chat "What does this plan show?" --attach plan.png',
+    ),
     "answer": ('duologue answer garden "Tomatoes, please."',),
     "init": ("duologue init role_play garden.toml",),
     "check": ("duologue check garden.toml",),
@@ -154,6 +157,15 @@ Concurrency = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")]
+Attach = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attach",
+        metavar="FILE",
+        help="An image, a PDF or an audio file for your message: a path or an address "
+        "(https://…). Repeatable.",
+    ),
+]
 SpeakerOption = Annotated[
     str | None,
     typer.Option(

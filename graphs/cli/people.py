@@ -3,11 +3,21 @@
 Each command imports its modules inside its function, as in `graphs.cli.app`.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from .options import Json, ModelOption, Reset, Seed, Session, StoreOption, cap_option
+from .options import Attach, Json, ModelOption, Reset, Seed, Session, StoreOption, cap_option
+
+
+def read_attached(paths: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Read the files of the option --attach as content blocks."""
+    if not paths:
+        return []
+    from ..common.content_input import read_files
+
+    return read_files(paths, "--attach")
 
 
 def chat(
@@ -33,6 +43,7 @@ def chat(
     prompt: Annotated[
         str | None, typer.Option(metavar="TEXT", help="The agent's system prompt.")
     ] = None,
+    attach: Attach = None,
     session: Annotated[
         str | None,
         typer.Option(
@@ -57,6 +68,7 @@ def chat(
     waits for you.
     With --json, no question is asked. The last event contains it; `duologue answer` answers it.
     """
+    from ..common.content import make_content
     from ..kinds.chat import chat as make
     from .run import follow
     from .terminal.follow_up import FollowUp
@@ -70,7 +82,15 @@ def chat(
         "temperature": temperature,
     }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    follow(make(message, **options), session, FollowUp(store, model), reset=reset, as_json=as_json)
+    files = read_attached(attach)
+    follow(
+        make(None if files else message, **options),
+        session,
+        FollowUp(store, model),
+        reset=reset,
+        as_json=as_json,
+        message=make_content(message or "", files) if files else None,
+    )
 
 
 def answer(
@@ -88,6 +108,7 @@ def answer(
         str | None,
         typer.Option(metavar="ID", help="The question to answer. [default: the only open one]"),
     ] = None,
+    attach: Attach = None,
     store: StoreOption = None,
     model: ModelOption = None,
     as_json: Json = False,
@@ -104,7 +125,7 @@ def answer(
     from .run import follow
     from .terminal.follow_up import FollowUp
 
-    reply = reply_of(session, answer, question, store)
+    reply = reply_of(session, answer, question, store, read_attached(attach))
     follow(None, session, FollowUp(store, model), reset=False, as_json=as_json, reply=reply)
 
 
@@ -112,6 +133,7 @@ def say(
     session: Session,
     speaker: Annotated[str, typer.Argument(metavar="SPEAKER", help="The speaker of the message.")],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.")],
+    attach: Attach = None,
     store: StoreOption = None,
 ) -> None:
     """Add a message of a speaker to a session that is not running.
@@ -122,9 +144,11 @@ def say(
     from .terminal.console import plain, stderr, stdout
 
     handle = open_session(session, store)
+    from ..common.content import make_content
     from .terminal.follow_up import FollowUp
 
-    outcome = handle.add_message(speaker, text).outcome
+    files = read_attached(attach)
+    outcome = handle.add_message(speaker, make_content(text, files)).outcome
     plain(stdout(), f"Added the message of {speaker}.")
     if outcome is not None:
         plain(stderr(), str(outcome))

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ..common.content import Block, make_content
+from ..common.errors import SpecError
 from ..common.sanitize import escape_invisible
 from ..conversation.questions import MessageQuestion, Question
 from ..session.answers import answered_question, bind_answer
@@ -50,12 +52,24 @@ def ways_on(session: str, questions: Sequence[Question], follow_up: FollowUp) ->
 
 
 def reply_of(
-    session: str, answer: str, question: str | None, store: str | Path | None
+    session: str,
+    answer: str,
+    question: str | None,
+    store: str | Path | None,
+    files: Sequence[Block] = (),
 ) -> GivenAnswer:
-    """Read the ANSWER argument of `duologue answer`."""
+    """Read the ANSWER argument of `duologue answer`, and the files of --attach.
+
+    Raises:
+        SpecError: There are files, but the question does not ask for a message.
+    """
     found = Session(session, store=store).state()
     bound = bind_answer(session, found.pending, GivenAnswer(answer, question))
     has_ended = found.outcome is not None
     meant = answered_question(session, found.pending, bound, has_ended=has_ended)
     # With its id the answer cannot be used for another question that is asked meanwhile.
-    return GivenAnswer(meant.read(answer), meant.id)
+    if not files:
+        return GivenAnswer(meant.read(answer), meant.id)
+    if not isinstance(meant, MessageQuestion):
+        raise SpecError("--attach: this question does not ask for a message; leave the option out")
+    return GivenAnswer(make_content(answer, files), meant.id)

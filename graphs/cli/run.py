@@ -14,6 +14,7 @@ from types import FrameType
 import typer
 from pydantic import JsonValue
 
+from ..common.content import Content
 from ..common.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
 from ..common.settings import load_settings
 from ..conversation.questions import Question
@@ -44,14 +45,26 @@ def follow(
     *,
     reset: bool,
     as_json: bool,
+    message: Content | None = None,
     reply: GivenAnswer | None = None,
 ) -> None:
     """Run a session to its end and print its events.
 
     Questions are asked at the terminal. With JSON they are printed, and the session waits.
+
+    Args:
+        source: The conversation. None for the stored session.
+        session: The id of the session. None for a new one.
+        follow_up: The commands to print, with the store and the model.
+        reset: Whether the stored session is deleted first.
+        as_json: Whether events are printed as JSON.
+        message: The person's next message. None if there is none.
+        reply: The answer with which the run begins. None if there is none.
     """
     view = JsonLines() if as_json else Transcript(follow_up, stdout(), stderr())
-    code = asyncio.run(_Run(view, follow_up).play(source, session, reset=reset, reply=reply))
+    code = asyncio.run(
+        _Run(view, follow_up).play(source, session, reset=reset, message=message, reply=reply)
+    )
     if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
         # Everything is printed and stored, so a repeated signal must not kill the process.
         for number in _SIGNALS:
@@ -76,10 +89,13 @@ class _Run:
         session: str | None,
         *,
         reset: bool,
+        message: Content | None,
         reply: GivenAnswer | None,
     ) -> ExitCode:
         self._listen()
         options: Options = {"store": self.follow_up.store, "model": self.follow_up.model}
+        if message is not None:
+            options["message"] = message
         if isinstance(self.view, Transcript):
             asker = Asker(self.view, Lines(stdout(), stderr(), self._reading))
             self.progress = progress = Progress(stderr(), "Starting")

@@ -11,6 +11,7 @@ from langchain_core.messages import (
     convert_to_openai_messages,
 )
 
+from ..common.content import describe_content
 from ..conversation.conversation import Conversation
 from ..speakers.private_messages import calls_of
 from .heard_text import provider_names
@@ -69,9 +70,10 @@ def _from_outside(
         if isinstance(message, ToolMessage):
             # The result of a code block has no call: the message's text contains the code.
             if message.tool_call_id in called:
-                yield ToolMessage(message.text, tool_call_id=message.tool_call_id, id=message.id)
+                text = describe_content(message.content)
+                yield ToolMessage(text, tool_call_id=message.tool_call_id, id=message.id)
         elif is_by_person(about):
-            yield HumanMessage(message.text, name=name, id=message.id)
+            yield HumanMessage(message.content, name=name, id=message.id)
         else:
             calls = calls_of(message) if isinstance(message, AIMessage) else []
             called.update(call["id"] for call in calls)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from ..common.content import files_of
 from ..conversation.conversation import Conversation
 from ..events import (
     CodeBlock,
@@ -87,6 +88,7 @@ def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iter
                 text=message.text,
                 failed=message.status == "error",
                 decision=about.decision,
+                files=tuple(files_of(message.content)),
                 artifact=message.artifact,
             )
             if about.artifact_problem:
@@ -129,6 +131,7 @@ def _message_event(
         cut_off=about.cut_off,
         audience=None if about.audience is None else about.confidants,
         parsed=about.parsed,
+        files=tuple(files_of(message.content)),
         has_tool_calls=isinstance(about, ToolCalls),
         source=about.source,
     )

@@ -93,6 +93,7 @@ def _paragraphs(message: BaseMessage, line: Line) -> Iterator[str]:
     yield from (f"*{escape_markdown(remark)}*" for remark in line.remarks)
     if line.text or line.kind not in ("calls", "result"):
         yield _quoted(message.text)
+    yield from (f"*[{escape_markdown(one.description)}]*" for one in line.files)
     for fold in line.folds:
         if fold.kind in ("call", "result"):
             yield f"*{escape_markdown(fold.title)}:*"

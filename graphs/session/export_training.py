@@ -20,6 +20,7 @@ from langchain_core.messages import (
 
 from ...nodes.models.tool_binding import define_tools
 from ...tools.registry.registry import Registry
+from ..common.content import arrange_blocks, describe_content, standard_block
 from ..common.sanitize import escape_json
 from ..conversation.judges import HAND_OFF
 from ..log.messages import metadata
@@ -162,7 +163,14 @@ def _turns(messages: Sequence[Line]) -> Iterator[tuple[str, str]]:
                 json.dumps(told if told[1:] else told[0], ensure_ascii=False),
             )
         else:
-            yield _ROLES[message["role"]], message["content"] or SILENCE
+            yield _ROLES[message["role"]], _text(message["content"]) or SILENCE
+
+
+def _text(content: str | Sequence[Line]) -> str:
+    """Return the text of content. The format has no place for files, which are described."""
+    if isinstance(content, str):
+        return content
+    return describe_content(arrange_blocks([standard_block(one) for one in content]))
 
 
 _ROLES: Final = {"system": "system", "user": "human", "assistant": "gpt"}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..common.content import describe_content, make_content
 from ..common.sanitize import escape_invisible
 from ..ends.end_chat import EndChat
 from ..events import (
@@ -60,7 +61,8 @@ def _result(event: ToolCallFinished) -> str:
         return event.text
     if event.decision == "respond":
         return f"A person answers in its place: {event.text}"
-    return f"{'The call failed' if event.failed else 'It answers'}: {event.text}"
+    text = describe_content(make_content(event.text, event.files))
+    return f"{'The call failed' if event.failed else 'It answers'}: {text}"
 
 
 def money(cost: float) -> str:

@@ -32,6 +32,20 @@ class Fold(Data):
     """Whether the text is JSON."""
 
 
+class ShownFile(Data):
+    """A file of a message."""
+
+    kind: Literal["image", "audio", "file"]
+    """The kind of the file."""
+    description: str
+    """The kind, name and size of the file, such as ``image plan.png, 120 KB``."""
+    name: str = ""
+    """The name under which the file is saved."""
+    address: str | None = None
+    """The file as a ``data:`` address. None if it is too large for the page, or of a type that no
+    page shows."""
+
+
 class Heard(Data):
     """The text of a line for speakers that receive a different one."""
 
@@ -64,6 +78,8 @@ class Line(Data):
     """Whether a person wrote the message."""
     folds: tuple[Fold, ...] = ()
     """The folded details."""
+    files: tuple[ShownFile, ...] = ()
+    """The images and other files of the message."""
     roles: dict[NonNegativeInt, Role] = Field(default_factory=dict)
     """The role of the line for each speaker that receives it, by the speakers' numbers."""
     heard: tuple[Heard, ...] = ()

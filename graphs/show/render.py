@@ -48,6 +48,9 @@ def policy_of(style: str, script: str, **more: str) -> str:
         "default-src": "'none'",
         "style-src": f"'{_hash(style)}'",
         "script-src": f"'{_hash(script)}'" if script else "'none'",
+        # The files of messages, which are a part of the page.
+        "img-src": "data:",
+        "media-src": "data:",
         "base-uri": "'none'",
         **{name.replace("_", "-"): what for name, what in more.items()},
     }

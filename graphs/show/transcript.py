@@ -1,11 +1,16 @@
-"""The lines of a page: each message, with its role and text for each speaker that receives it."""
+"""The lines of a page: each message, with its role and text for each speaker that receives it.
+
+The files of messages are a part of the page, up to `MOST_ON_PAGE` bytes. A page loads nothing.
+"""
 
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from ..common.content import describe_file, files_of, name_of_file, size_of_file
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..conversation.conversation import Conversation
 from ..log.artifacts import describe_artifact
@@ -27,7 +32,16 @@ from ..log.metadata import (
 )
 from ..log.viewpoint import SILENCE, View
 from ..rules.message_words import describe_note, describe_result, list_remarks, name_author
-from .page_data import Fold, Heard, Line, LineKind, Role
+from .page_data import Fold, Heard, Line, LineKind, Role, ShownFile
+
+MOST_ON_PAGE: Final = 20_000_000
+"""Maximum size of all files on a page, in bytes. Later files are only described."""
+
+_TYPES: Final = (
+    *("image/png", "image/jpeg", "image/gif", "image/webp"),
+    *("audio/wav", "audio/mp3", "application/pdf"),
+)
+"""The types of files that a page contains. No browser runs code in them."""
 
 _LABEL = 200
 """Maximum length of a label in front of a message, in characters. A longer text is no label."""
@@ -81,6 +95,7 @@ def read_lines(
     """
     numbers = {name: number for number, name in enumerate(names)}
     found, called = anchors(log), dict[str, str]()
+    left = MOST_ON_PAGE
     for message in log:
         about, place = metadata(message), place_of(message)
         note = describe_note(about)
@@ -88,6 +103,8 @@ def read_lines(
         if kind is None:
             continue
         artifacts = () if in_memory else describe_artifact(message, about)
+        files = tuple(_files(message, left))
+        left -= sum(len(one.address or "") for one in files)
         line = Line(
             anchor=found[place],
             place=place if place == found[place] else "",
@@ -98,6 +115,7 @@ def read_lines(
             remarks=(*list_remarks(about), *artifacts),
             is_person=is_by_person(about),
             folds=tuple(_folds(message, about, called, in_memory=in_memory)),
+            files=files,
         )
         yield message, line
 
@@ -123,6 +141,19 @@ def _kind_of(about: MessageMetadata) -> LineKind | None:
 
 def _text(message: BaseMessage) -> str:
     return "" if isinstance(message, ToolMessage) else message.text.strip()
+
+
+def _files(message: BaseMessage, left: int) -> Iterator[ShownFile]:
+    """Yield the files of a message. Files that exceed the page's limit are only described."""
+    for block in files_of(message.content):
+        is_shown = block["mime_type"] in _TYPES and size_of_file(block) <= left
+        left -= size_of_file(block) if is_shown else 0
+        yield ShownFile(
+            kind=block["type"],
+            description=describe_file(block),
+            name=name_of_file(block) or "",
+            address=f"data:{block['mime_type']};base64,{block['base64']}" if is_shown else None,
+        )
 
 
 class _Seen:

@@ -1,21 +1,26 @@
 """The routes of the local page, and the forms that they read."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from base64 import b64encode
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, Final, cast, get_args
+from typing import Annotated, Any, Final, NamedTuple, cast, get_args
 from urllib.parse import parse_qsl
 
 from pydantic import Field, TypeAdapter, ValidationError
 from starlette.applications import Starlette
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ...nodes.models.adapters.composed import Chat
 from ..batch.status import read_status, read_statuses
+from ..common.content import MOST_BYTES, Block, file_block, files_of, make_content
+from ..common.content_input import read_content
 from ..common.errors import (
     AnswerError,
     BatchError,
@@ -52,13 +57,14 @@ Form = Mapping[str, str]
 """The fields of a submitted form."""
 
 
-def answer_of(question: Question, form: Form) -> Any:  # noqa: ANN401  # depends on the question
+def answer_of(question: Question, form: Form, files: Sequence[Block] = ()) -> Any:  # noqa: ANN401  # depends on the question
     """Read the answer to a question from a form.
 
     Args:
         question: The question.
         form: The fields. ``leave``: the person leaves. ``text``: a message or another answer.
             ``decision0``, ``args0`` and ``text0``: the decision on the first call, and so on.
+        files: The files of a message, as content blocks.
 
     Returns:
         The answer.
@@ -75,6 +81,8 @@ def answer_of(question: Question, form: Form) -> Any:  # noqa: ANN401  # depends
     text = "" if "nothing" in form else form.get("text", "").replace("\r\n", "\n")
     if not text.strip() and not isinstance(question, MessageQuestion):
         raise AnswerError('the answer is missing; enter "" for an empty text')
+    if isinstance(question, MessageQuestion) and "nothing" not in form:
+        return make_content(text, files)
     return question.read(text)
 
 
@@ -104,7 +112,10 @@ _ON_A_PAGE: Final = 50
 """Maximum number of sessions on one page of the list."""
 
 _MOST: Final = 1_000_000
-"""Maximum size of a form in bytes."""
+"""Maximum size of the texts of a form in bytes."""
+
+_MOST_FILES: Final = 20
+"""Maximum number of files in a form."""
 
 _GONE: Final = "this question was already answered or withdrawn, so your answer was not used"
 
@@ -205,14 +216,14 @@ class _View:
 
     async def answer(self, request: Request) -> Response:
         """Answer a question of a session, which then continues in this process."""
-        row, form = await self._row(request), await _form(request)
+        row, (form, uploads) = await self._row(request), await _form(request)
         try:
             asked = (await read_stored_session(self.store, row.session)).pending
             question = next((one for one in asked if one.id == form.get("question")), None)
             if question is None:
                 raise AnswerError(_GONE)
-            value = answer_of(question, form)
-        except AnswerError as error:
+            value = answer_of(question, form, await in_thread(_read_uploads, uploads))
+        except (AnswerError, SpecError) as error:
             self._runs.problems[row.session] = str(error)
         else:
             await self._runs.answer(row.session, value, question.id)
@@ -269,17 +280,62 @@ def _wanted_cells(request: Request, batch: str) -> CellsWanted:
     )
 
 
-async def _form(request: Request) -> Form:
-    """Read a submitted form."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MOST:
-            raise HTTPException(413, "The answer is too long.")
+class _Upload(NamedTuple):
+    """A file that a browser has sent."""
+
+    name: str
+    data: bytes
+
+
+async def _form(request: Request) -> tuple[Form, list[_Upload]]:
+    """Read the fields and the files of a submitted form."""
+    if request.headers.get("content-type", "").startswith("multipart/form-data"):
+        return await _form_with_files(request)
+    body = b"".join([part async for part in _limited(request, _MOST)])
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1_000))
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1_000)), []
     except ValueError as error:
         raise HTTPException(400, "The form is not valid.") from error
+
+
+async def _form_with_files(request: Request) -> tuple[Form, list[_Upload]]:
+    limited = _limited(request, _MOST + MOST_BYTES)
+    parser = MultiPartParser(
+        request.headers, limited, max_files=_MOST_FILES, max_fields=1_000, max_part_size=_MOST
+    )
+    try:
+        found = await parser.parse()
+    except MultiPartException as error:
+        raise HTTPException(400, f"The form is not valid: {error.message}") from error
+    async with AsyncExitStack() as opened:
+        opened.push_async_callback(found.close)
+        fields = {name: value for name, value in found.multi_items() if isinstance(value, str)}
+        uploads = [
+            _Upload(value.filename or "", await value.read())
+            for _, value in found.multi_items()
+            if isinstance(value, UploadFile)
+        ]
+    # A browser sends an empty file without a name if the person has chosen none.
+    return fields, [one for one in uploads if one.name or one.data]
+
+
+async def _limited(request: Request, most: int) -> AsyncGenerator[bytes]:
+    """Yield the body of a request, and refuse it once it is longer than a number of bytes."""
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise HTTPException(413, "The answer is too long.")
+        yield part
+
+
+def _read_uploads(uploads: Sequence[_Upload]) -> list[Block]:
+    """Read the files of a form. The type of each is found in its bytes."""
+    blocks = [
+        file_block(b64encode(one.data).decode(), "application/octet-stream", one.name)
+        for one in uploads
+    ]
+    return files_of(read_content(blocks, "files")) if blocks else []
 
 
 def _page(drawn: Drawn, status: int = 200) -> Response:

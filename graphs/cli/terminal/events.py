@@ -12,6 +12,7 @@ from rich.rule import Rule
 from rich.style import StyleType
 from rich.text import Text
 
+from ...common.content import describe_file
 from ...conversation.judges import Finding, Verdict
 from ...events import (
     ConversationEnded,
@@ -223,6 +224,9 @@ class Transcript:
             self.head(event.speaker, event.id)
             self.speech(event.text)
         self.pause()
+        for file in event.files:
+            if (described := f"[{describe_file(file)}]") not in event.text:
+                self.body(described, "dim")
         if audience is not None:
             self.body(f"({describe_audience(audience)}.)", "dim")
         if event.cut_off:
