@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ...nodes.models.adapters.composed import Chat
+from ..common.content import MOST_BYTES
 from ..common.errors import AnswerError, SpecError
 from ..common.sanitize import excerpt
 from ..session.listing import known_store
@@ -49,8 +50,8 @@ from .tools import ServedTool
 
 _log = logging.getLogger("duologue")
 
-_LARGEST: Final = 8_000_000
-"""Maximum size of a request in bytes."""
+_LARGEST: Final = 8_000_000 + MOST_BYTES * 4 // 3
+"""Maximum size of a request in bytes: its texts, and files in base64."""
 
 _MOST_WAITING: Final = 64
 """Maximum number of requests that wait for their run. Further requests are refused."""
@@ -184,13 +185,13 @@ class ChatCompletions:
         named, caller = request.headers.get(SESSION), int(request.scope.get(CALLER, 0))
         if named is None or named == NEW_SESSION:
             session = f"{tool.name}-{secrets.token_hex(16)}"
-            source = start_conversation(tool.conversation, asked.messages)
+            source, message = start_conversation(tool.conversation, asked.messages)
+            options = Options(**{**self._options, "message": message})
             if named is None:
-                options = Options(store=self._passing, model=self._options.get("model"))
-                return ChatTurn(tool, source, session, options)
+                return ChatTurn(tool, source, session, {**options, "store": self._passing})
             started = StartedSession(session, tool, caller)
             self._sessions[session] = started
-            return ChatTurn(tool, source, session, self._options, started=started)
+            return ChatTurn(tool, source, session, options, started=started)
         known = self._sessions.get(named)
         if known is None or known.caller != caller or known.tool is not tool:
             raise RefusedError(

@@ -7,6 +7,8 @@ conversation sets everything that concerns the models, so the sampling parameter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
+from ..common.content import Content, files_of, join_content, text_of
+from ..common.content_input import read_content
 from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.sanitize import excerpt
@@ -76,8 +78,18 @@ class HistoryMessage(NamedTuple):
 
     role: Literal["user", "assistant"]
     """The side that has said it. The texts of the system count as the user's."""
-    text: str
-    """The text. It is blank only if no message of the request has a text."""
+    content: Content
+    """The text, or text and files. It is blank only if no message of the request has a text."""
+
+    @property
+    def text(self) -> str:
+        """The text of the message."""
+        return text_of(self.content)
+
+    @property
+    def has_files(self) -> bool:
+        """Return whether the message contains images or other files."""
+        return bool(files_of(self.content))
 
 
 class _StreamOptions(Data):
@@ -114,7 +126,8 @@ def read_request(body: object) -> ChatRequest:
 
     Raises:
         SpecError: The body is not an object, a parameter is unknown, not valid or not supported,
-            or a message is not text of the user, the assistant or the system.
+            a message is not of the user, the assistant or the system, or a file in it is not
+            accepted.
     """
     if not isinstance(body, dict):
         raise SpecError("the body must be a JSON object with model and messages")
@@ -147,35 +160,27 @@ def _read_message(place: int, given: Mapping[str, Any]) -> HistoryMessage:
         raise SpecError(
             f"{path}.role: {_shown(role)} is unknown; use user, assistant, system or developer"
         )
-    text = _text_of(f"{path}.content", given.get("content"))
-    return HistoryMessage("assistant" if role == "assistant" else "user", text)
+    message = HistoryMessage(
+        "assistant" if role == "assistant" else "user",
+        _content_of(f"{path}.content", given.get("content")),
+    )
+    if message.has_files and role != "user":
+        raise SpecError(f"{path}.content: only a message of the user can contain files; send text")
+    return message
 
 
-def _text_of(path: str, content: object) -> str:
+def _content_of(path: str, content: object) -> Content:
+    """Read the content of a message. Files must be in it as base64; an address is not opened."""
     if content is None:
         return ""
-    if isinstance(content, str):
-        return _encodable(path, content)
-    if not isinstance(content, list):
-        raise SpecError(f"{path}: must be a text or a list of text parts; send text")
-    return "".join(_part_text(f"{path}.{place}", part) for place, part in enumerate(content))
-
-
-def _part_text(path: str, part: object) -> str:
-    kind = part.get("type") if isinstance(part, dict) else part
-    if not isinstance(part, dict) or kind != "text":
-        raise SpecError(f"{path}: only text is accepted here, not {_shown(kind)}; send text")
-    if not isinstance(part.get("text"), str):
-        raise SpecError(f"{path}.text: must be a text; send text")
-    return _encodable(path, part["text"])
-
-
-def _encodable(path: str, text: str) -> str:
+    if not isinstance(content, str | list):
+        raise SpecError(f"{path}: must be a text or a list of parts; send text")
+    found = read_content(content, path)
     try:
-        text.encode()
+        text_of(found).encode()
     except UnicodeEncodeError as error:
         raise SpecError(f"{path}: contains half a character; send valid Unicode") from error
-    return text
+    return found
 
 
 def _joined(messages: Iterable[HistoryMessage]) -> list[HistoryMessage]:
@@ -185,7 +190,7 @@ def _joined(messages: Iterable[HistoryMessage]) -> list[HistoryMessage]:
         if not message.text.strip():
             continue
         if found and found[-1].role == message.role:
-            message = message._replace(text=f"{found.pop().text}\n\n{message.text}")
+            message = message._replace(content=join_content(found.pop().content, message.content))
         found.append(message)
     return found
 

@@ -63,7 +63,8 @@ def continue_session(
 
     Raises:
         RefusedError: The session does not wait for a message.
-        SpecError: There is more than one message, or it is not the user's.
+        SpecError: There is more than one message, it is not the user's, or it contains files
+            although the question is not about a message.
         AnswerError: The text can't be read as the answer to the session's question.
     """
     turn = ChatTurn(started.tool, None, started.id, options, started=started)
@@ -75,10 +76,14 @@ def continue_session(
         raise SpecError(
             "messages: a session keeps the earlier messages; send only the new message of the user"
         )
-    text = messages[0].text
+    (message,) = messages
     if started.questions:
         question = started.questions[0]
-        return turn._replace(reply=GivenAnswer(question.read(text), question.id))
+        if not message.has_files:
+            return turn._replace(reply=GivenAnswer(question.read(message.text), question.id))
+        if not isinstance(question, MessageQuestion):
+            raise SpecError("messages: the answer to this question must be text; leave files out")
+        return turn._replace(reply=GivenAnswer(message.content, question.id))
     if not started.tool.conversation.people:
         raise RefusedError(
             409,
@@ -87,7 +92,7 @@ def continue_session(
             "continue after an error.",
             "session_error",
         )
-    return turn._replace(options=Options(**{**options, "message": text}))
+    return turn._replace(options=Options(**{**options, "message": message.content}))
 
 
 class Answer(NamedTuple):

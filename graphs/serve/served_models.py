@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
+from ..common.content import Content
 from ..common.errors import SpecError
 from ..common.validation import list_names
 from ..conversation.conversation import Conversation
@@ -56,26 +57,41 @@ def check_people(file: Path, tool: ServedTool) -> None:
         )
 
 
-def start_conversation(served: Conversation, messages: Sequence[HistoryMessage]) -> Conversation:
+class Start(NamedTuple):
+    """The conversation that answers a request, before it runs."""
+
+    conversation: Conversation
+    message: Content | None = None
+    """The person's first message. None if the conversation contains it."""
+
+
+def start_conversation(served: Conversation, messages: Sequence[HistoryMessage]) -> Start:
     """Return the conversation that answers the last of the messages, which is the user's.
 
     Raises:
-        SpecError: There is no message of the user, or the last message is the assistant's.
+        SpecError: There is no message of the user, the last message is the assistant's, or there
+            are files although no person takes part.
     """
     check_last(messages)
     *before, last = messages
     if not served.people:
-        return served.model_copy(update={"task": _task(before, last.text)})
-    (person,) = served.people
-    return served.model_copy(
-        update={
-            "speakers": tuple(
-                _with_first_message(one, last.text)
-                if one.name == person
-                else _with_memory(served, one, before, person)
-                for one in served.speakers
+        if any(one.has_files for one in messages):
+            raise SpecError(
+                "messages: images and files are not accepted by this model, whose task is text; "
+                "send text"
             )
-        }
+        return Start(served.model_copy(update={"task": _task(before, last.text)}))
+    (person,) = served.people
+    # Fixed messages of speakers contain only text.
+    first = None if last.has_files else last.text
+    speakers = tuple(
+        _with_first_message(one, first)
+        if one.name == person
+        else _with_memory(served, one, before, person)
+        for one in served.speakers
+    )
+    return Start(
+        served.model_copy(update={"speakers": speakers}), last.content if last.has_files else None
     )
 
 
@@ -97,10 +113,10 @@ def _task(before: Sequence[HistoryMessage], task: str) -> str:
     return _TASK_AFTER_OTHERS.format(before=lines, task=task)
 
 
-def _with_first_message(person: Speaker, text: str) -> Speaker:
-    """Return the person's speaker with a first message, which replaces its own."""
-    first = TextReply(kind="text", text=text, once=True)
-    return person.model_copy(update={"replies": (first, *_later_replies(person))})
+def _with_first_message(person: Speaker, text: str | None) -> Speaker:
+    """Return the person's speaker with a first message instead of its own, or without any."""
+    first = () if text is None else (TextReply(kind="text", text=text, once=True),)
+    return person.model_copy(update={"replies": (*first, *_later_replies(person))})
 
 
 def _later_replies(person: Speaker) -> tuple[object, ...]:
@@ -120,7 +136,7 @@ def _with_memory(
     remembered: list[AnyMessage] = []
     for message in before:
         if message.role == "user":
-            remembered.append(HumanMessage(message.text, name=person))
+            remembered.append(HumanMessage(message.content, name=person))
         elif speaker.name == writer:
             remembered.append(AIMessage(message.text))
         else:

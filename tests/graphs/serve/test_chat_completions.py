@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -26,12 +27,14 @@ from duologue.graphs import (
     role_play,
     user_proxy,
 )
+from duologue.graphs.common.content import files_of
 from duologue.graphs.serve import chat_completions, chat_response
 from duologue.graphs.serve.chat_completions import ChatCompletions
 from duologue.graphs.serve.chat_requests import IGNORED
 from duologue.graphs.serve.security import ModelGuard
 from duologue.graphs.serve.tools import ServedTool
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel, ScriptedToolCall
+from support.files import PNG, block_of
 
 PORT = 4321
 TOKEN = "a token of the test"  # noqa: S105  # a sample
@@ -41,6 +44,14 @@ SESSION = "X-Duologue-Session"
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
 GARDEN_SCRIPT = ["Instruction: Dig.", "Solution: Dug a bed. Next request.", "<CAMEL_TASK_DONE>"]
+
+
+def image_part(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+PNG_PART = image_part(f"data:image/png;base64,{b64encode(PNG).decode()}")
+LOOK = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, PNG_PART]}
 
 
 @pytest.fixture
@@ -441,6 +452,30 @@ async def test_sampling_parameters_have_no_effect(store: str) -> None:
     assert response.json()["choices"][0]["message"]["content"] == "They dance."
 
 
+async def test_a_client_sends_images_of_the_user_in_a_request_and_in_a_session(store: str) -> None:
+    async with serve(store, ["A plan.", "Yes.", "Again."], bees=chat("Not this one.")) as served:
+        body = {"model": "bees", "messages": [LOOK]}
+        assert (await served.post(body)).status_code == 200
+        earlier = [LOOK, {"role": "assistant", "content": "A plan."}, *turns("Sure?")]
+        assert (await served.post({**body, "messages": earlier})).status_code == 200
+        started = await served.post(body, **{SESSION: "new"})
+        assert started.status_code == 200
+        await served.post(body, **{SESSION: started.headers[SESSION]})
+    prompts = [
+        [len(files_of(message.content)) for message in call.messages] for call in served.model.calls
+    ]
+    assert prompts == [[0, 1], [0, 1, 0, 0], [0, 1], [0, 1, 0, 1]]
+    shown = files_of(served.model.calls[0].messages[1].content)
+    assert shown == [block_of(PNG)]
+
+
+async def test_a_task_contains_no_images(store: str) -> None:
+    async with serve(store, [], garden=GARDEN) as served:
+        status, error = await refusal_of(served, {"model": "garden", "messages": [LOOK]})
+    assert (status, error["param"]) == (400, "messages")
+    assert "images and files are not accepted by this model" in error["message"]
+
+
 REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"n": 2}, 400, "n: is not supported, because only one answer is possible; leave it out"),
     ({"tools": [{"type": "function"}]}, 400, "tools: is not supported, because the file of"),
@@ -461,7 +496,17 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     (
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
         400,
-        "messages.0.content.0: only text is accepted here, not 'image_url'; send text",
+        "messages.0.content.0: ",
+    ),
+    (
+        {"messages": [{"role": "user", "content": [image_part("https://a.b/c.png")]}]},
+        400,
+        "messages.0.content.0: an address is not opened here; send the bytes as base64",
+    ),
+    (
+        {"messages": [{"role": "assistant", "content": [PNG_PART]}, *turns("Hello")]},
+        400,
+        "messages.0.content: only a message of the user can contain files; send text",
     ),
 ]
 
@@ -486,7 +531,7 @@ async def test_a_body_that_is_no_json_or_too_long_is_refused(store: str) -> None
         serve(store, [], bees=chat()) as served,
         served.http(Authorization=f"Bearer {TOKEN}") as http,
     ):
-        for content, status in ((b"{", 400), (b"[" * 100_000, 400), (b" " * 8_000_001, 413)):
+        for content, status in ((b"{", 400), (b"[" * 100_000, 400), (b" " * 35_000_000, 413)):
             response = await http.post("/v1/chat/completions", content=content)
             assert response.status_code == status
             assert response.json()["error"]["type"] == "invalid_request_error"

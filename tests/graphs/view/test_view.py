@@ -22,6 +22,7 @@ from duologue.graphs import (
     chat,
     converse,
 )
+from duologue.graphs.common.content import Block
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.graphs.store.open import open_store
@@ -370,9 +371,9 @@ def test_of_two_forms_that_are_sent_at_once_one_decides(
     sums(store)
     after: list[Result] = []
 
-    def overtaken(asked: Question, form: Form) -> Any:  # noqa: ANN401
+    def overtaken(asked: Question, form: Form, files: list[Block]) -> Any:  # noqa: ANN401
         after.append(more_sums(store))
-        return answer_of(asked, form)
+        return answer_of(asked, form, files)
 
     monkeypatch.setattr("duologue.graphs.view.app.answer_of", overtaken)
     form = {"question": question(store, "sums"), "decision0": "approve"}
