@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
+from functools import reduce
+from operator import or_
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -15,7 +17,6 @@ from typing import (
     Protocol,
     TypeAlias,
     TypeVar,
-    Union,
 )
 
 from langchain_core.messages import BaseMessage
@@ -325,7 +326,7 @@ class _OfAnyKind:
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         simple = [kind for kind in _KINDS.values() if not issubclass(kind, AnyOf | AllOf)]
-        ends: Any = Union.__getitem__((*simple, AnyOf, AllOf))
+        ends: Any = reduce(or_, (*simple, AnyOf, AllOf))
         tagged = Annotated[ends, Field(discriminator="kind"), BeforeValidator(_read_end)]
         return handler.generate_schema(tagged)
 
