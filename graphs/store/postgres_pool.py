@@ -145,7 +145,7 @@ class FetchedRows:
             # LangGraph reads the rows before it drops this object.
             self._kept += self._files.keep((digest, data) for digest, data in found)
 
-    async def fetchone(self) -> DictRow | None:
+    async def fetchone(self) -> "DictRow | None":
         """Return the next row."""
         return self._rows.pop(0) if self._rows else None
 
