@@ -90,16 +90,30 @@ class Rules:
     """duologue's rules, fed directly: no graph runs and no model is called.
 
     `whole.stop_of` has the same conversation by the graph; both must agree.
+
+    Args:
+        dialogue: The dialogue.
+        answered: Whether its done tokens count only once they are answered.
+        conversation: The conversation to which the turns belong. If None, the conversation that a
+            user would write for the dialogue.
     """
 
     calls = 0
     tokens = 0
 
-    def __init__(self, dialogue: Dialogue, *, answered: bool = False) -> None:
-        self._conversation = conversation_of(dialogue, answered=answered)
+    def __init__(
+        self,
+        dialogue: Dialogue,
+        *,
+        answered: bool = False,
+        conversation: Conversation | None = None,
+    ) -> None:
+        self._conversation = conversation or conversation_of(dialogue, answered=answered)
         self._counted = LogCounter(self._conversation)
-        self._log: list[AnyMessage] = []
-        self._position = Position()
+        self.log: list[AnyMessage] = []
+        """The log after the turns so far."""
+        self.position = Position()
+        """The position after the turns so far."""
         self._read = 0
         self._reason: str | None = None
 
@@ -113,8 +127,8 @@ class Rules:
     def _after(self, turn: Turn) -> str | None:
         if not turn.calls:
             self._add(self._speech(turn))
-            self._position = after_turn(
-                self._conversation, self._position, turn.speaker, Stage.ROUNDS
+            self.position = after_turn(
+                self._conversation, self.position, turn.speaker, Stage.ROUNDS
             )
             return self._decide()
         about = ToolCalls(speaker=turn.speaker)
@@ -127,7 +141,7 @@ class Rules:
             }
             for place, one in enumerate(turn.calls)
         ]
-        self._add(make_message(len(self._log), turn.text, about, tool_calls=calls))
+        self._add(make_message(len(self.log), turn.text, about, tool_calls=calls))
         reason = self._within(turn, Phase.CALLED)
         if reason is not None:
             return reason
@@ -138,17 +152,17 @@ class Rules:
     def _speech(self, turn: Turn) -> AnyMessage:
         if turn.automatic:
             about = Speech(speaker=turn.speaker, source=Source.TEXT)
-            return make_message(len(self._log), turn.text, about)
+            return make_message(len(self.log), turn.text, about)
         speaker = self._conversation.speaker(turn.speaker)
-        found = check_reply(self._conversation, speaker, turn.text, self._log)
+        found = check_reply(self._conversation, speaker, turn.text, self.log)
         # A speaker that is asked again repeats the recorded line, which is then accepted.
         flaw = found.problem.flaw if found.problem else None
         about = Speech(speaker=turn.speaker, flaw=flaw)
-        return make_message(len(self._log), found.text, about)
+        return make_message(len(self.log), found.text, about)
 
     def _result(self, turn: Turn, call: Call, call_id: str) -> AnyMessage:
         return make_tool_message(
-            len(self._log),
+            len(self.log),
             call.result,
             speaker=turn.speaker,
             call_id=call_id,
@@ -156,16 +170,16 @@ class Rules:
         )
 
     def _add(self, message: AnyMessage) -> None:
-        self._log.append(message)
+        self.log.append(message)
         self._counted.add(message)
 
     def _within(self, turn: Turn, phase: Phase) -> str | None:
         here = Decision(node=Node.TOOL_EXECUTOR, speaker=turn.speaker)
-        self._position = after_pause(self._position, here, phase)
+        self.position = after_pause(self.position, here, phase)
         return self._decide()
 
     def _decide(self) -> str | None:
         facts = self._counted.facts()
-        self._position = self._position.model_copy(update={"facts": facts})
-        decision = decide(self._conversation, self._position)
+        self.position = self.position.model_copy(update={"facts": facts})
+        decision = decide(self._conversation, self.position)
         return decision.reasons[0].value if decision.node is Node.END else None

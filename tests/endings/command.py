@@ -1,6 +1,7 @@
 """The command of the benchmark.
 
 `run` measures, `agree` compares with the graph, and `table` writes stored results into the pages.
+`judge` asks a model about prefixes and stores its verdicts, and `verdicts` scores a stored file.
 """
 
 import argparse
@@ -11,12 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from endings import closings, report
+from duologue.graphs.common.errors import DuologueError
+from endings import closings, judges, report, verdict_table
 from endings.adapter import Rules
 from endings.comparison import Comparison, SystemResult, show, write_tables
 from endings.dialogue import Case, Dialogue, half_of
 from endings.scoring import Scored, feed, score
 from endings.sources import SOURCES, dialogues
+from endings.stored_verdicts import Head, VerdictFile, read_verdicts
 from endings.systems import UnavailableError, open_system
 
 HALVES = ("tune", "report")
@@ -35,20 +38,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise SystemExit(f"{path}: there is no such folder; give a copy of the source")
     halves = HALVES if given.half == "both" else (given.half,)
     try:
+        if given.command == "verdicts":
+            _print(*verdict_table.tables(*read_verdicts(given.runs)))
+            return
         if given.command == "table":
             stored = (RESULTS if given.json is None else given.json).read_text(encoding="utf-8")
             write_tables(Comparison.model_validate_json(stored), ROOT)
             return
         compares = given.command == "run" and given.system
-        run = {"run": _compare if compares else _run, "agree": _agree}[given.command]
-        run(given, folders, halves)
-    except ValueError as error:
+        runs = {"run": _compare if compares else _run, "agree": _agree, "judge": _judge}
+        runs[given.command](given, folders, halves)
+    except (ValueError, DuologueError) as error:
         raise SystemExit(str(error)) from error
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python tests/endings", description=__doc__)
-    parser.add_argument("command", choices=("run", "agree", "table"))
+    parser.add_argument("command", choices=("run", "agree", "table", "judge", "verdicts"))
     for name, source in SOURCES.items():
         parser.add_argument(
             source.option,
@@ -89,7 +95,58 @@ def _parser() -> argparse.ArgumentParser:
         help="the folder for environments of other libraries, outside the repository",
     )
     parser.add_argument("--errors", type=Path, help="a file to write each wrong ending to")
+    parser.add_argument(
+        "--model", help="the model that `judge` asks, as `duologue models` lists it"
+    )
+    parser.add_argument(
+        "--judge",
+        action="append",
+        default=[],
+        choices=judges.JUDGES,
+        help="a judge to ask; may be given more than once (all of them)",
+    )
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        default=Path("build/verdicts.jsonl"),
+        help="the file of verdicts that `judge` writes or continues, and `verdicts` reads "
+        "(verdicts.jsonl in build)",
+    )
+    parser.add_argument(
+        "--sample",
+        type=_positive,
+        help="the number of prefixes that `judge` draws from all sources, half of them after the "
+        "labelled end (all prefixes)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the sample (0)")
     return parser
+
+
+def _positive(given: str) -> int:
+    number = int(given)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _judge(
+    given: argparse.Namespace, folders: dict[str, list[Path]], halves: Sequence[str]
+) -> None:
+    """Ask the judges about each prefix that no stored verdict answers, and print the tables."""
+    if given.model is None:
+        raise ValueError("--model: judge needs the name of a model, such as `--model embedded`")
+    found = (part for one in _wanted(given, folders, halves) for part in judges.prefixes_of(one))
+    prefixes = judges.draw_sample(found, given.sample, given.seed)
+    head = Head(
+        model=given.model,
+        half=given.half,
+        sample=given.sample,
+        seed=given.seed,
+        prefixes=len(prefixes),
+    )
+    with VerdictFile(given.runs, head) as file:
+        judges.ask_all(prefixes, given.judge or judges.JUDGES, given.model, file)
+    _print(*verdict_table.tables(*read_verdicts(given.runs)))
 
 
 def _run(given: argparse.Namespace, folders: dict[str, list[Path]], halves: Sequence[str]) -> None:

@@ -62,8 +62,8 @@ def _short(scored: Sequence[Scored]) -> list[str]:
     apart = (found.outcomes[Outcome.TIE], found.outcomes[Outcome.UNDECIDABLE])
     return [
         f"{found.dialogues:,}",
-        *(_shown(one and one.times(100), 2) for one in (found.premature, found.missed)),
-        _shown(found.kappa, 2),
+        *(format_estimate(one and one.times(100), 2) for one in (found.premature, found.missed)),
+        format_estimate(found.kappa, 2),
         ", ".join(f"{count:,}" for count in apart),
     ]
 
@@ -72,9 +72,9 @@ def cost_line(scored: Sequence[Scored]) -> str:
     """Return the cost of deciding, in a sentence."""
     found = measure(scored)
     return (
-        f"Cost of deciding by dialogue: {_shown(found.calls, 2)} model calls, "
-        f"{_shown(found.tokens, 2)} tokens. {found.left_out} of {found.turns} prefixes are left "
-        "out of κ."
+        f"Cost of deciding by dialogue: {format_estimate(found.calls, 2)} model calls, "
+        f"{format_estimate(found.tokens, 2)} tokens. {found.left_out} of {found.turns} prefixes "
+        "are left out of κ."
     )
 
 
@@ -87,7 +87,7 @@ def closing_table(found: Mapping[tuple[str, str], Agreement]) -> str:
             half,
             f"{sum(one.total):,}",
             f"{one.total.both + one.total.label:,}",
-            *(_shown(value, 3) for value in (one.precision, one.recall, one.kappa)),
+            *(format_estimate(value, 3) for value in (one.precision, one.recall, one.kappa)),
             f"{one.mixed:,}",
         ]
         for (half, group), one in sorted(found.items(), key=lambda row: row[0][::-1])
@@ -112,18 +112,18 @@ def _cells(found: Metrics) -> list[str]:
     percent = [one and one.times(100) for one in (found.premature, found.missed)]
     return [
         f"{found.dialogues:,}",
-        *(_shown(one, 2) for one in percent),
-        *(_shown(one, 0) for one in (found.delay, found.delay_90)),
-        _shown(found.false_stops, 2),
-        *(_shown(one, 1) for one in (found.saved, found.wasted)),
-        _shown(found.kappa, 2),
+        *(format_estimate(one, 2) for one in percent),
+        *(format_estimate(one, 0) for one in (found.delay, found.delay_90)),
+        format_estimate(found.false_stops, 2),
+        *(format_estimate(one, 1) for one in (found.saved, found.wasted)),
+        format_estimate(found.kappa, 2),
         f"{found.outcomes[Outcome.TIE]:,}",
         f"{found.outcomes[Outcome.UNDECIDABLE]:,}",
     ]
 
 
-def _shown(found: Estimate | None, digits: int) -> str:
-    """Show an estimate with its interval, or a dash."""
+def format_estimate(found: Estimate | None, digits: int) -> str:
+    """Return an estimate with its interval as text, or a dash for None."""
     if found is None:
         return "–"  # noqa: RUF001
     # Adding 0 makes -0.0 a plain 0.0.

@@ -118,6 +118,20 @@ class Scored:
         return self.fed - sum(self.prefixes)
 
 
+def is_over(dialogue: Dialogue, turns: int) -> bool | None:
+    """Return whether the dialogue should be over after this number of turns, by its label.
+
+    None if the label does not decide it: between the earliest end and the labelled one, and at the
+    end of a record without a sign of its end.
+    """
+    label = dialogue.label
+    if turns < label.first:
+        return False
+    if turns < label.end:
+        return None
+    return True if label.signalled or len(dialogue.turns) > label.end else None
+
+
 def score(dialogue: Dialogue, begin: Callable[[Dialogue], Adapter]) -> Scored:
     """Feed a dialogue to its adapter, turn by turn, until it stops."""
     return feed(dialogue, begin(dialogue))
