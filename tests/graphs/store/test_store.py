@@ -498,10 +498,14 @@ asyncio.run(main())
 """
 
 
+LANGSMITHS = "ignore:'asyncio.iscoroutinefunction' is deprecated"
+"""A filter for the warning that langsmith causes in Python 3.14."""
+
+
 @pytest.mark.part(1)
 async def test_strict_deserialising_is_silent(target: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-c", STRICT, target, *PATHS),
+        *(sys.executable, "-W", "error", "-W", LANGSMITHS, "-c", STRICT, target, *PATHS),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
