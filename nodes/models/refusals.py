@@ -9,6 +9,7 @@ and other models. Ollama raises no error: it truncates the prompt.
 
 import math
 import re
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
@@ -54,6 +55,25 @@ _NO_CREDIT: Final = "insufficient_quota"
 
 _FLAGGED: Final = ("flagged", "moderation", "content_policy")
 """Words by which gateways say that a 403 is about one prompt only."""
+
+_CLIENTS: Final = frozenset(
+    {
+        "duologue",
+        # The packages of providers, and some that they use only for a part of their models.
+        *("anthropic", "azure", "baseten_performance_client", "boto3", "botocore", "cohere"),
+        *("fireworks", "google", "groq", "huggingface_hub", "ibm_watsonx_ai", "litellm"),
+        *("llama_api_client", "mistralai", "ollama", "openai", "openrouter", "perplexity"),
+        *("tokenizers", "together", "torch", "transformers", "vertexai"),
+        # The libraries below them: HTTP, JSON, checks, retries.
+        *("aiohttp", "anyio", "grpc", "h11", "h2", "httpcore", "httpcore2", "httpx", "httpx2"),
+        *("jiter", "orjson", "proto", "pydantic", "pydantic_core", "requests", "simplejson"),
+        *("sniffio", "socksio", "tenacity", "truststore", "urllib3", "websockets"),
+        *("langchain", "langgraph", "langsmith"),
+    }
+)
+"""The top-level packages whose exceptions mean that a model call failed. Packages whose name begins
+with ``langchain_`` belong to them as well.
+"""
 
 _READ: Final = 10_000
 """Maximum number of characters of a server's message to search."""
@@ -172,6 +192,17 @@ def comes_from(thing: object, module: str) -> bool:
     """Return whether an object's class, or a base class, is defined in a package or module."""
     homes = (each.__module__ for each in type(thing).__mro__)
     return any(home == module or home.startswith(f"{module}.") for home in homes)
+
+
+def is_foreign(error: BaseException) -> bool:
+    """Return whether an exception's class is neither Python's nor of a package of `_CLIENTS`.
+
+    A program around a conversation can raise such an exception inside a model call, for example at
+    a limit of its own. It must receive the exception unchanged, or it can't recognise it.
+    """
+    home = type(error).__module__.partition(".")[0]
+    is_known = home in _CLIENTS or home in sys.stdlib_module_names
+    return not is_known and not home.startswith("langchain_")
 
 
 def _is_one_of(error: BaseException | None, *names: str) -> bool:

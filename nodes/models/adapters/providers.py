@@ -13,7 +13,14 @@ from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailable
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
 from ..client.server_replies import TooLargeReplyError
-from ..refusals import is_unavailable, passed, read_too_long
+from ..refusals import (
+    find_refusal,
+    is_foreign,
+    is_outage,
+    is_unavailable,
+    passed,
+    read_too_long,
+)
 from ..settings import learned_of_name
 from .langchain import LangChainModel
 
@@ -120,7 +127,10 @@ def make_model(name: str, settings: Settings) -> ProviderModel:
 
 @contextmanager
 def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterator[None]:
-    """Turn all errors of a provider's package inside the block into one kind of error."""
+    """Turn all errors of a provider's package inside the block into one kind of error.
+
+    The exceptions that `failures` passes unchanged pass here as well.
+    """
     try:
         yield
     except DuologueError:
@@ -128,7 +138,10 @@ def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterat
     except Exception as error:
         if (too_long := read_too_long(error, label)) is not None:
             raise too_long from error
-        if passed(error, "langchain_core.callbacks.manager"):
+        # A package that is not known here reports most failures by a status or a connection.
+        is_failure = find_refusal(error) is not None or is_outage(error)
+        is_of_others = is_foreign(error) and not is_failure
+        if is_of_others or passed(error, "langchain_core.callbacks.manager"):
             raise
         kind = ModelUnavailableError if is_unavailable(error) else kind
         raise kind(f"the model {label} failed: {_told(error)}") from error

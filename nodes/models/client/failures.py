@@ -17,6 +17,7 @@ from ..refusals import (
     excerpt_of,
     is_api_error,
     is_clients,
+    is_foreign,
     is_status_error,
     is_unavailable,
     passed,
@@ -46,7 +47,8 @@ def name_of(label: str, address: str | None) -> str:
 def failures(label: str, address: str | None) -> Iterator[None]:
     """Turn exceptions inside the block into a ModelError of one sentence.
 
-    Errors of duologue and of callbacks pass unchanged.
+    Errors of duologue and of callbacks pass unchanged, and exceptions of packages that have no part
+    in a call: a program around the conversation raises them to stop it.
     """
     at = name_of(label, address)
     try:
@@ -54,7 +56,7 @@ def failures(label: str, address: str | None) -> Iterator[None]:
     except DuologueError:
         raise
     except Exception as error:
-        if passed(error, "langchain_core.callbacks.manager"):
+        if is_foreign(error) or passed(error, "langchain_core.callbacks.manager"):
             raise
         if (too_long := read_too_long(error, label)) is not None:
             raise too_long from error
