@@ -4,13 +4,21 @@ import asyncio
 import operator
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import (
     AwareDatetime,
@@ -32,10 +40,11 @@ from ..conversation.fields import SPEC_VERSION
 from ..ends.all_ends import Reason
 from ..log.trajectory import trajectory, transcript
 from ..session.checkpoints import stored_conversation
+from ..session.export_formats import check_log
 from ..session.export_training import Line, examples, json_line, models_of, written
 from ..session.session_row import read_session
 from ..session.stored_session import StoredSession
-from ..store.batches import CellRow, CellStatus, CellsWanted
+from ..store.batches import BatchRow, CellRow, CellStatus, CellsWanted
 from ..store.open import Store
 from .status import cell_columns, known_batch
 
@@ -117,11 +126,22 @@ class Chosen(Spec):
         return next((bound.name for bound in self.score if bound.name not in {*known}), None)
 
 
-BatchFormat = Literal["jsonl", "openai", "sharegpt"]
+BatchFormat = Literal["jsonl", "openai", "sharegpt", "inspect"]
 """The name of a format in which a batch can be exported."""
 
 EXPORT_VERSION: Final = 1
 """The version of the exported files' formats."""
+
+
+class ExportedFile(Data):
+    """A further file of an export."""
+
+    file: str
+    """The file's name."""
+    bytes: NonNegativeInt
+    """Size of the file in bytes."""
+    sha256: str
+    """The SHA-256 hash of the file."""
 
 
 class ExportManifest(Data):
@@ -142,9 +162,9 @@ class ExportManifest(Data):
     filters: dict[str, JsonValue]
     """The filters that selected the sessions, by name."""
     sessions: NonNegativeInt
-    """Number of sessions in the file."""
+    """Number of sessions in all files."""
     rows: NonNegativeInt
-    """Number of lines in the file."""
+    """Number of lines, or of samples, in all files."""
     left_out: dict[str, NonNegativeInt]
     """Number of sessions that have begun but are not in the file, by the filter that left them out,
     or by ``deleted``: the session no longer exists; ``speaker``: it has no speaker of that name;
@@ -154,6 +174,8 @@ class ExportManifest(Data):
     """Size of the file in bytes."""
     sha256: str
     """The SHA-256 hash of the file."""
+    further_files: tuple[ExportedFile, ...] = ()
+    """The other files, in order, if the export has more than one file."""
     models: tuple[str, ...]
     """The models that were called in the sessions."""
     duologue: str
@@ -163,6 +185,14 @@ class ExportManifest(Data):
     written_at: AwareDatetime
     """The time of writing, in UTC."""
 
+
+Found: TypeAlias = tuple[CellRow, StoredSession]
+"""A selected session with its row."""
+
+LogWriter: TypeAlias = Callable[
+    [BatchRow, AsyncIterator[Sequence[Found]]], AsyncIterator[tuple[int, bytes]]
+]
+"""Converts the sessions of a batch to files, and yields each file with its number, from 1."""
 
 _AT_ONCE: Final = 32  # number of sessions that are read at the same time
 
@@ -180,22 +210,40 @@ def read_export(
     if form not in get_args(BatchFormat):
         known = list_names(get_args(BatchFormat))
         raise SpecError(f"format: {form!r} is unknown for batches; choose one of {known}")
+    if form == "inspect":
+        check_log(speaker)
     wanted = {**filters, **{name: _as_tuple(filters[name]) for name in ("reason", "score")}}
     return Export(validate(Chosen, wanted), form, speaker, metadata, Registry(registered))
 
 
 async def write_export(store: Store, batch: str, path: Path, work: "Export") -> ExportManifest:
-    """Write the sessions of a batch to a file, and its manifest next to it."""
-    async with _new_files(path, Path(f"{path}.manifest.json")) as (data, beside):
-        await known_batch(store, batch)
-        async for text in work.lines(store, batch):
-            await asyncio.to_thread(data.write, text)
+    """Write the sessions of a batch to a file or several, and a manifest next to the first one."""
+    async with _new_files() as begin:
+        first, beside = await begin(path), await begin(Path(f"{path}.manifest.json"))
+        row = await known_batch(store, batch)
+        files = [first]
+        if work.form == "inspect":
+            # Imports Inspect.
+            write_logs = await asyncio.to_thread(_log_writer)
+            async for number, data in write_logs(row, work.sessions_of(store, batch)):
+                name = path.with_name(f"{path.stem}-{number}{path.suffix}")
+                files += [] if number == 1 else [await begin(name)]
+                await asyncio.to_thread(files[-1].write, data)
+        else:
+            async for text in work.lines(store, batch):
+                await asyncio.to_thread(first.write, text)
         work.check(batch)
-        manifest = work.manifest(batch, data)
+        manifest = work.manifest(batch, files)
         await asyncio.to_thread(beside.write, manifest.model_dump_json(indent=2) + "\n")
-        await asyncio.to_thread(data.put)
-        await asyncio.to_thread(beside.put)
+        for file in (*files, beside):
+            await asyncio.to_thread(file.put)
     return manifest
+
+
+def _log_writer() -> "LogWriter":
+    from .export_inspect import write_logs
+
+    return write_logs
 
 
 def _as_tuple(given: object) -> object:
@@ -203,13 +251,16 @@ def _as_tuple(given: object) -> object:
 
 
 @asynccontextmanager
-async def _new_files(*paths: Path) -> AsyncIterator[list[NewFile]]:
-    """Create several temporary files. Files that are not put in place are removed."""
+async def _new_files() -> AsyncIterator[Callable[[Path], Awaitable[NewFile]]]:
+    """Yield a function that begins a file. Files that are not put in place are removed."""
     files: list[NewFile] = []
+
+    async def begin(path: Path) -> NewFile:
+        files.append(await asyncio.to_thread(NewFile.begun, path))
+        return files[-1]
+
     try:
-        for path in paths:
-            files.append(await asyncio.to_thread(NewFile.begun, path))
-        yield files
+        yield begin
     finally:
         for file in files:
             await asyncio.to_thread(file.drop)
@@ -233,6 +284,17 @@ class Export:
 
     async def lines(self, store: Store, batch: str) -> AsyncIterator[str]:
         """Yield the file's text, for several sessions at a time."""
+        async for chunk in self._found(store, batch):
+            yield "".join(line for row, result in chunk for line in self._written(row, result))
+
+    async def sessions_of(self, store: Store, batch: str) -> AsyncIterator[Sequence[Found]]:
+        """Yield the selected sessions, several at a time, and count each as one row."""
+        async for chunk in self._found(store, batch):
+            for _, result in chunk:
+                self._count(models_of(result), 1)
+            yield chunk
+
+    async def _found(self, store: Store, batch: str) -> AsyncIterator[Sequence[Found]]:
         graph = build_graph(checkpointer=store.checkpointer)
         chunk: list[CellRow] = []
         async for row in store.batches.each(CellsWanted(batch=batch)):
@@ -246,19 +308,19 @@ class Export:
                 chunk = []
         yield await self._read(store, graph, chunk)
 
-    async def _read(self, store: Store, graph: Graph, rows: Sequence[CellRow]) -> str:
-        found = await asyncio.gather(
+    async def _read(self, store: Store, graph: Graph, rows: Sequence[CellRow]) -> list[Found]:
+        results = await asyncio.gather(
             *(self._result(store, graph, row) for row in rows), return_exceptions=True
         )
-        lines: list[str] = []
-        for row, result in zip(rows, found, strict=True):
+        found: list[Found] = []
+        for row, result in zip(rows, results, strict=True):
             if isinstance(result, BaseException):
                 raise result
             if isinstance(result, str):
                 self.left_out[result] += 1
             else:
-                lines += self._written(row, result)
-        return "".join(lines)
+                found.append((row, result))
+        return found
 
     async def _result(self, store: Store, graph: Graph, row: CellRow) -> StoredSession | str:
         """Read a session, or return the reason why it is left out."""
@@ -278,10 +340,13 @@ class Export:
         if not objects:
             self.left_out["nothing_said"] += 1
             return
+        self._count(models, len(objects))
+        yield from map(json_line, objects)
+
+    def _count(self, models: Iterable[str], rows: int) -> None:
         self.models.update(models)
         self.sessions += 1
-        self.rows += len(objects)
-        yield from map(json_line, objects)
+        self.rows += rows
 
     def _objects(self, told: dict[str, Any], result: StoredSession) -> Iterable[Line]:
         if self.form == "jsonl":
@@ -302,10 +367,11 @@ class Export:
                 f"sessions has the speakers {list_names(self.names)}"
             )
 
-    def manifest(self, batch: str, data: NewFile) -> ExportManifest:
-        """Return the manifest of the written file."""
+    def manifest(self, batch: str, files: Sequence[NewFile]) -> ExportManifest:
+        """Return the manifest of the written files."""
+        first, *others = files
         return ExportManifest(
-            file=data.path.name,
+            file=first.path.name,
             format=self.form,
             batch=batch,
             speaker=self.speaker,
@@ -313,8 +379,12 @@ class Export:
             sessions=self.sessions,
             rows=self.rows,
             left_out=dict(self.left_out.most_common()),
-            bytes=data.bytes,
-            sha256=data.sha256,
+            bytes=first.bytes,
+            sha256=first.sha256,
+            further_files=tuple(
+                ExportedFile(file=one.path.name, bytes=one.bytes, sha256=one.sha256)
+                for one in others
+            ),
             models=tuple(sorted(self.models)),
             duologue=version("duologue"),
             spec_version=SPEC_VERSION,

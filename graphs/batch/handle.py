@@ -141,10 +141,10 @@ class BatchRun:
         metadata: bool = True,
         **registered: Unpack[Registered],
     ) -> ExportManifest:
-        """Write the sessions of the batch to a file of JSON Lines, in the order of the cells.
+        """Write the sessions of the batch to a file, in the order of the cells.
 
         The file replaces an existing file once it is complete. The same batch produces the same
-        bytes. A manifest is written next to it, as ``FILE.manifest.json``.
+        JSON Lines. A manifest is written next to it, as ``FILE.manifest.json``.
 
         Args:
             output: The file.
@@ -152,6 +152,8 @@ class BatchRun:
                 messages as ``trajectory``. ``openai`` and ``sharegpt`` write training examples, one
                 object for each speaker for whom a model has spoken: the speaker's view, in which
                 its own messages have the role of the assistant, and the row as ``metadata``.
+                ``inspect`` writes a log of Inspect in its format ``.eval``, one sample for each
+                session. After 1,000 samples a new file begins: ``NAME-2.eval``, and so on.
             speaker: The speaker whose view is exported. If None, a neutral view (``jsonl``), or the
                 view of each speaker (training examples).
             status: Export only sessions with this status. If None, all that have begun.
@@ -168,8 +170,9 @@ class BatchRun:
             The manifest: the number of rows and sessions, and of the sessions that were left out.
 
         Raises:
-            SpecError: The format, status, reason, score or speaker does not exist, or the file
-                cannot be written. In this case nothing is written.
+            SpecError: The format, status, reason, score or speaker does not exist, the format needs
+                a package that is not installed, or the file cannot be written. In this case nothing
+                is written.
         """
         filters = {"status": status, "reason": reason, "score": score, "trial": trial}
         work = read_export(format, speaker, filters, registered, metadata=metadata)

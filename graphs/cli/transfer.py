@@ -225,7 +225,7 @@ def export(
             "--format",
             metavar="FORMAT",
             help=f"For a session: {_list_formats()}. For a batch: jsonl (one object per session), "
-            "openai or sharegpt. [default: markdown; for a batch: jsonl]",
+            "openai, sharegpt or inspect. [default: markdown; for a batch: jsonl]",
         ),
     ] = None,
     speaker: Annotated[
@@ -297,7 +297,13 @@ def export(
 
     one = cast(ExportFormat, form or "markdown")
     check_format(one)
-    _put(open_session(session, store).export(one, **options), output)
+    text = open_session(session, store).export(one, **options)
+    if one == "inspect" and output is not None and output.suffix == ".eval":
+        from ..session.export_inspect import pack_session
+
+        _write(pack_session(text), output)
+        return
+    _put(text, output)
 
 
 def show_page(session: str, speaker: str | None, store: str | None) -> None:
@@ -338,12 +344,16 @@ def _put(text: str, output: Path | None) -> None:
     from .terminal.console import on_screen, stdout
 
     if output is not None:
-        try:
-            output.write_bytes(text.encode())
-        except OSError as error:
-            raise SpecError(f"{output}: can't be written: {error.strerror or error}") from error
+        _write(text.encode(), output)
     elif on_screen(stdout()):
         typer.echo(clean(text), nl=False)
     else:
         # Always UTF-8, as in a file, whatever the terminal's encoding.
         typer.echo(text.encode(), nl=False)
+
+
+def _write(data: bytes, output: Path) -> None:
+    try:
+        output.write_bytes(data)
+    except OSError as error:
+        raise SpecError(f"{output}: can't be written: {error.strerror or error}") from error

@@ -10,6 +10,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
 
+from typing_extensions import Buffer
+
 from .errors import SpecError
 
 
@@ -83,9 +85,9 @@ class NewFile:
         """Return the length so far, in bytes."""
         return self._file.tell()
 
-    def write(self, text: str) -> None:
-        """Append text."""
-        data = text.encode()
+    def write(self, content: str | Buffer) -> None:
+        """Append text or binary data."""
+        data = content.encode() if isinstance(content, str) else content
         self._hash.update(data)
         with _writing(self.path):
             self._file.write(data)

@@ -114,7 +114,7 @@ class BaseSession:
             format: A format that `duologue export --help` lists, such as ``markdown``, a page to
                 read; ``html``, a page for a browser in one file; ``jsonl``, one JSON object for
                 each message; ``openai`` or ``sharegpt``, training examples, one object for each
-                speaker.
+                speaker; ``inspect``, a log of Inspect in its JSON format.
             speaker: The speaker whose memory or training example is exported. If None, all
                 messages, or one example for each speaker for whom a model has spoken.
             metadata: Whether each example has the key ``metadata`` with the session, the reason of
@@ -126,7 +126,8 @@ class BaseSession:
             The exported text.
 
         Raises:
-            SpecError: The format is unknown, or no speaker has that name.
+            SpecError: The format is unknown or needs a package that is not installed, or no speaker
+                has that name.
         """
         check_options(registered, Registered)
         registry = Registry(registered)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from ..common.errors import SpecError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ...tools.registry.registry import Registry
     from ..store.open import Store
     from .stored_session import StoredSession
 
-ExportFormat = Literal["markdown", "jsonl", "html", "openai", "sharegpt"]
+ExportFormat = Literal["markdown", "jsonl", "html", "openai", "sharegpt", "inspect"]
 """The name of a format in which a session can be exported."""
 
 
@@ -86,6 +88,36 @@ async def _write_examples(export: _Export) -> str:
     return as_examples(read, export.form, export.speaker, export.registry, metadata=export.metadata)
 
 
+async def _write_log(export: _Export) -> str:
+    import asyncio
+
+    from .session_row import known_row
+
+    check_log(export.speaker)
+    row = await known_row(export.store, export.session)
+    read = await export.read()
+    # In a thread, since the import of Inspect takes long, and its function starts an event loop.
+    return await asyncio.to_thread(_render_log, read, row.created_at, row.updated_at)
+
+
+def _render_log(read: "StoredSession", created: "datetime", ended: "datetime") -> str:
+    from .export_inspect import write_session
+
+    return write_session(read, created, ended)
+
+
+def check_log(speaker: str | None) -> None:
+    """Check an export as a log of Inspect, which is about all speakers and needs its package."""
+    from importlib.util import find_spec
+
+    from ..common.errors import how_to_install
+
+    if speaker is not None:
+        raise SpecError("speaker: the format 'inspect' contains all speakers; leave it out")
+    if find_spec("inspect_ai") is None:
+        raise SpecError(f"format: 'inspect' needs more packages; {how_to_install('inspect')}")
+
+
 class FormatRow(NamedTuple):
     """The description of a format, and the function that writes it."""
 
@@ -101,5 +133,6 @@ FORMATS: Final[Mapping[ExportFormat, FormatRow]] = {
     "html": FormatRow("a page for a browser, in one self-contained file", _write_page),
     "openai": FormatRow("training examples, one for each speaker", _write_examples),
     "sharegpt": FormatRow("training examples in ShareGPT's format", _write_examples),
+    "inspect": FormatRow("a log of Inspect", _write_log),
 }
 """All formats, in the order in which they are listed."""

@@ -23,7 +23,7 @@ from ..log.state import State
 from ..rules.position import Position
 from ..store.errors import taken_session, unknown_session
 from ..store.open import SessionLease, Store
-from ..store.rows import reading_store
+from ..store.rows import SessionRow, reading_store
 from .checkpoints import (
     check_state,
     config_of,
@@ -71,12 +71,17 @@ def new_session_id(session: str, word: str) -> str:
     return session[: _LONGEST - len(ending)] + ending
 
 
-async def known_session(store: Store, session: str) -> Conversation:
-    """Return the spec of a session, and raise if the session does not exist."""
+async def known_row(store: Store, session: str) -> SessionRow:
+    """Return the row of a session, and raise if the session does not exist."""
     row = await store.get(session)
     if row is None:
         raise unknown_session(session, store.url)
-    return stored_conversation(row, store.url)
+    return row
+
+
+async def known_session(store: Store, session: str) -> Conversation:
+    """Return the spec of a session, and raise if the session does not exist."""
+    return stored_conversation(await known_row(store, session), store.url)
 
 
 def check_speaker(session: str, conversation: Conversation, name: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import resource
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -525,6 +526,7 @@ def test_a_manifest_says_what_is_in_the_file_and_the_same_batch_gives_the_same_b
         "sessions": 2,
         "rows": 4,
         "left_out": {"score": 3, "status": 1},
+        "further_files": (),
         "models": ("ScriptedChatModel",),
     }
 
@@ -675,3 +677,19 @@ def test_what_the_command_refuses_is_one_sentence(
     assert (ran.exit_code, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
     assert words in ran.stderr
     assert files_in(tmp_path) == {}
+
+
+def test_a_log_of_inspect_needs_its_package_and_contains_all_speakers(
+    many: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, output = BatchRun("b", store=many), tmp_path / "f.eval"
+    words = "speaker: the format 'inspect' contains all speakers; leave it out"
+    with pytest.raises(SpecError, match=words):
+        batch.export(output, format="inspect", speaker="Ben")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    words = "format: 'inspect' needs more packages; run `pip install '.[inspect]'`"
+    with pytest.raises(SpecError, match=re.escape(words)):
+        batch.export(output, format="inspect")
+    with pytest.raises(SpecError, match=re.escape(words)):
+        Session("s-1", store=many).export("inspect")
+    assert not output.exists()
