@@ -33,6 +33,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
+MODEL = "ScriptedChatModel"
 TALK: dict[str, Any] = {
     "task": "Find out how many days two weeks have.",
     "speakers": [
@@ -41,7 +42,7 @@ TALK: dict[str, Any] = {
     ],
     "end_chat": {"when": {"kind": "max_messages", "limit": 4}},
     "judge": {"criteria": ["The number of days is said."]},
-    "prices": {"counter": {"input": 1, "output": 2}},
+    "prices": {MODEL: {"input": 1, "output": 2}},
 }
 BATCH: dict[str, Any] = {
     "conversation": TALK,
@@ -63,12 +64,6 @@ def speak(prompt: Prompt) -> Line:
     return {"criterion_1": "met"}
 
 
-class Counter14(ScriptedChatModel):
-    """The scripted model, by the name of the prices."""
-
-    model: str = "counter"
-
-
 @pytest.fixture(autouse=True)
 def collect_garbage() -> Iterator[None]:
     """Collect the streams that Inspect has not closed while their warnings are ignored."""
@@ -82,7 +77,7 @@ def store(tmp_path: Path) -> str:
 
 
 def run(store: str, batch: dict[str, Any] = BATCH) -> BatchRun:
-    run_batch(batch, name="days", model=Counter14(speak), store=store)
+    run_batch(batch, name="days", model=ScriptedChatModel(speak), store=store)
     return BatchRun("days", store=store)
 
 
@@ -119,8 +114,8 @@ def check_sample(sample: EvalSample, session: Session) -> None:
     told = [(one["role"], one["content"] or "") for one in result.trajectory()]
     assert [(one.role, one.text) for one in sample.messages] == told
     assert sample.messages[1].metadata == {"speaker": "Head_Cook"}
-    used = result.outcome.usage["counter"]
-    found = sample.model_usage["counter"]
+    used = result.outcome.usage[MODEL]
+    found = sample.model_usage[MODEL]
     assert (found.input_tokens, found.output_tokens) == (used.input_tokens, used.output_tokens)
     assert found.total_cost == used.cost
     assert used.cost is not None
@@ -178,7 +173,7 @@ def test_a_failed_session_is_a_sample_with_an_error(store: str, tmp_path: Path) 
             raise ValueError("the model is tired")
         return speak(prompt)
 
-    run_batch(BATCH, name="days", model=Counter14(fail), store=store)
+    run_batch(BATCH, name="days", model=ScriptedChatModel(fail), store=store)
     batch = BatchRun("days", store=store)
     manifest = batch.export(tmp_path / "days.eval", format="inspect", status=None)
     assert manifest.sessions == 4
@@ -226,7 +221,7 @@ def test_a_large_batch_is_several_files(
 
 
 def test_a_session_is_a_log_of_one_sample(store: str, tmp_path: Path) -> None:
-    result = converse(TALK, model=Counter14(speak), session="one", store=store)
+    result = converse(TALK, model=ScriptedChatModel(speak), session="one", store=store)
     (tmp_path / "one.json").write_text(result.session.export("inspect"))
     asked = duologue(
         *("export", "one", "--format", "inspect", "--store", store),
@@ -240,7 +235,7 @@ def test_a_session_is_a_log_of_one_sample(store: str, tmp_path: Path) -> None:
 
 
 def test_texts_that_cannot_be_encoded_are_replaced() -> None:
-    result = converse(TALK, model=Counter14(speak), store="memory:").session.state()
+    result = converse(TALK, model=ScriptedChatModel(speak), store="memory:").session.state()
     odd = "easy \ud83d"
     facts = SampleFacts(1, NOW, target=odd, metadata={"level": [odd]}, error=odd)
     data = write_log(make_log("odd", NOW, [make_sample(result, facts)]), "json")
