@@ -40,7 +40,7 @@ from ..conversation.fields import SPEC_VERSION
 from ..ends.all_ends import Reason
 from ..log.trajectory import trajectory, transcript
 from ..session.checkpoints import stored_conversation
-from ..session.export_formats import check_log
+from ..session.export_formats import check_log, check_log_name
 from ..session.export_training import Line, examples, json_line, models_of, written
 from ..session.session_row import read_session
 from ..session.stored_session import StoredSession
@@ -218,6 +218,8 @@ def read_export(
 
 async def write_export(store: Store, batch: str, path: Path, work: "Export") -> ExportManifest:
     """Write the sessions of a batch to a file or several, and a manifest next to the first one."""
+    if work.form == "inspect":
+        check_log_name(path, (".eval",))
     async with _new_files() as begin:
         first, beside = await begin(path), await begin(Path(f"{path}.manifest.json"))
         row = await known_batch(store, batch)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from ..common.errors import SpecError
-from ..session.export_formats import FORMATS, ExportFormat, check_format
+from ..session.export_formats import FORMATS, ExportFormat, check_format, check_log_name
 from .options import OutputOption, Session, SpeakerOption, StoreOption, cap_option, mode_option
 
 if TYPE_CHECKING:
@@ -297,6 +297,8 @@ def export(
 
     one = cast(ExportFormat, form or "markdown")
     check_format(one)
+    if one == "inspect" and output is not None:
+        check_log_name(output, (".eval", ".json"))
     text = open_session(session, store).export(one, **options)
     if one == "inspect" and output is not None and output.suffix == ".eval":
         from ..session.export_inspect import pack_session

@@ -12,6 +12,7 @@ from ..common.errors import SpecError
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from pathlib import Path
 
     from ...tools.registry.registry import Registry
     from ..store.open import Store
@@ -116,6 +117,12 @@ def check_log(speaker: str | None) -> None:
         raise SpecError("speaker: the format 'inspect' contains all speakers; leave it out")
     if find_spec("inspect_ai") is None:
         raise SpecError(f"format: 'inspect' needs more packages; {how_to_install('inspect')}")
+
+
+def check_log_name(path: "Path", endings: tuple[str, ...]) -> None:
+    """Raise if a file's name does not have the ending by which Inspect knows the form of a log."""
+    if path.suffix not in endings:
+        raise SpecError(f"{path}: Inspect can't read this name; end it in {' or '.join(endings)}")
 
 
 class FormatRow(NamedTuple):

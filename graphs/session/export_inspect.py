@@ -9,7 +9,7 @@ from functools import reduce
 from importlib.metadata import version
 from operator import add
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Literal
 
 from inspect_ai.log import (
@@ -27,6 +27,7 @@ from inspect_ai.log import (
 from inspect_ai.model import ModelOutput, ModelUsage
 from inspect_ai.scorer import Score
 
+from ..common.errors import SpecError
 from ..log.messages import storable
 from ..log.trajectory import trajectory
 from .inspect_events import (
@@ -111,11 +112,18 @@ def make_log(
 
 
 def write_log(log: EvalLog, form: Literal["eval", "json"]) -> bytes:
-    """Return a log as the content of a file. Blocks: call it in a thread."""
-    with TemporaryDirectory(prefix="duologue-") as folder:
-        path = Path(folder) / f"log.{form}"
-        write_eval_log(log, str(path), format=form)
-        return path.read_bytes()
+    """Return a log as the content of a file. Blocks: call it in a thread.
+
+    Raises:
+        SpecError: The folder for temporary files is full.
+    """
+    try:
+        with TemporaryDirectory(prefix="duologue-") as folder:
+            path = Path(folder) / f"log.{form}"
+            write_eval_log(log, str(path), format=form)
+            return path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"{gettempdir()}: can't be written: {error.strerror or error}") from error
 
 
 def write_session(result: StoredSession, created: datetime, ended: datetime) -> str:

@@ -4,18 +4,21 @@ import asyncio
 import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from inspect_ai import Task, eval as evaluate
-from inspect_ai.log import EvalSample
-from inspect_ai.model import ChatMessage, ModelOutput, ModelUsage, get_model
 
 from duologue.graphs import Session
 from duologue.nodes.testing import ScriptedChatModel
 
 from .conftest import page_blocks
 
+if TYPE_CHECKING:
+    from inspect_ai import Task
+    from inspect_ai.log import EvalSample
+    from inspect_ai.model import ChatMessage, ModelOutput
+
+# The import of Inspect takes seconds, which a run of the other tests saves.
 pytestmark = [
     pytest.mark.clients,
     # Inspect leaves its in-memory streams and temporary files to the garbage collector.
@@ -40,8 +43,10 @@ def page() -> dict[str, Any]:
     return names
 
 
-def answer(input: list[ChatMessage], *_: object) -> ModelOutput:  # noqa: A002  # Inspect's name
+def answer(input: "list[ChatMessage]", *_: object) -> "ModelOutput":  # noqa: A002  # Inspect's name
     """Say DEAL as the second message of the seller; use 10 tokens."""
+    from inspect_ai.model import ModelOutput, ModelUsage
+
     is_seller = "You sell a boat" in input[0].text
     said = sum(message.role == "assistant" for message in input)
     text = ("DEAL" if said else "I ask 900.") if is_seller else "I offer 700."
@@ -50,7 +55,7 @@ def answer(input: list[ChatMessage], *_: object) -> ModelOutput:  # noqa: A002  
     return output
 
 
-async def answer_slowly(input: list[ChatMessage], *_: object) -> ModelOutput:  # noqa: A002
+async def answer_slowly(input: "list[ChatMessage]", *_: object) -> "ModelOutput":  # noqa: A002
     """Answer the third call only after a long time."""
     if sum(message.role != "system" for message in input) > 2:
         await asyncio.sleep(600)
@@ -58,9 +63,12 @@ async def answer_slowly(input: list[ChatMessage], *_: object) -> ModelOutput:  #
 
 
 def run(
-    task: Task, folder: Path, reply: Callable[..., Any] = answer, **options: Any
-) -> list[EvalSample]:
+    task: "Task", folder: Path, reply: Callable[..., Any] = answer, **options: Any
+) -> "list[EvalSample]":
     """Evaluate a task with a scripted model for each role, and return its samples."""
+    from inspect_ai import eval as evaluate
+    from inspect_ai.model import get_model
+
     model, buyer = (
         get_model("mockllm/model", custom_outputs=reply, memoize=False) for _ in range(2)
     )

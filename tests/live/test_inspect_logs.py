@@ -9,23 +9,20 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from inspect_ai import score
-from inspect_ai.analysis import samples_df
-from inspect_ai.event import InfoEvent, ModelEvent, SpanBeginEvent, ToolEvent, event_tree
-from inspect_ai.log import EvalLog, EvalSample, read_eval_log
-from inspect_ai.scorer import includes
 from langchain_core.messages import BaseMessage
 
 from duologue.graphs import BatchRun, Session, converse, run_batch
 from duologue.graphs.scenarios import run_suite
-from duologue.graphs.session.export_inspect import make_log, make_sample, write_log
-from duologue.graphs.session.inspect_events import SampleFacts
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cli_help import duologue
 
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalSample
+
+# The import of Inspect takes seconds, which a run of the other tests saves.
 pytestmark = [
     pytest.mark.clients,
     # Inspect leaves its in-memory streams to the garbage collector.
@@ -81,12 +78,14 @@ def run(store: str, batch: dict[str, Any] = BATCH) -> BatchRun:
     return BatchRun("days", store=store)
 
 
-def samples_of(log: EvalLog) -> list[EvalSample]:
+def samples_of(log: "EvalLog") -> "list[EvalSample]":
     assert log.samples is not None
     return log.samples
 
 
-def read(path: Path) -> EvalLog:
+def read(path: Path) -> "EvalLog":
+    from inspect_ai.log import read_eval_log
+
     return read_eval_log(str(path), resolve_attachments=True)
 
 
@@ -107,8 +106,10 @@ def test_a_batch_is_a_log_with_samples_events_and_usage(store: str, tmp_path: Pa
         check_sample(one, Session(row["session"], store=store))
 
 
-def check_sample(sample: EvalSample, session: Session) -> None:
+def check_sample(sample: "EvalSample", session: Session) -> None:
     """Compare a sample with its session."""
+    from inspect_ai.event import InfoEvent, ModelEvent, SpanBeginEvent, ToolEvent, event_tree
+
     result = session.state()
     assert result.outcome is not None
     told = [(one["role"], one["content"] or "") for one in result.trajectory()]
@@ -144,6 +145,10 @@ def check_sample(sample: EvalSample, session: Session) -> None:
 
 
 def test_inspect_tabulates_scores_and_packs_the_log(store: str, tmp_path: Path) -> None:
+    from inspect_ai import score
+    from inspect_ai.analysis import samples_df
+    from inspect_ai.scorer import includes
+
     folder = tmp_path / "logs"
     folder.mkdir()
     run(store, {**BATCH, "score": ["complete"]}).export(folder / "days.eval", format="inspect")
@@ -168,6 +173,8 @@ def test_inspect_tabulates_scores_and_packs_the_log(store: str, tmp_path: Path) 
 
 
 def test_a_failed_session_is_a_sample_with_an_error(store: str, tmp_path: Path) -> None:
+    from inspect_ai.event import ModelEvent
+
     def fail(prompt: Prompt) -> Line:
         if prompt[0]["content"].startswith("You count well.") and prompt[-1]["role"] == "tool":
             raise ValueError("the model is tired")
@@ -235,6 +242,11 @@ def test_a_session_is_a_log_of_one_sample(store: str, tmp_path: Path) -> None:
 
 
 def test_texts_that_cannot_be_encoded_are_replaced() -> None:
+    from inspect_ai.log import EvalLog
+
+    from duologue.graphs.session.export_inspect import make_log, make_sample, write_log
+    from duologue.graphs.session.inspect_events import SampleFacts
+
     result = converse(TALK, model=ScriptedChatModel(speak), store="memory:").session.state()
     odd = "easy \ud83d"
     facts = SampleFacts(1, NOW, target=odd, metadata={"level": [odd]}, error=odd)

@@ -686,6 +686,12 @@ def test_a_log_of_inspect_needs_its_package_and_contains_all_speakers(
     words = "speaker: the format 'inspect' contains all speakers; leave it out"
     with pytest.raises(SpecError, match=words):
         batch.export(output, format="inspect", speaker="Ben")
+    with pytest.raises(SpecError, match=r"f: Inspect can't read this name; end it in \.eval$"):
+        batch.export(tmp_path / "f", format="inspect")
+    asked = ("export", "s-1", "--format", "inspect", "--output", "f.txt", "--store", many)
+    assert (
+        "f.txt: Inspect can't read this name; end it in .eval or .json" in duologue(*asked).stderr
+    )
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     words = "format: 'inspect' needs more packages; run `pip install '.[inspect]'`"
     with pytest.raises(SpecError, match=re.escape(words)):
