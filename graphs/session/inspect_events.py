@@ -45,16 +45,16 @@ from ..conversation.usage import Usage, add_usage
 from ..ends.all_ends import Reason
 from ..ends.end import lone
 from ..ends.limits import Limit
-from ..log.messages import metadata, storable
+from ..log.messages import metadata, storable, thought_text
 from ..log.metadata import (
     JudgeQuestion,
     MessageMetadata,
+    PendingAnswer,
     Reflection,
     SpeakerChoice,
     SpecifiedTask,
     Summary,
     ToolResult,
-    thought_text,
     verdict_of,
 )
 from ..log.trajectory import trajectory
@@ -345,6 +345,9 @@ class SessionWriter:
 
 def _is_answer(message: AnyMessage, about: MessageMetadata) -> bool:
     """Return whether a message of the log is the answer of a model."""
+    if isinstance(about, PendingAnswer):
+        # The speaker's message contains the same answer.
+        return False
     if isinstance(message, AIMessage) and message.usage_metadata is not None:
         return True
     # The answers of a separate judge and a moderator are stored as notes.
