@@ -65,7 +65,8 @@ async def open_driver(
     checked = await check_batch(source, name, options.get("store"))
     batch, cells = checked.batch, checked.cells
     found = await asyncio.to_thread(find_scores, batch.score, settings.scores)
-    store = options.get("store") or (await asyncio.to_thread(load_settings)).store
+    own_settings = await asyncio.to_thread(load_settings)
+    store = options.get("store") or own_settings.store
     async with open_store(store) as opened, opened.lock_batch(name) as lease:
         known = await read_known_row(opened, name, cells, settings.facts)
         with reading_store(opened.url):
@@ -87,7 +88,16 @@ async def open_driver(
             # A batch whose cells have all ended is only read or scored, which needs no model.
             await check_here(cells.cell(1).conversation(), limiter, **options)
         given: Options = {**options, "store": store}
-        worker = Worker(lease, opened, limiter, given, found, batch.judge_at_end, settings.examine)
+        worker = Worker(
+            lease,
+            opened,
+            limiter,
+            given,
+            own_settings,
+            found,
+            batch.judge_at_end,
+            settings.examine,
+        )
         async with _open_crew(worker, limiter, batch.limits, settings) as crew:
             row = await write_begun_row(lease, batch, run, known, settings.facts)
             await store_earlier_values(opened, lease, checked.values)

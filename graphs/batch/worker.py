@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol, TypeAlias
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from pydantic import JsonValue
 
 from ...nodes.models.gate import MOST_OUTAGES, Gate
+from ...nodes.turn.node_context import Resources
 from ..common.errors import (
     DuologueError,
     ModelUnavailableError,
@@ -19,9 +21,9 @@ from ..common.errors import (
     StoreError,
 )
 from ..common.sanitize import excerpt
-from ..common.settings import load_settings
+from ..common.settings import Settings
 from ..conversation.judges import SeparateJudge
-from ..session.judging import judge_session
+from ..session.judging import judge_read
 from ..session.later_verdicts import LaterVerdict, read_verdicts, write_verdict
 from ..session.options import Options
 from ..session.run import make_resources, run_session
@@ -29,7 +31,7 @@ from ..session.session import Result, result_of
 from ..session.stored_session import StoredSession
 from ..store.batches import BatchLease, CellRow
 from ..store.errors import BusySessionError, LostBatchError, LostSessionError
-from ..store.open import Store
+from ..store.open import SessionLease, Store
 from .batch_row import (
     add_judge_usage,
     cell_status_of,
@@ -67,6 +69,25 @@ _PAUSED: Final[Mapping[str, Any]] = {
 """The fields of a cell that is paused, also if its session has ended but is not judged yet."""
 
 
+_STOPPING: Final = (
+    ModelUnavailableError,
+    PausedError,
+    StoreError,
+    BusySessionError,
+    LostSessionError,
+)
+"""Errors of a judge that stop the cell, or the whole batch. Others are written to its row."""
+
+
+class _JudgedCell(NamedTuple):
+    """A session that has ended, after it was judged."""
+
+    session: StoredSession
+    """The session with its verdicts."""
+    problem: str | None
+    """The reasons why a verdict is missing, or None."""
+
+
 class BatchGate(Gate, Protocol):
     """The gate of a batch."""
 
@@ -91,12 +112,19 @@ class Worker:
     """The gate that delays each model call until the limits of the batch allow it."""
     options: Options
     """The options of each session's run."""
+    settings: Settings
+    """The settings of each session's run, which are read once."""
     scores: Mapping[str, ScoreFunction] = field(default_factory=dict)
     """The functions that score a session that has ended, by name."""
     judge_at_end: bool = False
     """Whether the conversation's separate judge is asked about a session that has ended."""
     examine: ExamineFunction | None = None
     """The function that judges a session that has ended. None if there is none."""
+
+    @cached_property
+    def _judging(self) -> Resources:
+        """The models that judge. They are shared, so that each is found once."""
+        return make_resources(self.options, self.settings, self.gate)
 
     async def run(self, cell: Cell) -> CellRow:
         """Run a cell from its current state as far as possible, and write its row.
@@ -111,11 +139,11 @@ class Worker:
         stops: DuologueError | None = None
         outcome: dict[str, Any] = {}
         result: StoredSession | None = None
-        unjudged: str | None = None
+        judged: _JudgedCell | None = None
         try:
             result = await self._run(cell)
             if result is not None and result.outcome is not None:
-                unjudged = await self._judge_ended(cell, result)
+                judged = await self._judge_ended(cell, result)
         except (StoreError, LostBatchError):
             raise
         except (BusySessionError, LostSessionError):
@@ -130,7 +158,7 @@ class Worker:
             # An error of a model, a tool or a user's function belongs to this cell only.
             outcome |= {"status": "failed", "error": _describe_error(error)}
         known: dict[str, Any] = {"status": "paused"}
-        figures = await self._session_figures(cell, result, unjudged)
+        figures = await self._session_figures(cell, result, judged)
         row = row.model_copy(update=known | figures | outcome)
         row = row.model_copy(update={"updated_at": datetime.now(UTC)})
         await self.lease.put_cell(row)
@@ -171,6 +199,8 @@ class Worker:
             reset=False,
             tokens=False,
             gate=self.gate,
+            settings=self.settings,
+            opened=self.store,
             **self.options,
         )
         result: StoredSession | None = None
@@ -179,67 +209,66 @@ class Worker:
                 result = event if isinstance(event, StoredSession) else None
         return result
 
-    async def _judge_ended(self, cell: Cell, result: StoredSession) -> str | None:
-        """Have a session judged that has ended. Return the reasons why a verdict is missing."""
-        unjudged: str | None = None
-        if self.judge_at_end and isinstance(result.conversation.judge, SeparateJudge):
-            unjudged = await self._judge(cell.session)
-        unexamined = await self._examine(cell, result)
-        return "; ".join(filter(None, (unjudged, unexamined))) or None
-
-    async def _examine(self, cell: Cell, result: StoredSession) -> str | None:
-        """Call the function that judges sessions, and store its verdict.
-
-        Returns:
-            The reason why the function failed, or None.
-        """
-        if self.examine is None:
-            return None
+    async def _judge_ended(self, cell: Cell, result: StoredSession) -> _JudgedCell:
+        """Have a session judged that has ended, by its judge and by the function `examine`."""
+        is_judged = self.judge_at_end and isinstance(result.conversation.judge, SeparateJudge)
+        if not is_judged and self.examine is None:
+            return _JudgedCell(result, None)
+        problems: list[str] = []
         async with self.store.lock(cell.session) as held:
-            known = await read_verdicts(self.store, cell.session)
-            judged = result_of(replace(result, later_verdicts=known), self.store.url)
+            result = await self._with_verdicts(result)
+            # The session has ended under its rules: if an error occurs, only its scores lack a
+            # verdict. The judge may have stored one that can't be read.
             try:
-                verdict = await self.examine(judged, cell.varied)
-            except StoreError:
+                if is_judged:
+                    result = await self._judge(held, result)
+            except _STOPPING:
                 raise
             except DuologueError as error:
-                # The session has ended under its rules; only the scores lack a verdict.
-                return str(error)
-            if verdict is not None:
-                verdict = verdict.model_copy(update={"batch": self.lease.batch})
-                await write_verdict(held, len(known) + 1, verdict)
-        return None
+                problems.append(f"the judge gave no verdict: {error}")
+                result = await self._with_verdicts(result)
+            try:
+                result = await self._examine(held, cell, result)
+            except (StoreError, LostSessionError):
+                raise
+            except DuologueError as error:
+                problems.append(str(error))
+        return _JudgedCell(result, "; ".join(problems) or None)
 
-    async def _judge(self, session: str) -> str | None:
-        """Ask the judge about a session that has ended, and store its verdict.
-
-        Returns:
-            The reason why the judge gave no verdict, or None.
-        """
-        settings = await asyncio.to_thread(load_settings)
-        resources = make_resources(self.options, settings, self.gate)
+    async def _judge(self, held: SessionLease, result: StoredSession) -> StoredSession:
+        """Ask the judge, store its verdict, and return the session with it."""
         batch = self.lease.batch
-        try:
-            await judge_session(self.store, session, None, resources, self.options, batch=batch)
-        except (ModelUnavailableError, PausedError, StoreError, BusySessionError, LostSessionError):
-            raise
-        except DuologueError as error:
-            # The session has ended under its rules; only the scores lack a verdict.
-            return f"the judge gave no verdict: {error}"
-        return None
+        found = await judge_read(held, result, None, self._judging, self.options, batch=batch)
+        return found.session
+
+    async def _examine(
+        self, held: SessionLease, cell: Cell, result: StoredSession
+    ) -> StoredSession:
+        """Call the function that judges, store its verdict, and return the session with it."""
+        if self.examine is None:
+            return result
+        verdict = await self.examine(result_of(result, self.store.url), cell.varied)
+        if verdict is None:
+            return result
+        verdict = verdict.model_copy(update={"batch": self.lease.batch})
+        known = result.later_verdicts
+        await write_verdict(held, len(known) + 1, verdict)
+        return replace(result, later_verdicts=(*known, verdict))
+
+    async def _with_verdicts(self, result: StoredSession) -> StoredSession:
+        known = await read_verdicts(self.store, result.session_id)
+        return replace(result, later_verdicts=known)
 
     async def _session_figures(
-        self, cell: Cell, result: StoredSession | None, unjudged: str | None
+        self, cell: Cell, result: StoredSession | None, judged: _JudgedCell | None
     ) -> dict[str, Any]:
         """Return the figures of the cell's session, with its scores if it has ended."""
         try:
             batch = self.lease.batch
             if result is not None and result.outcome is not None:
-                found = read_figures(result.outcome)
-                if self.judge_at_end or self.examine is not None:
-                    verdicts = await read_verdicts(self.store, cell.session)
-                    result = replace(result, later_verdicts=verdicts)
-                found = add_judge_usage(found, result.later_verdicts, batch)
+                # If judging was interrupted, verdicts may be stored that are not in the result.
+                result = await self._with_verdicts(result) if judged is None else judged.session
+                found = add_judge_usage(read_figures(result.outcome), result.later_verdicts, batch)
             elif (read := await read_result(self.store, cell.session, batch)) is not None:
                 result, found = read
             else:
@@ -247,6 +276,7 @@ class Worker:
             found["status"] = cell_status_of(result)
             if result.outcome is not None and self.scores:
                 scored = await score(result_of(result, self.store.url), cell.varied, self.scores)
+                unjudged = None if judged is None else judged.problem
                 problem = "; ".join(filter(None, (unjudged, scored.problem))) or None
                 found |= {"scores": scored.scores, "error": problem}
             return found

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -276,18 +276,39 @@ async def write_past(graph: Graph, session: str, states: Sequence[State]) -> Non
     await saver.aput(config_of(session), whole, about, whole["channel_versions"])
 
 
-async def delete_older_checkpoints(held: SessionLease, graph: Graph) -> None:
+class FinishedSteps(NamedTuple):
+    """The checkpoints of a session, oldest first, and the state after each. No step is open."""
+
+    checkpoints: Sequence[CheckpointTuple]
+    states: Sequence[State]
+
+
+async def read_finished_steps(graph: Graph, session: str) -> FinishedSteps | None:
+    """Read the steps of a session. Return None if there are none, or if the newest is open."""
+    with reading_session(graph, session):
+        found = await _list_checkpoints(graph, session)
+        if not found or found[-1].pending_writes:
+            return None
+        return FinishedSteps(found, _states_of(graph, found))
+
+
+async def delete_older_checkpoints(
+    held: SessionLease, graph: Graph, known: FinishedSteps | None = None
+) -> None:
     """Replace a session's checkpoints by its newest, which then contains the states before it.
 
     Without the checkpoints before it, the newest would have no log: LangGraph computes the log from
     their writes. So the newest is written anew, with the whole log, in the same transaction.
+
+    Args:
+        held: The lease on the session.
+        graph: The graph, with the session's checkpointer.
+        known: The session's steps, if they were read. They are read if None.
     """
-    with reading_session(graph, held.session):
-        found = await _list_checkpoints(graph, held.session)
-        if len(found) < 2 or found[-1].pending_writes:
-            return
-        states = _states_of(graph, found)
-    newest = found[-1]
+    steps = known or await read_finished_steps(graph, held.session)
+    if steps is None or len(steps.checkpoints) < 2:
+        return
+    newest, states = steps.checkpoints[-1], steps.states
     about = {name: one for name, one in newest.metadata.items() if name not in _COUNTS}
     with suppress(ValueError):  # too large
         kept = _with_past(newest.checkpoint, cast("CheckpointMetadata", about), states)

@@ -43,16 +43,18 @@ from ..store.open import SessionLease
 from ..store.serializer import check_storable
 from .answers import BoundAnswer, answered_question
 from .checkpoints import (
+    FinishedSteps,
     checkpointer_of,
     config_of,
     delete_older_checkpoints,
     questions_of,
+    read_finished_steps,
     write_state,
 )
 from .client_turn import has_no_interrupt
 from .events import TokenStream, events_of
 from .options import Options
-from .session_row import read_session
+from .session_row import read_session, session_at
 from .stored_session import StoredSession
 from .take_over import say_in
 
@@ -103,7 +105,8 @@ class Steps:
         self._is_new = is_new
         """Whether nothing of the session is stored yet, so that there is nothing to read."""
         self._interrupted = False
-        self._ended = False
+        self.has_ended = False
+        """Whether the newest run of the graph has ended the session."""
 
     async def run(self) -> AsyncGenerator[Event, None]:
         """Run the session from its current position, and yield its events."""
@@ -190,7 +193,7 @@ class Steps:
         This happens if a run was cancelled after a node and before its edge: LangGraph considers
         the node finished.
         """
-        if self._interrupted or self._ended:
+        if self._interrupted or self.has_ended:
             return False
         state = await self._graph.aget_state(config_of(self._session))
         return not state.values.get("outcome") and not state.interrupts
@@ -244,11 +247,11 @@ class Steps:
         # store is closed.
         async with aclosing(reading.read()) as parts:
             streamed = TokenStream(_speakers_with_calls(self._conversation))
-            self._interrupted = self._ended = False
+            self._interrupted = self.has_ended = False
             async for mode, found in parts:
                 if mode == "updates":
                     self._interrupted |= "__interrupt__" in found
-                    self._ended |= any("outcome" in (update or ()) for update in found.values())
+                    self.has_ended |= any("outcome" in (update or ()) for update in found.values())
                 for event in self._events(mode, found, streamed):
                     yield event
 
@@ -371,11 +374,14 @@ async def play(
         progress,
     )
     answer, message = options.get("answer"), options.get("message")
+    deletes = not options.get("keep_checkpoints")
+    finished: FinishedSteps | None = None
     while result is None or (result.outcome is not None and says_more(message)):
         if result is not None and message is not None:
             known = {one.id for one in result.messages}
             content = await load_content(message, "message")
             result, message = await say_in(held, conversation, person, content), None
+            finished = None
             new = [one for one in result.messages if one.id not in known]
             for event in events_of(conversation, new):
                 yield event
@@ -388,7 +394,10 @@ async def play(
             async for event in events:
                 yield event
         message, reply, waits, is_new = steps.message, None, False, False
-        result = await _read_finished(held, conversation, graph, runs_code=runs_code)
+        # If all steps of the session are read below, its newest state needs no read of its own.
+        reads_all = deletes and steps.has_ended
+        finished = await read_finished_steps(graph, held.session) if reads_all else None
+        result = await _read_finished(held, conversation, graph, finished, runs_code=runs_code)
     if result.outcome is None and message is not None:
         # A result would look as if the message had been said.
         raise SessionError(
@@ -396,10 +405,10 @@ async def play(
             "answer the waiting question first, or stop the session."
         )
     if result.outcome is not None:
-        if not options.get("keep_checkpoints"):
+        if deletes:
             # The session has ended and is stored completely: only its size is at stake.
             with suppress(StoreError, SessionError):
-                await delete_older_checkpoints(held, graph)
+                await delete_older_checkpoints(held, graph, finished)
         yield ConversationEnded.of(held.session, result.outcome)
     yield result
 
@@ -432,11 +441,19 @@ async def _run_with_status(
 
 
 async def _read_finished(
-    held: SessionLease, conversation: Conversation, graph: Graph, *, runs_code: bool
+    held: SessionLease,
+    conversation: Conversation,
+    graph: Graph,
+    steps: FinishedSteps | None,
+    *,
+    runs_code: bool,
 ) -> StoredSession:
     """Read a session after its run, and record its outcome in the sessions table."""
     session = held.session
-    result = await read_session(session, conversation, graph)
+    if steps is None:
+        result = await read_session(session, conversation, graph)
+    else:
+        result = session_at(session, conversation, graph, steps.states[-1])
     if result.outcome is not None:
         await held.finish(result.outcome.reason.value)
         if runs_code:

@@ -90,23 +90,51 @@ async def judge_session(
         graph = build_graph(checkpointer=store.checkpointer)
         found = await read_session(session, conversation, graph)
         known = await read_verdicts(store, session)
-        logged = None if judge or model else verdict_at_end(found.messages)
-        judge = judge or _separate_judge(session, conversation)
-        judge = judge if model is None else judge.model_copy(update={"model": model})
-        if logged is not None:
-            return Judged(replace(found, later_verdicts=known), logged)
-        if not found.transcript:
-            raise SessionError(f"Session {session!r} has no message yet to judge; resume it first.")
-        alike = [one for one in verdicts_on(found.messages, known) if one.judge == judge]
-        tries = 0
-        while tries < _MOST_TRIES and not (alike and alike[-1].verdict.readable):
-            made = usage_for(batch, known).calls
-            made += found.outcome.total.calls if found.outcome is not None else 0
-            answer = await _ask(found, judge, resources, options, made, is_second=bool(alike))
-            alike.append(await _store(held, found, judge, answer, len(known) + 1, batch))
-            known = *known, alike[-1]
-            tries += 1
-        return Judged(replace(found, later_verdicts=known), alike[-1].verdict)
+        found = replace(found, later_verdicts=known)
+        return await judge_read(held, found, judge, resources, options, model=model, batch=batch)
+
+
+async def judge_read(
+    held: SessionLease,
+    found: StoredSession,
+    judge: SeparateJudge | None,
+    resources: Resources,
+    options: Options,
+    *,
+    model: str | None = None,
+    batch: str | None = None,
+) -> Judged:
+    """Have a session judged that was read with its verdicts. See `judge_session`.
+
+    Args:
+        held: The lease on the session.
+        found: The session.
+        judge: As in `judge_session`, like the other arguments.
+        resources: The models.
+        options: The options of the run.
+        model: The name of the model that judges.
+        batch: The name of the batch.
+    """
+    known = found.later_verdicts
+    logged = None if judge or model else verdict_at_end(found.messages)
+    judge = judge or _separate_judge(found.session_id, found.conversation)
+    judge = judge if model is None else judge.model_copy(update={"model": model})
+    if logged is not None:
+        return Judged(found, logged)
+    if not found.transcript:
+        raise SessionError(
+            f"Session {found.session_id!r} has no message yet to judge; resume it first."
+        )
+    alike = [one for one in verdicts_on(found.messages, known) if one.judge == judge]
+    tries = 0
+    while tries < _MOST_TRIES and not (alike and alike[-1].verdict.readable):
+        made = usage_for(batch, known).calls
+        made += found.outcome.total.calls if found.outcome is not None else 0
+        answer = await _ask(found, judge, resources, options, made, is_second=bool(alike))
+        alike.append(await _store(held, found, judge, answer, len(known) + 1, batch))
+        known = *known, alike[-1]
+        tries += 1
+    return Judged(replace(found, later_verdicts=known), alike[-1].verdict)
 
 
 async def judge_with(

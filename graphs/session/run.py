@@ -6,7 +6,7 @@ import logging
 import re
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from typing import Final, NamedTuple, Unpack, cast
 
@@ -50,6 +50,8 @@ async def run_session(
     reply: GivenAnswer | None = None,
     gate: Gate | None = None,
     queues: bool = False,
+    settings: Settings | None = None,
+    opened: Store | None = None,
     **options: Unpack[Options],
 ) -> AsyncGenerator[Event | StoredSession, None]:
     """Run or resume a session.
@@ -64,6 +66,8 @@ async def run_session(
             call is delayed.
         queues: Whether the option ``message`` waits for its turn, even if another question waits
             when the run begins.
+        settings: The settings of the run. If None, they are read.
+        opened: The open store of the option ``store``. If None, it is opened.
         **options: See `Options`.
 
     Yields:
@@ -73,7 +77,7 @@ async def run_session(
     given = await _load_source(source)
     if session is not None:
         check_session_id(session)
-    settings = await asyncio.to_thread(load_settings)
+    settings = settings or await asyncio.to_thread(load_settings)
     resources = make_resources(options, settings, gate)
     models = resources.models
     if given is not None:
@@ -81,7 +85,12 @@ async def run_session(
     target = options.get("store")
     # Resuming must not create a store: a missing file probably means a mistyped path.
     create = source is not None or not target
-    async with open_store(target or settings.store, create=create) as store:
+    opening = (
+        open_store(target or settings.store, create=create)
+        if opened is None
+        else nullcontext(opened)
+    )
+    async with opening as store:
         if session is None:
             session = _new_id("session" if given is None else title_of(given))
         # Read before the lease is taken: a stop that was already requested was meant for an earlier

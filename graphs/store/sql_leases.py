@@ -95,15 +95,16 @@ class LeasedStore(Store):
         """Acquire a lease; return whether that was possible."""
         # Twice, because the lease may be released between the check and the write.
         for _ in range(2):
+            # Written first, because most sessions have no lease.
+            added = await self.write(
+                "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
+                "ON CONFLICT (session) DO NOTHING",
+                *lease.terms,
+            )
+            if added:
+                return True
             held = await self._lease(lease.subject)
             if held is None:
-                added = await self.write(
-                    "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
-                    "ON CONFLICT (session) DO NOTHING",
-                    *lease.terms,
-                )
-                if added:
-                    return True
                 continue
             if await self._is_in_use(held) or await self._is_alive_after_all(held):
                 return False

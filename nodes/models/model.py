@@ -34,7 +34,7 @@ from ...graphs.text.words import tokens_of_message
 from .adapters.base import Adapter, Ask, SettingRefusedError, ToolCalling, make_call
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
-from .adapters.list_prices import ListPrice
+from .adapters.list_prices import ListPrice, load_list
 from .answers import count_usage, structured_text
 from .client.connections import clients_of_loop
 from .gate import Gate, PlannedCall, StepGate
@@ -359,8 +359,7 @@ class Models:
         called = name or default or adapter.default_name
         label = adapter.label
         if label not in self._listed:
-            # In a thread, since the price list is a file.
-            self._listed[label] = await asyncio.to_thread(adapter.list_price)
+            self._listed[label] = adapter.list_price() if await load_list() else None
         listed, prices = self._listed[label], prices or {}
         warned = set() if warned is None else warned
         return Model(adapter, notify, called, listed, gate, prices, warned)

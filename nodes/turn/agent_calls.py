@@ -28,9 +28,9 @@ from ...graphs.ends.limits import ends_by_money
 from ...graphs.text.words import tokens_of_message
 from ..models.adapters.list_prices import (
     ListPrice,
-    has_list,
     label_of_call,
     list_price_of_call,
+    load_list,
 )
 from ..models.answers import count_usage
 from ..models.gate import NO_PERMIT, Permit, PlannedCall, StepGate, report_outage
@@ -63,6 +63,12 @@ class ModelCalls(BaseCallbackHandler):
 
     run_inline = True
     raise_error = True
+    # LangChain would call each method that does nothing, in a thread unless it is inline.
+    ignore_agent = True
+    ignore_chain = True
+    ignore_custom_event = True
+    ignore_retriever = True
+    ignore_retry = True
 
     def __init__(self, agent: str, conversation: Conversation) -> None:
         self._agent = agent
@@ -81,7 +87,7 @@ class ModelCalls(BaseCallbackHandler):
     async def begin(self) -> None:
         """Count the calls that were recorded by earlier runs of the node, if there are any."""
         if not self._conversation.prices:
-            self._has_list = await asyncio.to_thread(has_list)
+            self._has_list = await load_list()
         mark = {"mark": uuid4().hex}
         while (found := await _recorded(mark)) != mark:
             # Marks show the beginnings of runs. All records before this run's mark are from earlier

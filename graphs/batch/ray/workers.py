@@ -21,7 +21,7 @@ from ...common.errors import (
     StoreError,
 )
 from ...common.sanitize import excerpt
-from ...common.settings import environment_variables
+from ...common.settings import environment_variables, load_settings
 from ...conversation.usage import Usage
 from ...session.options import Options
 from ...store.batches import BatchLease, CellRow
@@ -321,6 +321,7 @@ class WorkerActor:
                     store,
                     self._gate,
                     kit.options,
+                    await asyncio.to_thread(load_settings),
                     kit.scores,
                     kit.judge_at_end,
                     kit.examine,

@@ -1,8 +1,10 @@
 """List prices of providers, from the table in the package ``genai-prices``."""
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -47,9 +49,20 @@ def has_list() -> bool:
     """Return whether the table is installed. If so, load the table from its files."""
     if find_spec("genai_prices") is None:
         return False
+    _load_list()
+    return True
+
+
+@cache
+def _load_list() -> None:
     with suppress(LookupError):
         ListPrice("gpt-4o", "openai", None).of(1, 0, 1)
-    return True
+
+
+async def load_list() -> bool:
+    """Call `has_list`: in a thread as long as the table is not loaded, which takes a second."""
+    is_loaded = bool(_load_list.cache_info().currsize)
+    return has_list() if is_loaded else await asyncio.to_thread(has_list)
 
 
 def label_of_call(serialized: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
