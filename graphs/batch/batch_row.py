@@ -191,12 +191,13 @@ async def write_begun_row(
     run: RunCells,
     known: BatchRow | None,
     facts: Mapping[str, JsonValue],
+    title: str | None = None,
 ) -> BatchRow:
-    """Write the row of a batch that runs now."""
+    """Write the row of a batch that runs now. If the title is None, it comes from the cells."""
     now = datetime.now(UTC)
     row = BatchRow(
         batch=lease.batch,
-        title=_title(run.cells),
+        title=_title(run.cells) if title is None else title,
         spec=run.cells.spec,
         settings=_settings(batch, run, facts),
         cells=run.selection.cells,

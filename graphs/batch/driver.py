@@ -97,6 +97,11 @@ class BatchSettings:
     """Facts that are stored with the batch. A later run can add facts, but not change them."""
     examine: ExamineFunction | None = None
     """The function that judges each session that has ended, or None."""
+    second_judge: str | None = None
+    """The name of a second model that judges each session that has ended, or None."""
+    title: str | None = None
+    """The title of the batch. An empty text is no title. If None, the title of its conversations,
+    if all have the same."""
 
 
 @dataclass

@@ -86,7 +86,9 @@ async def open_driver(
         )
         if not await have_ended(opened, name, len(run)):
             # A batch whose cells have all ended is only read or scored, which needs no model.
-            await check_here(cells.cell(1).conversation(), limiter, **options)
+            judges = () if settings.second_judge is None else (settings.second_judge,)
+            first = cells.cell(1).conversation()
+            await check_here(first, limiter, judges, **options)
         given: Options = {**options, "store": store}
         worker = Worker(
             lease,
@@ -97,9 +99,10 @@ async def open_driver(
             found,
             batch.judge_at_end,
             settings.examine,
+            settings.second_judge,
         )
         async with _open_crew(worker, limiter, batch.limits, settings) as crew:
-            row = await write_begun_row(lease, batch, run, known, settings.facts)
+            row = await write_begun_row(lease, batch, run, known, settings.facts, settings.title)
             await store_earlier_values(opened, lease, checked.values)
             why = run.reached_limit()
             yield Driver(opened, lease, row, run, crew, settings, tuple(found), why)

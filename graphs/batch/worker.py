@@ -120,6 +120,8 @@ class Worker:
     """Whether the conversation's separate judge is asked about a session that has ended."""
     examine: ExamineFunction | None = None
     """The function that judges a session that has ended. None if there is none."""
+    second_judge: str | None = None
+    """The name of a second model that answers the judge's question. None if there is none."""
 
     @cached_property
     def _judging(self) -> Resources:
@@ -236,10 +238,19 @@ class Worker:
         return _JudgedCell(result, "; ".join(problems) or None)
 
     async def _judge(self, held: SessionLease, result: StoredSession) -> StoredSession:
-        """Ask the judge, store its verdict, and return the session with it."""
-        batch = self.lease.batch
-        found = await judge_read(held, result, None, self._judging, self.options, batch=batch)
-        return found.session
+        """Ask the judges, store their verdicts, and return the session with them."""
+        for model in (None, self.second_judge) if self.second_judge else (None,):
+            found = await judge_read(
+                held,
+                result,
+                None,
+                self._judging,
+                self.options,
+                model=model,
+                batch=self.lease.batch,
+            )
+            result = found.session
+        return result
 
     async def _examine(
         self, held: SessionLease, cell: Cell, result: StoredSession

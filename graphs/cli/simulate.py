@@ -49,9 +49,11 @@ def simulate(
         ),
     ] = None,
     judge_model: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="NAME", help="The model that judges the criteria. [default: as --model]"
+            metavar="NAME",
+            help="The model that judges the criteria. Twice for two judges, whose agreement is "
+            "reported. [default: as --model]",
         ),
     ] = None,
     agent_timeout: Annotated[
@@ -92,7 +94,7 @@ def simulate(
     options = SimulateOptions(
         store=store,
         model=model,
-        judge_model=judge_model,
+        judge_model=judge_model or None,
         agent_timeout=agent_timeout,
         agent_version=agent_version,
     )

@@ -50,6 +50,7 @@ def summarize(result: SimulationResult, page: Path | None) -> dict[str, Any]:
         "scenario": secrets.text(" ".join(result.scenario.goal.split())),
         "ended": secrets.text(str(result.ended)),
         "verdicts": secrets.text(verdicts),
+        "agreement": None if result.agreement is None else str(result.agreement),
         "session": result.session.id,
         "cost": None if outcome is None else outcome.total.cost,
         "page": None if page is None else page.as_uri(),
@@ -92,6 +93,8 @@ def list_summary_lines(report: Any) -> Iterator[str]:  # noqa: ANN401  # with th
         yield f"    ended: {_show(simulation['ended'])}{cost}"
         if simulation["verdicts"]:
             yield f"    {_show(simulation['verdicts'])}"
+        if simulation["agreement"] is not None:
+            yield f"    {simulation['agreement']}"
         if simulation["page"] is not None:
             yield f"    {simulation['page']}"
 

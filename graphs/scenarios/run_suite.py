@@ -12,6 +12,7 @@ from ..batch.run import batch_name, open_driver
 from ..common.threads import in_background
 from ..session.listing import known_store
 from ..session.options import Options
+from .judging import name_judges
 from .simulate import SimulateOptions
 from .suite import AGENT, Suite, import_object, load_suite, to_json
 from .suite_agent import SuiteAgent, SuiteJudge
@@ -20,9 +21,6 @@ from .tested_agent import is_address
 
 SuiteLike: TypeAlias = Suite | Mapping[str, Any] | str | Path
 """A suite, or a dict or file that contains it."""
-
-_JUDGE = "judge"
-"""The name under which a model object of the judge is registered."""
 
 
 @list_options
@@ -102,31 +100,31 @@ async def open_suite(
     """Check a suite and its agent, lease its batch, and yield the driver that runs it."""
     check_options(options, SimulateOptions, "name", "trials", "concurrency")
     given: dict[str, Any] = {**options}
-    judge_model = given.pop("judge_model", None)
-    if isinstance(judge_model, list | tuple):
-        raise TypeError("judge_model: a suite has one judge; pass one model")
+    judges = name_judges(given.pop("judge_model", None), cast("Options", given))
+    given.update(judges.options)
+    judge_model, second_judge = (*judges.names, None)[:2]
     suite = source if isinstance(source, Suite) else load_suite(source)
     if trials is not None:
         suite = Suite(**dict(suite) | {"trials": trials})
     tested = _read_agent(agent, given.pop("on_interrupt", None), given.pop("agent_timeout", None))
-    if judge_model is not None and not isinstance(judge_model, str):
-        given["models"] = {**(given.get("models") or {}), _JUDGE: judge_model}
-        judge_model = _JUDGE
     if tools := suite.tools():
         given["tools"] = [*(given.get("tools") or ()), *tools]
     given["agents"] = {**(given.get("agents") or {}), AGENT: tested.runnable()}
-    judge = SuiteJudge(suite.scenarios, tested)
+    judge = SuiteJudge(suite.scenarios, tested, judges.names if second_judge else ())
     facts = {
         **suite.facts(),
         "agent": tested.reference or tested.name,
         "agent_version": given.pop("agent_version", None),
-        "judge_model": judge_model,
+        "judge_model": [*judges.names] if second_judge else judge_model,
     }
     own = {
         "name": settings.name or _name_of(source),
         "scores": {"passed": judge.passed},
         "facts": to_json(facts),
         "examine": judge.examine,
+        "second_judge": second_judge,
+        # Its report is named after the suite, not after the goal of one scenario.
+        "title": "",
     }
     batch = suite.batch(judge_model)
     run = BatchSettings(**vars(settings) | own)

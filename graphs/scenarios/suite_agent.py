@@ -91,6 +91,8 @@ class SuiteJudge:
     """The scenarios, by name."""
     agent: SuiteAgent
     """The agent under test."""
+    judges: Sequence[str | None] = ()
+    """The names of the models of two judges. Empty if there is one judge."""
 
     async def examine(self, result: Result, values: Mapping[str, JsonValue]) -> LaterVerdict | None:
         """Run the checks of a session that has ended, unless their verdict is stored already."""
@@ -99,7 +101,7 @@ class SuiteJudge:
         names = names_of_checks(scenario)
         if not names or _stored_checks(result, names) is not None:
             return None
-        judged = _judge_verdicts(result, scenario)
+        judged = _judge_verdicts(result, scenario, self.judges)
         found = SimulationResult(scenario, result, ending_of(result), state, judged)
         verdicts = [await run_check(one, found) for one in scenario.checks]
         judge = SeparateJudge(names, with_reasons=True)
@@ -118,7 +120,7 @@ class SuiteJudge:
             MissingScoreError: The trial is inconclusive.
         """
         scenario = self.scenarios[str(values[SCENARIO])]
-        found = judged_result(result, scenario, names_of_checks(scenario))
+        found = judged_result(result, scenario, names_of_checks(scenario), self.judges)
         try:
             return found.passed
         except InconclusiveResult as error:
@@ -135,13 +137,16 @@ def names_of_checks(scenario: Scenario) -> list[str]:
     return names
 
 
-def judged_result(result: Result, scenario: Scenario, checks: Sequence[str]) -> SimulationResult:
+def judged_result(
+    result: Result, scenario: Scenario, checks: Sequence[str], judges: Sequence[str | None] = ()
+) -> SimulationResult:
     """Return the result of a simulation with the verdicts that are stored beside its session.
 
     Args:
         result: The session.
         scenario: The scenario. Its checks are not called.
         checks: The names of its checks.
+        judges: The names of the models of two judges. Empty if there is one judge.
     """
     stored = _stored_checks(result, checks)
     checked = (
@@ -150,7 +155,7 @@ def judged_result(result: Result, scenario: Scenario, checks: Sequence[str]) -> 
         else _read_check(name, stored)
         for name in checks
     )
-    verdicts = (*_judge_verdicts(result, scenario), *checked)
+    verdicts = (*_judge_verdicts(result, scenario, judges), *checked)
     return SimulationResult(scenario, result, ending_of(result), None, verdicts)
 
 
@@ -177,19 +182,30 @@ def _read_check(name: str, verdict: Verdict) -> ScenarioVerdict:
     return ScenarioVerdict(name, verdict.findings[name], text, message)
 
 
-def _judge_verdicts(result: Result, scenario: Scenario) -> tuple[ScenarioVerdict, ...]:
-    """Return the judge's verdict on each criterion."""
+def _judge_verdicts(
+    result: Result, scenario: Scenario, judges: Sequence[str | None]
+) -> tuple[ScenarioVerdict, ...]:
+    """Return the verdict on each criterion: of two judges, or of the judge who was asked last."""
     found = [
-        one.verdict
+        one
         for one in verdicts_on(result.messages, result.later_verdicts)
         if one.judge.criteria == scenario.criteria and one.answer
     ]
-    newest = max(reversed(found), key=lambda one: one.readable, default=None)
-    if newest is not None:
-        return read_verdicts(scenario, {"": newest})
+    if judges:
+        own = {name or "": [one for one in found if one.judge.model == name] for name in judges}
+    else:
+        own = {"": found}
+    verdicts = {name: _choose_verdict(given) for name, given in own.items() if given}
+    if len(verdicts) == len(own):
+        return read_verdicts(scenario, verdicts)
     return tuple(
         ScenarioVerdict(one, Finding.INCONCLUSIVE, _NOT_JUDGED) for one in scenario.criteria
     )
+
+
+def _choose_verdict(found: Sequence[LaterVerdict]) -> Verdict:
+    """Return the newest verdict that could be read, or the newest one."""
+    return max(reversed(found), key=lambda one: one.verdict.readable).verdict
 
 
 def _stored_checks(result: Result, names: Sequence[str]) -> Verdict | None:

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langchain_core.utils.iter import batch_iterate
 from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -24,8 +24,9 @@ from ..store.batches import CellRow, CellsWanted
 from ..store.errors import unknown_batch
 from ..store.open import Store
 from ..store.rows import reading_store
+from .agreement import Agreement, measure_agreement
 from .result import SimulationResult
-from .scenario import Scenario
+from .scenario import Scenario, ScenarioVerdict
 from .suite import PERSONA, SCENARIO
 from .suite_agent import judged_result
 
@@ -110,6 +111,8 @@ class SuiteReport(Shown, Data):
     """The scenarios with their personas, in the order of the suite."""
     simulations: tuple[SimulationRow, ...]
     """All simulations that have begun, the worst first."""
+    agreement: Agreement | None = None
+    """The agreement of two judges on all criteria. None if there is only one judge."""
 
     def count(self, outcome: TrialOutcome) -> int:
         """Return the number of simulations with an outcome."""
@@ -145,6 +148,8 @@ class SuiteReport(Shown, Data):
 
     def __str__(self) -> str:
         parts = [self._title(), *(_describe_scenario(one) for one in self.scenarios)]
+        if self.agreement is not None:
+            parts.append(f"  Two judges: {self.agreement}")
         return "\n".join(parts)
 
     def _title(self) -> str:
@@ -165,7 +170,8 @@ class SuiteReport(Shown, Data):
             for one in self.scenarios
         )
         head = ("Scenario", "Persona", "Simulations", "pass^k")
-        return Panel(title=self._title(), tag=self.verdict, head=head, rows=rows)
+        notes = () if self.agreement is None else (f"Two judges: {self.agreement}",)
+        return Panel(title=self._title(), tag=self.verdict, notes=notes, head=head, rows=rows)
 
 
 def describe_passes(passes: Sequence[Estimate]) -> str:
@@ -203,10 +209,13 @@ async def read_suite(store: Store, name: str) -> SuiteReport:
             "of `duologue simulate`."
         )
     known = {key: _Known.of(fields) for key, fields in facts["scenarios"].items()}
+    asked = facts.get("judge_model")
+    judges = asked if isinstance(asked, list) else ()
     rows = [row async for row in store.batches.each(CellsWanted(batch=name))]
-    found: list[SimulationRow] = []
+    read: list[_ReadRow] = []
     for chunk in batch_iterate(_AT_ONCE, rows):
-        found += await asyncio.gather(*(_read_row(store, row, known) for row in chunk))
+        read += await asyncio.gather(*(_read_row(store, row, known, judges) for row in chunk))
+    found = [one.row for one in read]
     return SuiteReport(
         batch=name,
         agent=str(facts.get("agent")),
@@ -215,6 +224,7 @@ async def read_suite(store: Store, name: str) -> SuiteReport:
         passes=tuple(pass_hat(_trials(found))),
         scenarios=tuple(_scenario_rows(found, facts)),
         simulations=tuple(sorted(found, key=_badness)),
+        agreement=measure_agreement(verdict for one in read for verdict in one.verdicts),
     )
 
 
@@ -235,7 +245,16 @@ def _badness(row: SimulationRow) -> tuple[float, ...]:
     return (_ORDER[row.outcome], -row.faults)
 
 
-async def _read_row(store: Store, row: CellRow, known: Mapping[str, _Known]) -> SimulationRow:
+class _ReadRow(NamedTuple):
+    """A simulation that was read, with its verdicts."""
+
+    row: SimulationRow
+    verdicts: Sequence[ScenarioVerdict] = ()
+
+
+async def _read_row(
+    store: Store, row: CellRow, known: Mapping[str, _Known], judges: Sequence[str | None]
+) -> _ReadRow:
     persona = row.varied.get(PERSONA)
     made = SimulationRow(
         session=row.session,
@@ -249,14 +268,14 @@ async def _read_row(store: Store, row: CellRow, known: Mapping[str, _Known]) -> 
         cost=row.cost,
     )
     if row.status != "finished" or made.scenario not in known:
-        return made
+        return _ReadRow(made)
     one = known[made.scenario]
     try:
         stored = await read_stored_session(store, row.session)
     except DuologueError as error:
-        return made.model_copy(update={"outcome": "error", "error": str(error)})
-    result = judged_result(result_of(stored, store.url), one.scenario, one.checks)
-    return made.model_copy(update=_facts_of(result))
+        return _ReadRow(made.model_copy(update={"outcome": "error", "error": str(error)}))
+    result = judged_result(result_of(stored, store.url), one.scenario, one.checks, judges)
+    return _ReadRow(made.model_copy(update=_facts_of(result)), result.verdicts)
 
 
 def _facts_of(result: SimulationResult) -> dict[str, Any]:

@@ -160,14 +160,24 @@ def make_resources(options: Options, settings: Settings, gate: Gate | None = Non
 
 
 async def check_here(
-    conversation: Conversation, gate: Gate | None = None, **options: Unpack[Options]
+    conversation: Conversation,
+    gate: Gate | None = None,
+    judges: Sequence[str] = (),
+    **options: Unpack[Options],
 ) -> None:
-    """Check that a conversation can begin on this machine, and prepare its models."""
+    """Check that a conversation can begin on this machine, and prepare its models.
+
+    Args:
+        conversation: The conversation.
+        gate: The gate through which the model calls pass, or None.
+        judges: The names of models that judge it, besides its own judge.
+        **options: The options of the run.
+    """
     check_run(options)
     resources = make_resources(options, await asyncio.to_thread(load_settings), gate)
     await resources.check(conversation)
     resources.registry.check_runtime_store(conversation, options.get("runtime_store"))
-    await resources.models.prepare(conversation, lambda text: None)
+    await resources.models.prepare(conversation, lambda text: None, judges)
 
 
 _REMEDY: Final = "Set another mode, such as end_chat_after_first_completion"

@@ -402,15 +402,22 @@ class Models:
             return found
         return known[name]
 
-    async def prepare(self, conversation: Conversation, notify: Notify) -> None:
+    async def prepare(
+        self, conversation: Conversation, notify: Notify, judges: Sequence[str] = ()
+    ) -> None:
         """Find every model that a conversation needs, before it begins.
+
+        Args:
+            conversation: The conversation.
+            notify: Called with a notice before a step that takes a moment.
+            judges: The names of models that judge the conversation, besides its own.
 
         Raises:
             ModelUnavailableError: A model is not available.
             SpecError: A price is missing, or a setting is invalid.
         """
         gate = None if self.gate is None else StepGate(self.gate, None, 0)
-        for name in conversation.model_names:
+        for name in (*conversation.model_names, *judges):
             model = await self.get(name, notify, gate)
             model.check_price(conversation)
             for where, model_settings in conversation.settings_of(name):

@@ -56,6 +56,7 @@ class WorkerConfig:
     """The environment variables with settings and keys. The value of an unset variable is None."""
     judge_at_end: bool = False
     examine: ExamineFunction | None = None
+    second_judge: str | None = None
 
     def share_lease(self, store: Store) -> BatchLease:
         """Return the driver's lease, under which this process writes to the batch."""
@@ -104,6 +105,7 @@ def pack_config(worker: Worker, limits: BatchLimits, patience: float) -> WorkerC
         environment,
         worker.judge_at_end,
         worker.examine,
+        worker.second_judge,
     )
 
 
@@ -325,5 +327,6 @@ class WorkerActor:
                     kit.scores,
                     kit.judge_at_end,
                     kit.examine,
+                    kit.second_judge,
                 )
             return self._worker

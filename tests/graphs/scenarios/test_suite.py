@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from duologue import BatchError, BatchRun, Scenario, SpecError
+from duologue import BatchError, BatchRun, DuologueError, Scenario, SpecError
 from duologue.graphs.scenarios import SimulationResult, Suite, SuiteReport, load_suite, run_suite
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
@@ -81,6 +81,7 @@ def test_each_scenario_runs_with_each_persona_and_the_worst_come_first(store: st
 def test_a_suite_is_an_ordinary_batch(store: str) -> None:
     play(store=store, trials=2)
     status = BatchRun("shop", store=store).status()
+    assert status.title == "", "the report has the name of the suite, not the goal of a scenario"
     assert (status.finished, status.reasons) == (4, {"done_token": 4})
     rows = BatchRun("shop", store=store).rows()
     assert [row["labels.scenario"] for row in rows] == ["refund", "refund", "refusal", "refusal"]
@@ -137,6 +138,39 @@ def test_an_inconclusive_simulation_is_neither_passed_nor_failed(store: str) -> 
     assert report.simulations[0].verdicts[0].startswith("[inconclusive] It is refunded.")
     (row,) = BatchRun("shop", store=store).rows()
     assert "the score 'passed' is missing" in row["error"]
+
+
+def finding(*found: str) -> ScriptedChatModel:
+    """Return a judge with a finding about the only criterion of each simulation."""
+    texts = (
+        json.dumps({"criterion_1": {"reason": f"It is {one}.", "message": 2, "finding": one}})
+        for one in found
+    )
+    return ScriptedChatModel([*texts])
+
+
+def test_two_judges_of_a_suite_differ_in_one_simulation(store: str) -> None:
+    suite = {"scenarios": {"refund": {"goal": GOAL, "criteria": ["It is refunded."]}}, "trials": 2}
+    judges = [finding("met", "met"), finding("met", "not_met")]
+    report = play(suite, store=store, judge_model=judges, concurrency=1)
+    assert outcomes(report) == {("refund", None): {"passed": 1, "inconclusive": 1}}
+    assert str(report).splitlines()[-1] == (
+        "  Two judges: the judges agree on 1 of 2 criteria (κ 0.00)"
+    )
+    assert "the judges differ (ScriptedChatModel: met" in report.simulations[0].verdicts[0]
+    again = [finding("met"), finding("met")]
+    assert play(suite, store=store, judge_model=again) == report
+    assert not any(one.calls for one in again), "stored verdicts are not asked for again"
+    with pytest.raises(BatchError, match="another value of judge_model"):
+        play(suite, store=store, judge_model=again[0])
+
+
+def test_an_unknown_second_judge_is_an_error_before_a_call(store: str) -> None:
+    model = user()
+    suite = {"scenarios": {"refund": {"goal": GOAL, "criteria": ["It is refunded."]}}}
+    with pytest.raises(DuologueError, match="nobody"):
+        play(suite, store=store, model=model, judge_model=[finding("met"), "nobody:none"])
+    assert not model.calls
 
 
 def test_an_agent_that_raises_is_an_error_of_its_simulation(store: str) -> None:
