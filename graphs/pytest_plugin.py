@@ -30,7 +30,7 @@ _RUN_OF_WORKER: Final = "duologue_run"
 
 @dataclass(frozen=True)
 class Trials:
-    """How often a test runs, and how many of its trials must pass."""
+    """The number of trials of a test, and the number that must pass."""
 
     count: int
     at_least: int

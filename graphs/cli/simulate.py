@@ -21,7 +21,8 @@ def simulate(
             "--agent",
             metavar="MODULE:NAME|URL",
             help="The agent under test: a Runnable, such as a compiled graph, or a function of the "
-            "messages, in a Python module; or the URL of an OpenAI-compatible server.",
+            "messages, in a Python module; or the URL of an OpenAI-compatible server, or a2a: and "
+            "the address of an A2A endpoint.",
         ),
     ],
     trials: Annotated[

@@ -71,7 +71,7 @@ class Scenario(Spec):
     expected_ends: Accepts[tuple[EndKind, ...], Sequence[EndKind]] = Field(
         default=default(("done",)), min_length=1
     )
-    """The kinds of end with which the simulation can pass: ``done``, ``gave_up``, ``handed_over``
+    """The kinds of end with which the simulation can pass: ``done``, ``gave_up``, ``handed_over``,
     ``script_finished``, or ``stopped``, which is any cap or guard. By default ``done`` and, for a
     scenario with a script, ``script_finished``."""
     max_iterations: Cap = 10
@@ -181,6 +181,7 @@ class ScenarioVerdict:
     """The decisions of two judges. Empty if one judge was asked."""
 
     def __str__(self) -> str:
-        because = f": {self.reason}" if self.reason else ""
+        # A criterion is a sentence. A colon does not follow its period.
+        said = f"{self.name.rstrip(' .')}: {self.reason}" if self.reason else self.name
         at = "" if self.message is None else f" (message {self.message})"
-        return f"[{self.finding.in_words}] {self.name}{because}{at}"
+        return f"[{self.finding.in_words}] {said}{at}"

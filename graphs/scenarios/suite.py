@@ -57,7 +57,8 @@ class Suite(Spec):
         for name, scenario in self.scenarios.items():
             if scenario.script is not None:
                 raise ValueError(
-                    f"scenarios.{name}.script: a suite has no scripts; pass this one to simulate"
+                    f"scenarios.{name}.script: a suite can't resume a script; pass this scenario "
+                    "to simulate"
                 )
         return self
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 
@@ -218,7 +219,12 @@ async def _ask(
         calls=calls,
         is_second=is_second,
     )
-    config = RunnableConfig(callbacks=[*(options.get("callbacks") or ())])
+    # In a run, LangGraph adds the thread's id to each call. Traces find the session by it.
+    callbacks = AsyncCallbackManager.configure(
+        inheritable_callbacks=[*(options.get("callbacks") or ())],
+        inheritable_metadata={"thread_id": found.session_id},
+    )
+    config = RunnableConfig(callbacks=callbacks)
     with set_config_context(config) as context:
         return await asyncio.create_task(asking, context=context)
 

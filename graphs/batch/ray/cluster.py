@@ -73,7 +73,8 @@ def _init(address: str) -> None:
             log_to_driver=False,
             logging_level=logging.CRITICAL,
         )
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:
+        # Ray raises a plain Exception if its own processes start too slowly.
         token = isinstance(error, ConnectionError) and "RAY_AUTH_MODE" not in os.environ
         also = "; if it requires a token, set RAY_AUTH_MODE=token" if token else ""
         raise SpecError(f"ray: {address!r} can't be joined: {excerpt(str(error))}{also}") from error

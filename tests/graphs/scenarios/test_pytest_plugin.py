@@ -72,7 +72,7 @@ def test_without_a_user():
         [
             "*FI.*",
             "*Ended: the user's goal is met*",
-            "*[[]not met[]] The agent looks the order up.: I read it. (message 2)*",
+            "*[[]not met[]] The agent looks the order up: I read it. (message 2)*",
             "*test_unclear (inconclusive)*",
             "*InconclusiveResult: criteria: inconclusive*",
             "*= simulated users =*",

@@ -135,7 +135,7 @@ def test_an_inconclusive_simulation_is_neither_passed_nor_failed(store: str) -> 
     report = play(suite, store=store, judge_model=ScriptedChatModel(lambda _: "I cannot decide."))
     assert (report.verdict, report.inconclusive) == ("inconclusive", 1)
     assert report.passes == ()
-    assert report.simulations[0].verdicts[0].startswith("[inconclusive] It is refunded.")
+    assert report.simulations[0].verdicts[0].startswith("[inconclusive] It is refunded: ")
     (row,) = BatchRun("shop", store=store).rows()
     assert "the score 'passed' is missing" in row["error"]
 
@@ -240,7 +240,7 @@ def test_a_suite_in_a_file_names_its_checks_and_its_agent(
         ({"scenarios": {"a": {"goal": "x", "checks": ["no_such:x"]}}}, "scenarios.a.checks.0: 'no"),
         (
             {"scenarios": {"a": {"goal": "x", "script": [{"kind": "user", "text": "Hi."}]}}},
-            "scenarios.a.script: a suite has no scripts",
+            "scenarios.a.script: a suite can't resume a script",
         ),
         ({"scenarios": {"a": {"goal": "x"}}, "shared": 3}, "shared: must be a table"),
         (

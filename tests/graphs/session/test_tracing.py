@@ -185,3 +185,13 @@ def test_what_was_said_can_be_left_out_but_what_people_are_asked_is_an_event(
     spans = [span for trace in traced.traces() for span in trace]
     assert "Good day." in str([event.attributes for span in spans for event in span.events])
     assert "Good day." not in str([(span.attributes, span.status.description) for span in spans])
+
+
+def test_the_call_of_a_judge_after_the_end_names_its_session(traced: Traced) -> None:
+    model = ScriptedChatModel(script)
+    result = converse(SPEC, session="s", store="memory:traced", model=model)
+    judge = ScriptedChatModel(lambda _: '{"criterion_1": "met"}')
+    result.session.judge(["A number is named."], model=judge)
+    *_, judged = traced.traces()
+    assert tree(judged)[0] == "Judge judges"
+    assert {of(span, "session.id") for span in judged} == {"s"}
