@@ -276,10 +276,10 @@ class Worker:
         """Return the figures of the cell's session, with its scores if it has ended."""
         try:
             batch = self.lease.batch
-            if result is not None and result.outcome is not None:
+            if result is not None and (ended := result.outcome) is not None:
                 # If judging was interrupted, verdicts may be stored that are not in the result.
                 result = await self._with_verdicts(result) if judged is None else judged.session
-                found = add_judge_usage(read_figures(result.outcome), result.later_verdicts, batch)
+                found = add_judge_usage(read_figures(ended), result.later_verdicts, batch)
             elif (read := await read_result(self.store, cell.session, batch)) is not None:
                 result, found = read
             else:

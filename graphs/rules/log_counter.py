@@ -241,12 +241,10 @@ class Reader:
         self._counted = Fold[LogCounter, BaseMessage](
             partial(LogCounter, conversation), LogCounter.add
         )
-        self._histories = {name: History(conversation, name) for name in conversation.names}
-        self._views = {
-            (name, in_prompt): View(conversation, name, in_prompt=in_prompt)
-            for name in conversation.names
-            for in_prompt in (False, True)
-        }
+        self._conversation = conversation
+        # Made at their first use: a judge needs none, and a short talk needs few.
+        self._histories: dict[str, History] = {}
+        self._views: dict[tuple[str, bool], View] = {}
 
     def facts(self, log: Sequence[BaseMessage]) -> Facts:
         """Compute the facts that end conditions look at."""
@@ -258,10 +256,17 @@ class Reader:
 
     def history(self, name: str) -> History:
         """Return a speaker's history: the part of the log that it remembers."""
-        return self._histories[name]
+        found = self._histories.get(name)
+        if found is None:
+            found = self._histories[name] = History(self._conversation, name)
+        return found
 
     def view(
         self, lines: Sequence[BaseMessage], name: str, system: str | None, *, in_prompt: bool
     ) -> list[BaseMessage]:
         """Return messages as a speaker sees them. Do not change the returned messages."""
-        return self._views[name, in_prompt].of(lines, system)
+        found = self._views.get((name, in_prompt))
+        if found is None:
+            found = View(self._conversation, name, in_prompt=in_prompt)
+            self._views[name, in_prompt] = found
+        return found.of(lines, system)

@@ -77,7 +77,8 @@ async def run_session(
     given = await _load_source(source)
     if session is not None:
         check_session_id(session)
-    settings = settings or await asyncio.to_thread(load_settings)
+    if settings is None:
+        settings = await asyncio.to_thread(load_settings)
     resources = make_resources(options, settings, gate)
     models = resources.models
     if given is not None:
