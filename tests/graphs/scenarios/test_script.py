@@ -128,7 +128,7 @@ def test_a_judge_within_a_script_ends_it_if_a_criterion_is_not_met() -> None:
     judging = ScriptedChatModel(lines)
     result = play(script, "So?", criteria=[LOOKS_UP], judge_model=judging)
     assert result.ended.kind == "script_failed"
-    assert result.ended.text.startswith("step 6: [not met] The agent looks the order up.")
+    assert result.ended.text.startswith("step 6: [not met] The agent looks the order up: ")
     assert len(result.conversation.later_verdicts) == 2
     assert not result.passed
     # The last verdict is not requested twice.
