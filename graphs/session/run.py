@@ -6,8 +6,9 @@ import logging
 import re
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, NamedTuple, Unpack, cast
 
 from ...nodes.models.gate import Gate
@@ -77,21 +78,15 @@ async def run_session(
     given = await _load_source(source)
     if session is not None:
         check_session_id(session)
-    if settings is None:
-        settings = await asyncio.to_thread(load_settings)
-    resources = make_resources(options, settings, gate)
+    known = settings if settings else await asyncio.to_thread(load_settings)
+    resources = make_resources(options, known, gate)
     models = resources.models
     if given is not None:
         resources.registry.bring(given)
     target = options.get("store")
     # Resuming must not create a store: a missing file probably means a mistyped path.
     create = source is not None or not target
-    opening = (
-        open_store(target or settings.store, create=create)
-        if opened is None
-        else nullcontext(opened)
-    )
-    async with opening as store:
+    async with _open(opened, target or known.store, create=create) as store:
         if session is None:
             session = _new_id("session" if given is None else title_of(given))
         # Read before the lease is taken: a stop that was already requested was meant for an earlier
@@ -149,6 +144,13 @@ async def run_session(
             async with aclosing(play(held, begun, bound.answer, options)) as events:
                 async for event in events:
                     yield event
+
+
+def _open(
+    opened: Store | None, target: str | Path | None, *, create: bool
+) -> AbstractAsyncContextManager[Store]:
+    """Return a block with a store that is open already, or that it opens."""
+    return nullcontext(opened) if opened is not None else open_store(target, create=create)
 
 
 def make_resources(options: Options, settings: Settings, gate: Gate | None = None) -> Resources:
