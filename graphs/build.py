@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, NamedTuple, Required, TypeAlias, Unpack, cast, get_args
 
@@ -166,8 +167,18 @@ def build_graph(
     template = _compile_template(schema, _typed_dict("Context", {}))
     check = partial(_check_input, resources)
     return ConversationGraph.from_template(
-        template, checkpointer, name, resources, check, runtime_store
+        template, checkpointer, name, _with_inner(resources), check, runtime_store
     )
+
+
+def _with_inner(resources: Resources) -> Resources:
+    """Return the resources of a graph whose conversations may contain others."""
+    return replace(resources, compile_inner=compile_inner)
+
+
+def compile_inner(resources: Resources) -> Graph:
+    """Compile the graph of an inner conversation, which shares the caller's checkpointer."""
+    return compile_graph(resources, name=_NAME, checks_inputs=False)
 
 
 def _read_served(source: ConversationLike, registry: Registry, *, allow_host: bool) -> Conversation:
@@ -205,7 +216,7 @@ def compile_graph(
     name = name or (_NAME if form is None else form.kind())
     check = partial(_check_input, resources) if checks_inputs else None
     return ConversationGraph.from_template(
-        _template(form), checkpointer, name, resources, check, runtime_store
+        _template(form), checkpointer, name, _with_inner(resources), check, runtime_store
     )
 
 
@@ -318,7 +329,7 @@ async def _route(resources: Resources, state: State, config: RunnableConfig) -> 
         state,
         resources.running,
         session_id(config),
-        serves_clients=resources.serves_clients,
+        serves_clients=resources.ends_at_people,
     )
 
 

@@ -40,7 +40,6 @@ from .turn.run_input import (
     join_updates,
     read_requested_conversation,
 )
-from .turn.running_sessions import RunningSession
 
 
 class Start(NamedTuple):
@@ -78,7 +77,7 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
         SpecError: The input is not valid.
         SessionError: The input does not fit the session.
     """
-    context = context if resources.serves_clients else None
+    context = context if resources.serves_clients and not resources.is_inner else None
     begun: dict[str, Any] = {**hide_removed(state)}
     state = apply_update(state, begun)
     brought = RunInput.of(state)
@@ -134,7 +133,7 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
         # The task is always written, so that a run of a session that has ended returns its state.
         return {"specified_task": state.get("specified_task", ""), **start.begun}
     drafts = log_of(state)
-    session, usage = RunningSession(conversation), read_usage(state)
+    session, usage = resources.running.running(conversation), read_usage(state)
     if start.is_first:
         resources.running.begin(session_id(), start.begun["spec"], session)
     context = NodeContext(resources, session, Position(), drafts, usage, None)

@@ -1,5 +1,8 @@
 """The errors for users. Each message is one sentence that names the object and the remedy."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from .sanitize import shorten
 
 
@@ -137,3 +140,12 @@ def function_error(what: str, name: str, error: BaseException, at: str | None = 
     """Return the error for a user's function or model that raised an exception."""
     where = "" if at is None else f" in {at}"
     return SpecError(f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}")
+
+
+@contextmanager
+def naming_path(path: str) -> Iterator[None]:
+    """Put the path of a part in front of each `SpecError` about the part."""
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(f"{path}.{error}") from error

@@ -3,7 +3,7 @@
 Sessions store their spec, so each change of the fields needs a new version and a migration.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack, overload
 
@@ -12,12 +12,12 @@ from pydantic.fields import FieldInfo
 
 from ..common.data import Spec
 from ..common.display import Panel, Shown
-from ..common.errors import SpecError
+from ..common.errors import SpecError, naming_path
 from ..common.validation import check_depth, describe_unknown_field, validate
 from ..common.versions import Migration, Versions, upgrade
 from ..ends.end import alternatives, count_of
 from ..ends.end_chat import EndChat
-from ..speakers.replies import HumanInputMode, HumanReply
+from ..speakers.replies import ConversationReply, HumanInputMode, HumanReply, InnerSpec
 from ..speakers.speaker import Speaker
 from .consistency import check
 from .conversation_options import AnySpeaker, Changes, ConversationOptions
@@ -91,6 +91,7 @@ class Conversation(Shown, ConversationFields):
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         check(self)
+        _check_inner(self)
         return self
 
     def replace(self, **changes: Unpack[Changes]) -> "Conversation":
@@ -280,3 +281,48 @@ def restore_conversation(data: dict[str, Any], where: str = "") -> Conversation:
     """Build a conversation from a stored spec of this version or an older one."""
     check_depth(data, where)
     return validate(Conversation, migrate_spec(data, where), where)
+
+
+MOST_LEVELS: Final = 5
+"""Maximum depth of conversations within conversations, the outermost included."""
+
+
+def inner_conversation(reply: ConversationReply) -> Conversation:
+    """Return the inner conversation of a reply, with the objects that it carries.
+
+    Raises:
+        SpecError: Its fields are not valid.
+    """
+    spec = reply.conversation
+    if not isinstance(spec, InnerSpec):
+        return restore_conversation({**spec})
+    if not isinstance(spec.brought, Conversation):
+        spec.brought = restore_conversation({**spec})
+    return spec.brought
+
+
+def inner_conversations(conversation: Conversation) -> Iterator[tuple[str, Conversation]]:
+    """Yield the inner conversations of the speakers' replies, each with its path."""
+    for number, speaker in enumerate(conversation.speakers):
+        for place, reply in enumerate(speaker.replies):
+            if isinstance(reply, ConversationReply):
+                path = f"speakers.{number}.replies.{place}.conversation"
+                with naming_path(path):
+                    inner = inner_conversation(reply)
+                yield path, inner
+
+
+def _check_inner(conversation: Conversation) -> None:
+    """Check the inner conversations, and how deep they are nested."""
+    if not conversation.has_inner:
+        return
+    for path, inner in inner_conversations(conversation):
+        if _count_levels(inner) >= MOST_LEVELS:
+            raise SpecError(
+                f"{path}: conversations are nested too deeply; use at most {MOST_LEVELS} levels"
+            )
+
+
+def _count_levels(conversation: Conversation) -> int:
+    inner = [_count_levels(one) for _, one in inner_conversations(conversation)]
+    return 1 + max(inner, default=0)

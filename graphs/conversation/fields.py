@@ -23,7 +23,7 @@ from ..prompts.texts import Prompt, RenderPrompt, fill_template
 from ..speakers.context import RunningSummary
 from ..speakers.formats import describe_format, is_format_described
 from ..speakers.model_settings import ModelSettings
-from ..speakers.replies import AgentReply, FunctionReply, HumanInputMode
+from ..speakers.replies import AgentReply, ConversationReply, FunctionReply, HumanInputMode
 from ..speakers.speaker import Speaker
 from ..text.words import normalize_look
 from .judges import AnyJudge, Concurrent, Judge, Moderator, RoundRobin, SeparateJudge, TurnOrder
@@ -337,10 +337,20 @@ class ConversationFields(Spec):
         names = (reply.name for reply in replies if isinstance(reply, AgentReply))
         return list(dict.fromkeys(names))
 
+    @property
+    def has_inner(self) -> bool:
+        """Return whether a speaker's replies come from an inner conversation."""
+        return any(
+            isinstance(reply, ConversationReply)
+            for speaker in self.speakers
+            for reply in speaker.replies
+        )
+
     def sums_up(self, speaker: Speaker) -> bool:
         """Return whether a speaker's history is summarized and the summary is read."""
         is_shown = self.asks_model(speaker) or any(
-            isinstance(reply, FunctionReply | AgentReply) for reply in speaker.replies
+            isinstance(reply, FunctionReply | AgentReply | ConversationReply)
+            for reply in speaker.replies
         )
         return isinstance(speaker.context, RunningSummary) and is_shown
 
@@ -356,9 +366,7 @@ class ConversationFields(Spec):
         """
         import tomli_w  # not needed to run a conversation
 
-        stored = self.stored()
-        if "end_chat" in stored:
-            stored["end_chat"] = self.end_chat.for_toml()
+        stored = self._stored_for_toml()
         # In a multi-line string, TOML reads a carriage return and a line feed as one line feed.
         blocks = "\\r" not in json.dumps(stored)
         try:
@@ -368,6 +376,18 @@ class ConversationFields(Spec):
                 "speakers.memory: a tool call has null among its arguments, which TOML can't "
                 "express; write the conversation as JSON"
             ) from error
+
+    def _stored_for_toml(self) -> dict[str, Any]:
+        """Return the stored form without null, which TOML cannot express."""
+        stored = self.stored()
+        if "end_chat" in stored:
+            stored["end_chat"] = self.end_chat.for_toml()
+        for speaker, written in zip(self.speakers, stored["speakers"], strict=True):
+            for place, reply in enumerate(speaker.replies):
+                inner = getattr(getattr(reply, "conversation", None), "brought", None)
+                if isinstance(inner, ConversationFields):
+                    written["replies"][place]["conversation"] = inner._stored_for_toml()
+        return stored
 
     def speaker(self, name: str) -> Speaker:
         """Return the speaker of this name.

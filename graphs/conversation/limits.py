@@ -44,9 +44,10 @@ def most_calls(conversation: ConversationFields) -> int:
     One turn may need: the summary of the history, one call for each round of tools, the reply, one
     more if it is rejected and one if it is cut off, the judge's two questions, one of them repeated
     if its answer can't be read, and the choice of the next speaker. The calls of a user's own
-    agents are not known, so a conversation with agents has no maximum.
+    agents and of inner conversations are not known, so a conversation with one of them has no
+    maximum.
     """
-    if conversation.agents:
+    if conversation.agents or conversation.has_inner:
         return MOST
     sums_up = any(map(conversation.sums_up, conversation.speakers))
     per_turn = sums_up + conversation.asks_for_more + most_tool_rounds(conversation) + 2 + 3 + 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ..common.errors import SessionError, SpecError
+from ..common.sanitize import excerpt
 from .conversation import Conversation
 
 FIXED: Final = ("opening",)
@@ -56,6 +57,34 @@ def describe_messages(conversation: Conversation) -> str:
         return f"The next message of {' or '.join(conversation.people)}."
     own = f" If there is no message: {conversation.task}" if conversation.task else ""
     return f"The task, as the user's message.{own}"
+
+
+def first_argument(conversation: Conversation) -> str | None:
+    """Return the argument that starts a conversation as a tool: ``task`` or ``message``.
+
+    None if several people take part.
+    """
+    return {0: "task", 1: "message"}.get(len(conversation.people))
+
+
+def describe_argument(conversation: Conversation, argument: str) -> str:
+    """Return the description of the argument that starts a conversation as a tool."""
+    if argument == "message":
+        return f"The first message of {excerpt(conversation.people[0])}."
+    own = "conversation's own task" if conversation.task else "speakers' own tasks"
+    return f"The task. Default: the {own}."
+
+
+def describe_tool(conversation: Conversation) -> str:
+    """Return the title, the task and the speakers of a conversation, in one line."""
+    about = describe_graph(conversation)
+    if conversation.title and conversation.task:
+        about = f"{about} Task: {conversation.task}"
+    return excerpt(about, _LONGEST_DESCRIPTION)
+
+
+_LONGEST_DESCRIPTION: Final = 300
+"""Maximum length of a tool's description in characters, so that a tool stays below 2 KB."""
 
 
 def check_host(

@@ -68,6 +68,18 @@ def memory(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     return list(_as_hooks_made_it(found))
 
 
+def talk_of(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
+    """Return the messages that a speaker has sent and heard, each with its speaker's name."""
+    told = ((message, metadata(message)) for message in memory(log, name))
+    return [
+        AIMessage(message.text, name=about.speaker)
+        if about.speaker == name
+        else HumanMessage(message.content, name=about.speaker)
+        for message, about in told
+        if about.is_talk and not isinstance(message, ToolMessage) and message.text.strip()
+    ]
+
+
 def _forgets(message: BaseMessage, name: str) -> bool:
     about = metadata(message)
     return isinstance(about, MemoryReset) and about.speaker == name

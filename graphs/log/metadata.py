@@ -394,6 +394,32 @@ class InputMessage(MessageMetadata):
     kind: Literal["input"] = "input"
 
 
+class InnerSession(MessageMetadata):
+    """The session of an inner conversation, before the reply or the result that it led to.
+
+    Its id is the session's id, a dot and the place of this message. The text of the message says
+    how it ended.
+    """
+
+    kind: Literal["inner_session"] = "inner_session"
+    conversation: dict[str, JsonValue]
+    """The stored form of the inner conversation."""
+    specified_task: str | None = None
+    """The task that its speakers received. None if they received none."""
+    log: tuple[dict[str, JsonValue], ...] = ()
+    """Its whole log, each message in LangChain's form as a dict."""
+    outcome: dict[str, JsonValue] | None = None
+    """The outcome, as plain values. None if it has failed."""
+    usage: dict[str, JsonValue] = Field(default_factory=dict)
+    """The usage of each model, as plain values, by the model's name."""
+    call_id: str | None = None
+    """The id of the tool call that started it. None if it replies for its speaker."""
+
+    seen_by_speaker = "never"
+    is_consequence = True
+    on_page = True
+
+
 class EarlierEnd(MessageMetadata):
     """An earlier end of the conversation. After it, end conditions count from 0 again."""
 
@@ -425,6 +451,7 @@ LineMetadata = (
     | MemoryReset
     | RememberedMessage
     | InputMessage
+    | InnerSession
     | EarlierEnd
 )
 """The metadata of a message that was not removed."""

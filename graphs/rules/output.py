@@ -5,7 +5,7 @@ whom no person writes. A message that only ends the conversation does not count.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
@@ -17,6 +17,10 @@ from ..speakers.formats import SchemaFormat
 from ..text.done_words import without
 
 M = TypeVar("M", bound=BaseMessage)
+
+
+_WITH_VALUES: Final = (Source.AGENT, Source.CONVERSATION)
+"""Sources whose replies may come with values."""
 
 
 def find_output(conversation: Conversation, log: Sequence[M]) -> M | None:
@@ -67,7 +71,7 @@ def output_value(conversation: Conversation, message: BaseMessage) -> Any:  # no
     wanted = conversation.speaker(about.speaker or "").format
     if isinstance(wanted, SchemaFormat):
         return about.parsed
-    if about.source is Source.AGENT and about.parsed is not None:
+    if about.source in _WITH_VALUES and about.parsed is not None:
         return about.parsed
     return output_text(conversation, message)
 

@@ -3,21 +3,22 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ..common.data import Data
 from ..common.errors import SpecError
-from ..common.sanitize import excerpt
 from ..common.validation import validate
 from ..conversation.conversation import Conversation
-from ..conversation.served import check_host, describe_graph, name_graph
+from ..conversation.served import (
+    check_host,
+    describe_argument,
+    describe_tool,
+    first_argument,
+    name_graph,
+)
 from ..kinds.load import load_conversation
 from ..session.options import Options
 from ..session.run import check_here
-
-_LONGEST_DESCRIPTION: Final = 300
-"""Maximum length of a tool's description in characters, so that a tool stays below 2 KB."""
-
 
 class ServedTool(NamedTuple):
     """A conversation that is served as a tool."""
@@ -30,11 +31,7 @@ class ServedTool(NamedTuple):
     @property
     def description(self) -> str:
         """The title, the task and the speakers of the conversation, in one line."""
-        talk = self.conversation
-        about = describe_graph(talk)
-        if talk.title and talk.task:
-            about = f"{about} Task: {talk.task}"
-        return excerpt(about, _LONGEST_DESCRIPTION)
+        return describe_tool(self.conversation)
 
     @property
     def first_argument(self) -> str | None:
@@ -42,17 +39,14 @@ class ServedTool(NamedTuple):
 
         None if several people take part.
         """
-        people = self.conversation.people
-        return {0: "task", 1: "message"}.get(len(people))
+        return first_argument(self.conversation)
 
     def input_schema(self) -> dict[str, Any]:
         """Return the JSON schema of the arguments."""
         described = {}
-        if self.first_argument == "task":
-            own = "conversation's own task" if self.conversation.task else "speakers' own tasks"
-            described["task"] = f"The task. Default: the {own}."
-        elif self.first_argument == "message":
-            described["message"] = f"The first message of {excerpt(self.conversation.people[0])}."
+        if self.first_argument is not None:
+            name = self.first_argument
+            described[name] = describe_argument(self.conversation, name)
         described["session"] = "The session to continue, as an earlier result named it."
         described["answer"] = "With session: the answer to its question, as text or JSON."
         fields = {name: {"type": "string", "description": text} for name, text in described.items()}

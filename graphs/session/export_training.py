@@ -112,7 +112,7 @@ def _is_learned(message: BaseMessage, lines: Mapping[str | None, MessageMetadata
     return is_reply or isinstance(about, Reflection)
 
 
-_LEARNED: Final = (Source.MODEL, Source.AGENT, Source.HUMAN)
+_LEARNED: Final = (Source.MODEL, Source.AGENT, Source.CONVERSATION, Source.HUMAN)
 
 
 def _openai(example: Example) -> Line:

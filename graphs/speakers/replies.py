@@ -4,11 +4,17 @@ They are tried in order. The rules for when a person is asked, and for the meani
 in `graphs.rules.turns`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import (
+    BeforeValidator,
+    Field,
+    JsonValue,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from ..common.data import (
     MOST,
@@ -17,6 +23,7 @@ from ..common.data import (
     Kinded,
     Mark,
     Named,
+    Spec,
     Text,
     Thing,
     by_kind,
@@ -117,6 +124,68 @@ class AgentReply(_Reply):
         def __init__(self, name: str | Runnable[Any, Any], **fields: Any) -> None: ...
 
 
+class InnerSpec(dict[str, Any]):
+    """The stored form of an inner conversation, which carries the conversation itself.
+
+    It serializes, prints and compares as a plain dict.
+
+    Attributes:
+        brought: The `Conversation`. None until it is first read from the stored form.
+    """
+
+    brought: object = None
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        """Pickle the stored form only, because objects of the conversation stay in this process."""
+        return dict, ({**self},)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the spec itself, so that the objects of the conversation are not copied."""
+        return self
+
+
+def is_conversation(given: object) -> bool:
+    """Return whether an object is a `Conversation`, whose class is defined in a higher layer."""
+    return isinstance(given, Spec) and hasattr(given, "stored")
+
+
+def _read_inner(given: Any, handler: ValidatorFunctionWrapHandler) -> InnerSpec:  # noqa: ANN401
+    """Read a conversation, or its fields. `Conversation` checks the fields."""
+    if isinstance(given, InnerSpec):
+        return given
+    if is_conversation(given):
+        made = InnerSpec(given.stored())
+        made.brought = given
+        return made
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            "must be a conversation, which load_conversation reads from a file, or its fields"
+        )
+    return InnerSpec(handler({**given}))
+
+
+class ConversationReply(_Reply):
+    """A reply that is the output of an inner conversation (agentchat's `SocietyOfMindAgent`).
+
+    Each reply runs a new inner conversation. If the speaker has heard and said only one message so
+    far, this message is the task of the inner conversation, otherwise all of them are, each with
+    its speaker's name. If it has heard none, the inner conversation has its own task. If one person
+    takes part in the inner conversation, the text is the person's first message instead.
+    """
+
+    kind: Literal["conversation"] = "conversation"
+    """The kind of source."""
+    conversation: Accepts[
+        Annotated[dict[str, JsonValue], WrapValidator(_read_inner)], Spec | Mapping[str, Any]
+    ] = Field(kw_only=False)
+    """The inner conversation: a `Conversation` or its fields, in a file also the path of another
+    file, relative to the first."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, conversation: Spec | Mapping[str, Any], **fields: Any) -> None: ...
+
+
 class CodeReply(_Reply):
     """A reply by running code; the reply is the output (AutoGen's code execution).
 
@@ -157,14 +226,22 @@ class TextReply(_Reply):
 
 
 def _read_reply(given: object) -> object:
-    """Convert a function or an agent to its reply, and a plain string to a reply of this kind."""
+    """Convert an object to the reply that uses it, and a plain string to a reply of this kind."""
+    if is_conversation(given):
+        return {"kind": "conversation", "conversation": given}
     if is_agent(given):
         return {"kind": "agent", "name": given}
     return {"kind": "function", "name": given} if callable(given) else by_kind(given)
 
 
 AnyReply: TypeAlias = Annotated[
-    HumanReply | FunctionReply | AgentReply | CodeReply | ModelReply | TextReply,
+    HumanReply
+    | FunctionReply
+    | AgentReply
+    | ConversationReply
+    | CodeReply
+    | ModelReply
+    | TextReply,
     Field(discriminator="kind"),
     BeforeValidator(_read_reply),
 ]
@@ -182,6 +259,8 @@ class Source(StrEnum):
     """A registered function."""
     AGENT = "agent"
     """A user's own agent."""
+    CONVERSATION = "conversation"
+    """An inner conversation."""
     TEXT = "text"
     """The speaker's fixed text."""
     CODE = "code"

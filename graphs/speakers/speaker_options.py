@@ -6,7 +6,7 @@ from typing import Any, Literal, Required
 from langchain_core.messages import MessageLikeRepresentation
 from typing_extensions import TypedDict
 
-from ..common.data import Fields, Thing
+from ..common.data import Fields, Spec, Thing
 from .context import Context
 from .formats import Format
 from .interrupt_on import InterruptOn
@@ -20,7 +20,7 @@ class SpeakerOptions(TypedDict, total=False):
     task: str | None
     private_opening: PrivateOpening | Fields | None
     memory: Sequence[MessageLikeRepresentation]
-    replies: Sequence[AnyReply | Thing | Fields]
+    replies: Sequence[AnyReply | Spec | Thing | Fields]
     examples: Sequence[MessageLikeRepresentation]
     prefixes: Mapping[str, str]
     speaks_to: Sequence[str] | None

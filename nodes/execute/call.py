@@ -17,7 +17,7 @@ from pydantic import JsonValue, ValidationError
 from ...graphs.common.content import Block, files_of
 from ...graphs.conversation.questions import describe_misfit
 from ...graphs.log.artifacts import parts_of_result, store_artifact
-from ...graphs.log.memory import memory
+from ...graphs.log.memory import talk_of
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
 from ...graphs.speakers.interrupt_on import DecisionType
@@ -107,21 +107,9 @@ def tool_state(context: NodeContext, speaker: Speaker, run_code: RunCode) -> Too
     return ToolState(
         session=session_id(),
         speaker=speaker.name,
-        messages=[*_heard(context.log, speaker.name)],
+        messages=talk_of(context.log, speaker.name),
         run_code=run_code,
     )
-
-
-def _heard(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
-    """Return the messages that a speaker has sent and heard, each with its speaker's name."""
-    told = ((message, metadata(message)) for message in memory(log, name))
-    return [
-        AIMessage(message.text, name=about.speaker)
-        if about.speaker == name
-        else HumanMessage(message.content, name=about.speaker)
-        for message, about in told
-        if about.is_talk and not isinstance(message, ToolMessage) and message.text.strip()
-    ]
 
 
 async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: float) -> CallResult:

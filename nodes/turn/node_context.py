@@ -5,12 +5,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config, get_stream_writer
+from langgraph.pregel.protocol import PregelProtocol
 
+from ...graphs.common.errors import naming_path
 from ...graphs.conversation.conversation import Conversation, Form
 from ...graphs.conversation.limits import has_limits
 from ...graphs.conversation.sandbox import Language
@@ -48,6 +50,10 @@ AskedToStop = Callable[[str], Awaitable[bool]]
 """A function that returns whether someone asked to stop the session with this id."""
 
 
+CompileInner: TypeAlias = Callable[["Resources"], PregelProtocol[State, Any, Any, Any]]
+"""A function that compiles a graph with other resources."""
+
+
 @dataclass(frozen=True)
 class Resources:
     """The arguments of `build_graph` that are not data."""
@@ -81,6 +87,19 @@ class Resources:
     """
     running: RunningSessions = field(default_factory=RunningSessions)
     """The running sessions, as read so far."""
+    compile_inner: "CompileInner | None" = None
+    """Compiles the graph of an inner conversation. None if the graph itself was not compiled by
+    `graphs.build`."""
+    is_inner: bool = False
+    """Whether an outer conversation runs the graph. Then each question to a person is an interrupt,
+    whoever runs the outer graph."""
+    calls_before: int = 0
+    """The number of answered model calls of the outer conversations."""
+
+    @property
+    def ends_at_people(self) -> bool:
+        """Return whether a run ends if a client's next message continues the session."""
+        return self.serves_clients and not self.is_inner
 
     async def check(self, conversation: Conversation) -> Conversation:
         """Check that a conversation can run here, and return it with its registered prompts."""
@@ -90,6 +109,12 @@ class Resources:
         conversation = await self.find(conversation)
         if has_limits(conversation):
             await asyncio.to_thread(check_room, conversation, self.registry)
+        for path, inner in self.registry.inner_of(conversation):
+            with naming_path(path):
+                for name in inner.model_names:
+                    self.check_model(name)
+                if has_limits(inner):
+                    await asyncio.to_thread(check_room, inner, self.registry)
         return conversation
 
     def check_model(self, name: str | None) -> None:
@@ -98,7 +123,17 @@ class Resources:
             self.models.refuse_place(name)
 
     async def find(self, conversation: Conversation) -> Conversation:
-        """Check a conversation's names and sandbox, and return it with its registered prompts."""
+        """Check a conversation's names and sandbox, and return it with its registered prompts.
+
+        The conversations inside it are checked, too.
+        """
+        await self._find_names(conversation)
+        for path, inner in self.registry.inner_of(conversation):
+            with naming_path(path):
+                await self._find_names(inner)
+        return self.registry.resolve_prompts(conversation) if conversation.prompts else conversation
+
+    async def _find_names(self, conversation: Conversation) -> None:
         if not self.registry.knows(conversation):
             # In a thread: the check imports packages, which would block other coroutines.
             await asyncio.to_thread(self.registry.check, conversation)
@@ -106,7 +141,6 @@ class Resources:
         languages = self.registry.languages_of(conversation)
         if languages:
             await self._check_sandbox(conversation, languages)
-        return self.registry.resolve_prompts(conversation) if conversation.prompts else conversation
 
     async def _check_sandbox(self, conversation: Conversation, languages: set[Language]) -> None:
         if not self.allow_host:
@@ -170,8 +204,14 @@ class NodeContext:
         gate = self.resources.models.gate
         if self.shared_gate is not None:
             return self.shared_gate
-        stored = sum(used.calls for used in self.usage.values())
+        stored = self.calls_stored
         return None if gate is None else StepGate(gate, session_id(), stored)
+
+    @property
+    def calls_stored(self) -> int:
+        """Return the number of answered calls in the state, those of outer sessions included."""
+        own = sum(used.calls for used in self.usage.values())
+        return self.resources.calls_before + own
 
     @cached_property
     def reader(self) -> Reader:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from ...graphs.common.content import Content, files_of, make_content
 from ...graphs.common.errors import SpecError
+from ...graphs.conversation.conversation import inner_conversation
 from ...graphs.conversation.handoffs import has_tool, may_be_private
 from ...graphs.conversation.judges import Concurrent, Handoff
 from ...graphs.log.heard_text import HeardText, may_say_token
@@ -40,6 +41,7 @@ from ...graphs.speakers.replies import (
     AgentReply,
     AnyReply,
     CodeReply,
+    ConversationReply,
     FunctionReply,
     HumanReply,
     ModelReply,
@@ -63,6 +65,7 @@ from ..models.tool_binding import (
 )
 from .agents import ask_agent
 from .hooks import DraftReply, before_speaker, sees_replies, turn_of
+from .inner import InnerOutput, check_output, run_inner, task_of_inner
 from .log_writer import audience_of, calls_of_agent, code_calls, is_call, outputs_of_calls
 from .node_context import NodeContext
 from .pending_answers import read_pending
@@ -388,6 +391,23 @@ async def _by_agent(
     return DraftReply(found.reply, Source.AGENT, lines, found.usage, found.parsed)
 
 
+async def _by_conversation(
+    context: NodeContext, speaker: Speaker, reply: ConversationReply, new: list[AnyMessage]
+) -> DraftReply:
+    inner = inner_conversation(reply)
+    text = task_of_inner(context, speaker, new, inner)
+    found = await run_inner(context, speaker, inner, text)
+    check_output(context, speaker.name, found)
+    output = found.output or InnerOutput("", None)
+    return DraftReply(
+        AIMessage(storable(output.text)),
+        Source.CONVERSATION,
+        [*new, found.line(len(context.log) + len(new))],
+        found.added_to(context.usage),
+        output.value,
+    )
+
+
 async def _by_code(
     context: NodeContext, speaker: Speaker, _: CodeReply, new: list[AnyMessage]
 ) -> DraftReply | None:
@@ -410,6 +430,7 @@ _GIVERS: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | None
     TextReply: _by_text,
     FunctionReply: _by_function,
     AgentReply: _by_agent,
+    ConversationReply: _by_conversation,
     CodeReply: _by_code,
     ModelReply: _by_model,
 }

@@ -75,9 +75,14 @@ class RunningSessions(threading.local):
     read, so this is safe.
     """
 
-    def __init__(self, served: Conversation | None = None) -> None:
+    def __init__(
+        self,
+        served: Conversation | None = None,
+        limit: Callable[[Conversation], Conversation] | None = None,
+    ) -> None:
         self.served = served
         """The conversation of every session, if the graph has its own. None if runs choose it."""
+        self._limit = limit
         self._known: OrderedDict[str | None, tuple[object, RunningSession]] = OrderedDict()
 
     def of(self, session: str | None, state: Mapping[str, Any]) -> RunningSession:
@@ -87,7 +92,7 @@ class RunningSessions(threading.local):
         # Compared by value, because LangGraph passes a copy to each node. The comparison is quick:
         # the copies contain the same objects.
         if known is None or known[0] != spec:
-            known = (spec, RunningSession(self.restore(spec)))
+            known = (spec, self.running(self.restore(spec)))
         self._known[session] = known
         if len(self._known) > _MOST:
             self._known.popitem(last=False)
@@ -97,6 +102,10 @@ class RunningSessions(threading.local):
         """Return the conversation of a session from its stored spec, which clients can write."""
         stored = restore_conversation(spec)
         return stored if self.served is None else continue_served(self.served, stored)
+
+    def running(self, conversation: Conversation) -> RunningSession:
+        """Return a session that runs, with the limits of an outer conversation if there is one."""
+        return RunningSession(conversation if self._limit is None else self._limit(conversation))
 
     def begin(self, session: str | None, spec: object, running: RunningSession) -> None:
         """Cache a session after its first step, so that the next step need not read its spec."""

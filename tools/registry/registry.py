@@ -16,7 +16,11 @@ from typing_extensions import TypedDict
 from ...graphs.common.data import NamedObject
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import did_you_mean, list_names
-from ...graphs.conversation.conversation import Conversation
+from ...graphs.conversation.conversation import (
+    MOST_LEVELS,
+    Conversation,
+    inner_conversations,
+)
 from ...graphs.conversation.fields import Wording
 from ...graphs.conversation.judges import TurnFunction
 from ...graphs.conversation.sandbox import Language
@@ -27,6 +31,7 @@ from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ..mcp.named_tools import find_tools
 from ..mcp.servers import McpServer, Server, configured_servers, hint_of, is_at, read_given_servers
+from .conversation_tool import ConversationTool
 from .functions import (
     Agent,
     OrderFunction,
@@ -114,6 +119,44 @@ class Registry:
                 raise SpecError(
                     f"{path}: two different {kind} are named {str(name)!r}; give each a unique name"
                 )
+
+    def inner_of(
+        self, conversation: Conversation, at: str = "", outer: tuple[Conversation, ...] = ()
+    ) -> Iterator[tuple[str, Conversation]]:
+        """Yield the conversations inside a conversation at all levels, each with its path.
+
+        A conversation is inside another one as a source of replies or as a tool. The objects that
+        it carries are registered before it is yielded.
+
+        Args:
+            conversation: The conversation, whose names are known.
+            at: Its path within the outermost conversation. Empty for the outermost.
+            outer: The conversations that contain it.
+
+        Raises:
+            SpecError: A conversation contains itself, or the levels are too many.
+        """
+        outer = (*outer, conversation)
+        for path, inner in self._direct_inner(conversation):
+            if any(inner is one for one in outer):
+                raise SpecError(f"{at}{path}: the conversation contains itself; remove it here")
+            if len(outer) >= MOST_LEVELS:
+                raise SpecError(
+                    f"{at}{path}: conversations are nested too deeply; use at most {MOST_LEVELS} "
+                    "levels"
+                )
+            self.bring(inner)
+            yield f"{at}{path}", inner
+            yield from self.inner_of(inner, f"{at}{path}.", outer)
+
+    def _direct_inner(self, conversation: Conversation) -> Iterator[tuple[str, Conversation]]:
+        if conversation.has_inner:
+            yield from inner_conversations(conversation)
+        for number, speaker in enumerate(conversation.speakers):
+            for name in speaker.tools:
+                tool = self.tool(name)
+                if isinstance(tool, ConversationTool):
+                    yield f"speakers.{number}.tools.{name}", tool.conversation
 
     def languages_of(self, conversation: Conversation) -> set[Language]:
         """Return the languages in which speakers certainly run code, by tools or as a reply."""
@@ -312,6 +355,9 @@ def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
         yield from _named_by(speaker, f"speakers.{number}")
     for path, end in leaves(conversation.end_chat.when, "end_chat.when"):
         for field, kind, name in end.registered():
+            yield f"{path}.{field}", kind, name
+    for path, inner in inner_conversations(conversation) if conversation.has_inner else ():
+        for field, kind, name in _named(inner):
             yield f"{path}.{field}", kind, name
     if isinstance(conversation.turn_order, TurnFunction):
         yield "turn_order.name", "orders", conversation.turn_order.name

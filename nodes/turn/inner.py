@@ -1,0 +1,246 @@
+"""Inner conversations: a conversation as the source of a speaker's replies, or as a tool.
+
+An inner conversation runs as a subgraph of the session. Its steps are stored with the session's
+steps, so after a kill only the call in flight is repeated, and its questions are questions of the
+session. When it has ended, the session's log contains its whole log.
+"""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, merge_configs
+from langgraph.errors import GraphBubbleUp
+from pydantic_core import to_json
+
+from ...graphs.common.errors import (
+    AnswerError,
+    DuologueError,
+    ModelError,
+    PausedError,
+)
+from ...graphs.conversation.conversation import Conversation
+from ...graphs.conversation.served import first_argument
+from ...graphs.conversation.usage import Usage, add_usage, dump_usage, read_usage
+from ...graphs.ends.all_ends import Reason
+from ...graphs.ends.facts import Facts
+from ...graphs.log.inner_log import count_spoken, dump_log
+from ...graphs.log.memory import talk_of
+from ...graphs.log.messages import make_message
+from ...graphs.log.metadata import NOBODY, InnerSession
+from ...graphs.log.state import State, log_of
+from ...graphs.rules.inner_limits import is_out_of_budget, limit_inner
+from ...graphs.rules.log_counter import with_usage
+from ...graphs.rules.moves import max_steps
+from ...graphs.rules.outcome import Outcome
+from ...graphs.rules.output import find_output, output_text, output_value
+from ...graphs.speakers.speaker import Speaker
+from ...tools.sandbox import sandbox
+from .agents import for_loop
+from .node_context import NodeContext
+from .running_sessions import RunningSessions, runs_in_threads
+
+
+class InnerOutput(NamedTuple):
+    """The output of an inner conversation."""
+
+    text: str
+    """The output as text."""
+    value: Any
+    """The output as plain values. None if it is only text."""
+
+
+class InnerRun(NamedTuple):
+    """An inner conversation that has ended or failed."""
+
+    about: InnerSession
+    """Its record for the outer log."""
+    text: str
+    """A sentence about its end."""
+    usage: dict[str, Usage]
+    """Its usage, by model."""
+    output: InnerOutput | None
+    """Its output. None if it has none."""
+    outcome: Outcome | None
+    """Its outcome. None if it has failed."""
+    error: DuologueError | None = None
+    """The error by which it has failed. None if it has ended."""
+
+    def line(self, number: int) -> AnyMessage:
+        """Return the message of the outer log that contains the record."""
+        return make_message(number, self.text, self.about)
+
+    def added_to(self, usage: dict[str, Usage]) -> dict[str, Usage]:
+        """Return the usage by model with the usage of the inner conversation added."""
+        return add_models(usage, self.usage)
+
+
+def add_models(usage: dict[str, Usage], more: dict[str, Usage]) -> dict[str, Usage]:
+    """Return the sum of two usages by model."""
+    sums = {name: add_usage((usage.get(name, Usage()), used)) for name, used in more.items()}
+    return usage | sums
+
+
+_READ: Final = (
+    *("spec", "specified_task", "messages", "unspoken", "usage", "outcome", "interpreter"),
+)
+"""The channels of the inner graph's state that are read."""
+
+
+async def run_inner(
+    context: NodeContext,
+    speaker: Speaker,
+    inner: Conversation,
+    text: str | None,
+    call_id: str | None = None,
+) -> InnerRun:
+    """Run or resume an inner conversation.
+
+    Args:
+        context: The context of the outer node.
+        speaker: The speaker that replies by the conversation, or has called it.
+        inner: The conversation.
+        text: Its task, or its person's first message. Its own task, or a question to the person,
+            if None.
+        call_id: The id of the tool call that runs it. None if it replies for the speaker.
+
+    Raises:
+        GraphBubbleUp: It waits for a person.
+        AnswerError: The answer of a person does not fit, and the question stays open.
+        PausedError: A batch is paused.
+    """
+    given = _input_of(inner, text)
+    values: State = {}
+    error: DuologueError | None = None
+    try:
+        async for found in _stream(context, inner, given):
+            values = found
+    except (GraphBubbleUp, AnswerError, PausedError):
+        raise
+    except DuologueError as raised:
+        error = raised
+    kept = values.get("interpreter")
+    if kept:
+        await sandbox.close(kept["key"])
+    return _read_run(speaker, inner, values, call_id, error)
+
+
+def _input_of(inner: Conversation, text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {"conversation": inner.stored()}
+    if first_argument(inner) == "message":
+        return {"conversation": inner.stored(), "messages": [HumanMessage(text)]}
+    return {"conversation": inner.model_copy(update={"task": text}).stored()}
+
+
+async def _stream(
+    context: NodeContext, inner: Conversation, given: dict[str, Any]
+) -> AsyncIterator[State]:
+    """Yield the state of the inner graph after each step."""
+    compile_inner = context.resources.compile_inner
+    assert compile_inner is not None  # noqa: S101  # `graphs.build` sets it
+    facts = facts_now(context, context.usage)
+    limit = partial(limit_inner, outer=context.conversation, facts=facts)
+    graph = compile_inner(
+        replace(
+            context.resources,
+            form=None,
+            progress=None,
+            tokens=False,
+            running=RunningSessions(limit=limit),
+            is_inner=True,
+            calls_before=context.calls_stored,
+        )
+    )
+    config = merge_configs(ensure_config(), RunnableConfig(recursion_limit=max_steps(inner)))
+    config = for_loop(config) if runs_in_threads() else config
+    stream = graph.astream(given, config, stream_mode="values", output_keys=[*_READ])
+    async for found in stream:
+        yield found
+
+
+def facts_now(context: NodeContext, usage: dict[str, Usage]) -> Facts:
+    """Return the counts of a session, with its usage and the seconds up to now."""
+    facts = with_usage(context.position.facts, usage.values())
+    seconds = facts.seconds + time.monotonic() - context.began
+    return facts.model_copy(update={"seconds": seconds})
+
+
+def _read_run(
+    speaker: Speaker,
+    inner: Conversation,
+    values: State,
+    call_id: str | None,
+    error: DuologueError | None,
+) -> InnerRun:
+    log = log_of(values)
+    ended = values.get("outcome")
+    outcome = Outcome.model_validate(ended) if ended else None
+    about = InnerSession(
+        speaker=speaker.name,
+        audience=NOBODY,
+        conversation=values.get("spec") or inner.stored(),
+        specified_task=values.get("specified_task") or None,
+        log=dump_log(log),
+        outcome=ended or None,
+        usage=dump_usage(read_usage(values)),
+        call_id=call_id,
+    )
+    message = find_output(inner, log)
+    output = None
+    if message is not None and error is None:
+        value = output_value(inner, message)
+        text = output_text(inner, message)
+        is_text = value is None or isinstance(value, str)
+        output = InnerOutput(text, None if is_text else value)
+        if not is_text and not text.strip():
+            output = output._replace(text=to_json(value).decode())
+    end = f"it failed: {error}" if outcome is None else str(outcome)
+    count = count_spoken(log)
+    of = f"{count} {'message' if count == 1 else 'messages'}"
+    return InnerRun(
+        about, f"An inner conversation, {of}: {end}", read_usage(values), output, outcome, error
+    )
+
+
+def task_of_inner(
+    context: NodeContext, speaker: Speaker, new: Sequence[BaseMessage], inner: Conversation
+) -> str | None:
+    """Return the text with which the inner conversation of a speaker's reply begins.
+
+    It is everything that the speaker has heard and said. None if that is nothing, and the inner
+    conversation has its own task.
+    """
+    said = talk_of([*context.log, *new], speaker.name)
+    if not said:
+        return None if inner.task else speaker.task or context.task
+    if len(said) == 1:
+        return said[0].text
+    return "\n\n".join(f"{one.name}: {one.text}" for one in said)
+
+
+def check_output(context: NodeContext, name: str, run: InnerRun) -> None:
+    """Raise an error if an inner conversation has no output, and the outer one goes on.
+
+    Raises:
+        ModelError: It has ended without an output.
+        DuologueError: It has failed.
+    """
+    if run.error is not None:
+        raise run.error
+    if run.output is not None or has_outer_end(context, run):
+        return
+    raise ModelError(
+        f"the inner conversation of {name!r} has ended without an output: {run.outcome}"
+    )
+
+
+def has_outer_end(context: NodeContext, run: InnerRun) -> bool:
+    """Return whether the outer conversation ends now, so that it needs no output."""
+    is_stopped = run.outcome is not None and run.outcome.reason is Reason.STOP_REQUESTED
+    facts = facts_now(context, run.added_to(context.usage))
+    return is_stopped or is_out_of_budget(context.conversation, facts)
