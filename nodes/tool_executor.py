@@ -25,6 +25,7 @@ from ..graphs.rules.turns import person_of
 from ..graphs.speakers.speaker import Speaker
 from .execute.approval import approval_question, ask_about, is_seen, read_decisions, record_seen
 from .execute.calls import CallsRun, Interpreter
+from .execute.conversation_call import usage_with_calls
 from .execute.results import (
     interrupt_calls,
     result_lines,
@@ -63,7 +64,8 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     answers = await CallsRun(context, speaker, hooks, interpreter).all_of(message, decisions or {})
     if any(hook.after_tool for _, hook in hooks):
         ran = after_pause(context.position, context.turn, Phase.RAN)
-        update = await context.step(ran, result_lines(context, speaker, answers, final=False))
+        lines = result_lines(context, speaker, answers, final=False)
+        update = await context.step(ran, lines, usage_with_calls(context.usage, answers))
     else:
         update = await return_results(context, speaker, message, answers)
     kept = interpreter.dumped()

@@ -51,6 +51,8 @@ class CallResult(NamedTuple):
     """Why the artifact can't be stored. None if it can, or if there is none."""
     files: Sequence[Block] = ()
     """The images and other files, as content blocks with their bytes."""
+    inner: dict[str, Any] | None = None
+    """The inner session of the call, as plain values. None if the tool runs no conversation."""
 
     def recorded(self) -> dict[str, Any]:
         """Return the result as plain values."""

@@ -20,6 +20,7 @@ from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CodeCalls, Failure
 from ...graphs.speakers.interrupt_on import AnyDecision, DecisionType
 from ...graphs.speakers.speaker import Speaker
+from ...tools.registry.conversation_tool import ConversationTool
 from ...tools.registry.hooks import RunCode, languages_of, timeout_of
 from ...tools.sandbox import sandbox as sandboxes
 from ...tools.sandbox.sandbox import Ran
@@ -28,6 +29,7 @@ from ..turn.log_writer import exit_code_of
 from ..turn.node_context import NodeContext
 from ..turn.running_sessions import record_as_task
 from .approval import apply_decision, instead_of_tool, kind_of
+from .conversation_call import call_conversation
 from .call import CallResult, read_new_result, run_call, tool_state, unknown_tool
 from .results import Answers
 
@@ -224,6 +226,8 @@ class CallsRun:
         tool = registry.tool(call["name"]) if call["name"] in allowed else None
         if tool is None:
             return unknown_tool(call["name"], allowed)
+        if isinstance(tool, ConversationTool):
+            return await call_conversation(self.context, self.speaker, call, tool)
         seconds = timeout_of(tool)
         if seconds is None:
             # The sandbox ends a call that runs code, and reports it.

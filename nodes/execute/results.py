@@ -17,6 +17,7 @@ from ..turn.interrupt import Interruption
 from ..turn.node_context import NodeContext
 from .approval import edit_told
 from .call import CallResult, read_new_result, read_result
+from .conversation_call import inner_call_of, usage_with_calls
 
 Answers = Mapping[str, CallResult]
 """The result of each call by its id, in the order of the calls."""
@@ -67,6 +68,7 @@ async def return_results(
     context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
 ) -> dict[str, Any]:
     """Record the results of the calls, for the speaker to use or as the speaker's message."""
+    usage = usage_with_calls(context.usage, answers)
     is_code = isinstance(metadata(message), CodeCalls)
     # A person's refusal is not an error, so the calls count as a round here. Otherwise a turn could
     # continue forever.
@@ -83,7 +85,7 @@ async def return_results(
             answer = answers[str(call["id"])]
             told[str(call["id"])] = answer._replace(text=edit_told(call, answer))
     lines = result_lines(context, speaker, told, final=not is_code, tool_round=tool_round)
-    return await context.step(position, lines)
+    return await context.step(position, lines, usage)
 
 
 async def interrupt_calls(
@@ -139,15 +141,19 @@ def result_lines(
     tool_round: int | None = None,
 ) -> list[AnyMessage]:
     """Return the log lines of results; see `make_tool_message` for `final`."""
+    inner = [found for answer in answers.values() if (found := inner_call_of(answer)) is not None]
+    # The results follow without a gap, because the next step reads the newest messages.
+    first = len(context.log) + len(inner)
+    lines = [one.line(len(context.log) + place) for place, one in enumerate(inner)]
     last = len(answers) - 1
-    return [
+    return lines + [
         make_tool_message(
-            len(context.log) + place,
+            first + place,
             speaker=speaker.name,
             call_id=call_id,
             tool_round=tool_round if place == last else None,
             final=final,
-            **answer._asdict(),
+            **{name: one for name, one in answer._asdict().items() if name != "inner"},
         )
         for place, (call_id, answer) in enumerate(answers.items())
     ]

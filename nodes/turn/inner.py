@@ -5,6 +5,7 @@ steps, so after a kill only the call in flight is repeated, and its questions ar
 session. When it has ended, the session's log contains its whole log.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -85,7 +86,7 @@ def add_models(usage: dict[str, Usage], more: dict[str, Usage]) -> dict[str, Usa
     return usage | sums
 
 
-_READ: Final = (
+INNER_STATE: Final = (
     *("spec", "specified_task", "messages", "unspoken", "usage", "outcome", "interpreter"),
 )
 """The channels of the inner graph's state that are read."""
@@ -97,6 +98,7 @@ async def run_inner(
     inner: Conversation,
     text: str | None,
     call_id: str | None = None,
+    seconds: float | None = None,
 ) -> InnerRun:
     """Run or resume an inner conversation.
 
@@ -107,29 +109,34 @@ async def run_inner(
         text: Its task, or its person's first message. Its own task, or a question to the person,
             if None.
         call_id: The id of the tool call that runs it. None if it replies for the speaker.
+        seconds: The maximum running time in seconds. No limit if None.
 
     Raises:
         GraphBubbleUp: It waits for a person.
         AnswerError: The answer of a person does not fit, and the question stays open.
         PausedError: A batch is paused.
     """
-    given = _input_of(inner, text)
+    given = input_of_inner(inner, text)
     values: State = {}
     error: DuologueError | None = None
     try:
-        async for found in _stream(context, inner, given):
-            values = found
+        async with asyncio.timeout(seconds) as limit:
+            async for found in _stream(context, inner, given):
+                values = found
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        error = DuologueError(f"it took longer than {seconds:g} s and was stopped")
     except (GraphBubbleUp, AnswerError, PausedError):
         raise
     except DuologueError as raised:
         error = raised
-    kept = values.get("interpreter")
-    if kept:
-        await sandbox.close(kept["key"])
+    await close_inner(values)
     return _read_run(speaker, inner, values, call_id, error)
 
 
-def _input_of(inner: Conversation, text: str | None) -> dict[str, Any]:
+def input_of_inner(inner: Conversation, text: str | None) -> dict[str, Any]:
+    """Return the input of the inner graph: the conversation, with a task or a first message."""
     if text is None:
         return {"conversation": inner.stored()}
     if first_argument(inner) == "message":
@@ -158,9 +165,16 @@ async def _stream(
     )
     config = merge_configs(ensure_config(), RunnableConfig(recursion_limit=max_steps(inner)))
     config = for_loop(config) if runs_in_threads() else config
-    stream = graph.astream(given, config, stream_mode="values", output_keys=[*_READ])
+    stream = graph.astream(given, config, stream_mode="values", output_keys=[*INNER_STATE])
     async for found in stream:
         yield found
+
+
+async def close_inner(values: State) -> None:
+    """Close the interpreter of an inner conversation that has ended, and delete its files."""
+    kept = values.get("interpreter")
+    if kept:
+        await sandbox.close(kept["key"])
 
 
 def facts_now(context: NodeContext, usage: dict[str, Usage]) -> Facts:
@@ -190,21 +204,24 @@ def _read_run(
         usage=dump_usage(read_usage(values)),
         call_id=call_id,
     )
-    message = find_output(inner, log)
-    output = None
-    if message is not None and error is None:
-        value = output_value(inner, message)
-        text = output_text(inner, message)
-        is_text = value is None or isinstance(value, str)
-        output = InnerOutput(text, None if is_text else value)
-        if not is_text and not text.strip():
-            output = output._replace(text=to_json(value).decode())
+    output = read_output(inner, log) if error is None else None
     end = f"it failed: {error}" if outcome is None else str(outcome)
     count = count_spoken(log)
     of = f"{count} {'message' if count == 1 else 'messages'}"
     return InnerRun(
         about, f"An inner conversation, {of}: {end}", read_usage(values), output, outcome, error
     )
+
+
+def read_output(inner: Conversation, log: Sequence[AnyMessage]) -> InnerOutput | None:
+    """Return the output of an inner conversation, or None if it has none."""
+    message = find_output(inner, log)
+    if message is None:
+        return None
+    value, text = output_value(inner, message), output_text(inner, message)
+    if value is None or isinstance(value, str):
+        return InnerOutput(text, None)
+    return InnerOutput(text if text.strip() else to_json(value).decode(), value)
 
 
 def task_of_inner(
