@@ -11,7 +11,7 @@ from ..ends.limits import Budget, MaxCalls, MaxCost, MaxSeconds, MaxTokens
 def limit_inner(inner: Conversation, outer: Conversation, facts: Facts) -> Conversation:
     """Return an inner conversation with what the outer one has left as its hard limits.
 
-    An inner conversation without prices has those of the outer one, if they name all its models.
+    An inner conversation without prices has those of the outer one.
 
     Args:
         inner: The inner conversation.
@@ -22,10 +22,9 @@ def limit_inner(inner: Conversation, outer: Conversation, facts: Facts) -> Conve
     for end in _remaining(outer, facts):
         when = end if when is None else when | end
     end_chat = inner.end_chat.model_copy(update={"when": when})
-    found = inner.model_copy(update={"end_chat": end_chat})
-    if inner.prices or not all(name in outer.prices for name in inner.model_names):
-        return found
-    return found.model_copy(update={"prices": outer.prices})
+    return inner.model_copy(
+        update={"end_chat": end_chat, "prices": inner.prices or outer.prices}
+    )
 
 
 def is_out_of_budget(conversation: Conversation, facts: Facts) -> bool:

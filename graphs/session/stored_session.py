@@ -10,8 +10,9 @@ from ..common.display import MOST, Panel, Shown
 from ..common.sanitize import clean, excerpt
 from ..conversation.conversation import Conversation
 from ..conversation.questions import MessageQuestion, Question
+from ..log.inner_log import inner_session_id, read_inner_log
 from ..log.messages import metadata, says_something, speeches
-from ..log.metadata import Speech, outcome_of
+from ..log.metadata import InnerSession, Speech, outcome_of
 from ..log.state import log_of
 from ..log.trajectory import trajectory
 from ..log.viewpoint import memory_messages, overheard, viewpoint
@@ -24,6 +25,13 @@ from .later_verdicts import LaterVerdict
 def _waiting(question: Question) -> str:
     who = question.speaker if isinstance(question, MessageQuestion) else "a person"
     return f"Waiting for {who}: {question.summary()}"
+
+
+def _read_inner(session: str, about: InnerSession) -> "StoredSession":
+    """Return the inner session that a message contains."""
+    conversation, log = read_inner_log(about)
+    ended = Outcome.model_validate(about.outcome) if about.outcome else None
+    return StoredSession(session, conversation, log, about.specified_task, ended)
 
 
 @dataclass(frozen=True)
@@ -175,6 +183,18 @@ class StoredSession(Shown):
         """The outcomes of earlier ends, after which the session was continued, oldest first."""
         ended = (outcome_of(metadata(message)) for message in self.messages)
         return [Outcome.model_validate(one) for one in ended if one is not None]
+
+    @property
+    def inner_sessions(self) -> dict[str, "StoredSession"]:
+        """The sessions of inner conversations that have ended or failed, by their ids.
+
+        An id is the id of this session, a dot, and the place of a message, such as ``"s.m0004"``.
+        The message with this place precedes the reply or the result that the inner session led to.
+        """
+        found = ((one, metadata(one)) for one in self.messages)
+        inner = ((one, about) for one, about in found if isinstance(about, InnerSession))
+        read = (_read_inner(inner_session_id(self.session_id, one), about) for one, about in inner)
+        return {one.session_id: one for one in read}
 
     def parsed(self, speaker: str) -> list[Any]:
         """Return the values that a speaker's output format read from its messages.

@@ -14,7 +14,7 @@ from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.conversation_tool import ConversationTool
 from ...tools.registry.functions import check_arguments, parameters_of
 from ...tools.registry.hooks import ArgumentsError, timeout_of
-from ..turn.inner import add_models, run_inner
+from ..turn.inner import add_models, describe_error, run_inner
 from ..turn.node_context import NodeContext
 from .call import CallResult
 
@@ -56,7 +56,7 @@ async def call_conversation(
     record = InnerCall(found.text, found.about.model_dump(mode="json", exclude_defaults=True))
     inner = {"text": record.text, "about": record.about}
     if found.error is not None:
-        return CallResult(f"{name} failed: {found.error}", Failure.TOOL, inner=inner)
+        return CallResult(f"{name} failed: {describe_error(found.error)}", Failure.TOOL, inner=inner)
     if found.output is None:
         end = f"its conversation has ended without an output: {found.outcome}"
         return CallResult(f"{name} failed: {end}", Failure.TOOL, inner=inner)

@@ -68,7 +68,7 @@ class InnerRun(NamedTuple):
     """Its output. None if it has none."""
     outcome: Outcome | None
     """Its outcome. None if it has failed."""
-    error: DuologueError | None = None
+    error: Exception | None = None
     """The error by which it has failed. None if it has ended."""
 
     def line(self, number: int) -> AnyMessage:
@@ -118,7 +118,7 @@ async def run_inner(
     """
     given = input_of_inner(inner, text)
     values: State = {}
-    error: DuologueError | None = None
+    error: Exception | None = None
     try:
         async with asyncio.timeout(seconds) as limit:
             async for found in _stream(context, inner, given):
@@ -129,7 +129,8 @@ async def run_inner(
         error = DuologueError(f"it took longer than {seconds:g} s and was stopped")
     except (GraphBubbleUp, AnswerError, PausedError):
         raise
-    except DuologueError as raised:
+    except Exception as raised:
+        # Objects that users pass, such as chat models, may raise any error.
         error = raised
     await close_inner(values)
     return _read_run(speaker, inner, values, call_id, error)
@@ -189,7 +190,7 @@ def _read_run(
     inner: Conversation,
     values: State,
     call_id: str | None,
-    error: DuologueError | None,
+    error: Exception | None,
 ) -> InnerRun:
     log = log_of(values)
     ended = values.get("outcome")
@@ -205,7 +206,7 @@ def _read_run(
         call_id=call_id,
     )
     output = read_output(inner, log) if error is None else None
-    end = f"it failed: {error}" if outcome is None else str(outcome)
+    end = str(outcome) if error is None else f"it failed: {describe_error(error)}"
     count = count_spoken(log)
     of = f"{count} {'message' if count == 1 else 'messages'}"
     return InnerRun(
@@ -222,6 +223,12 @@ def read_output(inner: Conversation, log: Sequence[AnyMessage]) -> InnerOutput |
     if value is None or isinstance(value, str):
         return InnerOutput(text, None)
     return InnerOutput(text if text.strip() else to_json(value).decode(), value)
+
+
+def describe_error(error: Exception) -> str:
+    """Return the words of an error, which name the type of an error that is not duologue's."""
+    is_ours = isinstance(error, DuologueError)
+    return str(error) if is_ours else f"{type(error).__name__}: {error}"
 
 
 def task_of_inner(
@@ -245,7 +252,7 @@ def check_output(context: NodeContext, name: str, run: InnerRun) -> None:
 
     Raises:
         ModelError: It has ended without an output.
-        DuologueError: It has failed.
+        Exception: It has failed.
     """
     if run.error is not None:
         raise run.error
