@@ -65,7 +65,7 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     if any(hook.after_tool for _, hook in hooks):
         ran = after_pause(context.position, context.turn, Phase.RAN)
         lines = result_lines(context, speaker, answers, final=False)
-        update = await context.step(ran, lines, usage_with_calls(context.usage, answers))
+        update = await context.step(ran, lines, usage_with_calls(context.usage, answers.values()))
     else:
         update = await return_results(context, speaker, message, answers)
     kept = interpreter.dumped()

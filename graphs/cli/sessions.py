@@ -125,7 +125,10 @@ def open_session(session: str, store: str | None) -> "Session":
 
 
 async def _require(store: Store, session: str) -> None:
-    if await store.get(session) is None:
+    # The id of an inner session begins with the id of the session that contains it, and a dot.
+    parts = session.split(".")
+    ids = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    if not any([await store.get(one) is not None for one in ids if one]):
         raise unknown_session(session, store.url)
 
 

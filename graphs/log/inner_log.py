@@ -42,7 +42,7 @@ def load_log(dumped: Iterable[dict[str, Any]]) -> list[AnyMessage]:
 def _load_message(dumped: dict[str, Any]) -> AnyMessage:
     data = dumped.get("data")
     if not isinstance(data, dict):
-        raise ValueError("an inner session contains a message without data")  # noqa: TRY004
+        raise ValueError("an inner session contains a message without data")
     given: dict[str, Any] = {"type": dumped.get("type"), "data": data}
     message: Any = messages_from_dict([given])[0]
     metadata(message)

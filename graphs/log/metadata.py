@@ -397,11 +397,12 @@ class InputMessage(MessageMetadata):
 class InnerSession(MessageMetadata):
     """The session of an inner conversation, before the reply or the result that it led to.
 
-    Its id is the session's id, a dot and the place of this message. The text of the message says
-    how it ended.
+    Its id is the session's id, a dot and the place of this message.
     """
 
     kind: Literal["inner_session"] = "inner_session"
+    summary: str
+    """The number of its messages, and how it ended, in one sentence."""
     conversation: dict[str, JsonValue]
     """The stored form of the inner conversation."""
     specified_task: str | None = None

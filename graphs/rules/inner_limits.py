@@ -22,9 +22,7 @@ def limit_inner(inner: Conversation, outer: Conversation, facts: Facts) -> Conve
     for end in _remaining(outer, facts):
         when = end if when is None else when | end
     end_chat = inner.end_chat.model_copy(update={"when": when})
-    return inner.model_copy(
-        update={"end_chat": end_chat, "prices": inner.prices or outer.prices}
-    )
+    return inner.model_copy(update={"end_chat": end_chat, "prices": inner.prices or outer.prices})
 
 
 def is_out_of_budget(conversation: Conversation, facts: Facts) -> bool:

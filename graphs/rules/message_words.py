@@ -9,6 +9,7 @@ from ..log.metadata import (
     Draft,
     EarlierEnd,
     Failure,
+    InnerSession,
     MemoryReset,
     MessageMetadata,
     Reflection,
@@ -38,6 +39,8 @@ def describe_note(about: MessageMetadata) -> str | None:
             return describe_choice(about.to or "", readable=about.problem is None)
         case SpecifiedTask(problem=str(problem)):
             return describe_kept_task(problem)
+        case InnerSession():
+            return describe_inner(about)
         case MemoryReset():
             return f"The memory of {about.speaker} was reset"
         case EarlierEnd():
@@ -98,6 +101,11 @@ def describe_result(name: str, about: CallOutcome, *, failed: bool) -> str:
     if about.failure is Failure.PERSON:
         return f"{name} was not run"
     return f"{name} failed" if failed else f"Result of {name}"
+
+
+def describe_inner(about: InnerSession) -> str:
+    """Return one line about an inner session: how many messages it has, and how it ended."""
+    return f"Inner conversation of {about.speaker}, {about.summary}"
 
 
 def describe_repeated_verdict(speaker: str | None, problem: str) -> str:

@@ -208,6 +208,7 @@ class OutcomeStepKind(StrEnum):
     CALLED = "called"  # a call of a tool that ends the conversation
     DECIDED = "decided"  # the decision of a person about a tool call
     CHOICE = "choice"  # a choice of the next speaker that could not be read
+    INNER = "inner"  # an inner conversation that led to a message
     THOUGHT = "thought"  # the thoughts of a model
     REASON = "reason"  # a reason that applied at the end
 

@@ -23,6 +23,7 @@ from ..log.metadata import (
     Draft,
     EarlierEnd,
     Flaw,
+    InnerSession,
     MessageMetadata,
     Reflection,
     SpeakerChoice,
@@ -36,6 +37,7 @@ from ..log.metadata import (
 from .log_counter import LogCounter
 from .message_words import (
     CUT_OFF,
+    describe_inner,
     describe_kept_task,
     describe_repeated_verdict,
     describe_retry,
@@ -126,6 +128,8 @@ class _Trail:
         """The rejected replies since the last message, each with the guard that counts the retry if
         it has the same flaw.
         """
+        self._inner: list[int] = []
+        """The inner sessions that led to the next message."""
         self._context: dict[int, list[int]] = {}
         """For each cause, the other steps that belong to it."""
 
@@ -143,10 +147,13 @@ class _Trail:
             self._begin()
         elif isinstance(about, Draft) and about.flaw in _RETRIED:
             self._retries.append((context[-1], _RETRIED[about.flaw]))
+        elif isinstance(about, InnerSession):
+            self._inner += context
         elif isinstance(about, Reflection) and about.verdict is None and about.problem is not None:
             self._retries.append((context[-1], Reason.UNREADABLE_VERDICTS))
         elif _matters(about):
-            self._count(message, about, context)
+            self._count(message, about, [*self._inner, *context])
+            self._inner = []
 
     def _count(self, message: BaseMessage, about: MessageMetadata, context: list[int]) -> None:
         """Add the steps by which a message meets ends, or comes closer to them."""
@@ -305,6 +312,8 @@ def _remarks(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeSt
     elif isinstance(about, ToolResult) and about.decision not in (None, "approve"):
         text = f"{about.speaker}: {_DECIDED[str(about.decision)]}"
         yield OutcomeStep(kind=OutcomeStepKind.DECIDED, text=text, **found)
+    elif isinstance(about, InnerSession):
+        yield OutcomeStep(kind=OutcomeStepKind.INNER, text=describe_inner(about), **found)
     elif isinstance(about, SpeakerChoice) and about.problem is not None:
         found["speaker"] = about.to
         text = describe_unread_choice(about.to or "")

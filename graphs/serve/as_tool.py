@@ -58,16 +58,15 @@ def as_tool(
     Example:
         >>> from duologue import as_tool, role_play
         >>> from duologue.nodes.testing import ScriptedChatModel
-        >>> garden = role_play("A garden", "Owner", "Gardener", specify_task=False, max_iterations=1)
+        >>> options = {"specify_task": False, "max_iterations": 1}
+        >>> garden = role_play("A garden", "Owner", "Gardener", **options)
         >>> script = ["Instruction: Dig.", "Solution: Dug. Next request."]
         >>> tool = as_tool(garden, name="garden", model=ScriptedChatModel(script))
         >>> tool.invoke({"task": "Plan a garden."})
         'Dug.'
     """
     found = (
-        conversation
-        if isinstance(conversation, Conversation)
-        else load_conversation(conversation)
+        conversation if isinstance(conversation, Conversation) else load_conversation(conversation)
     )
     argument = first_argument(found) or "task"
     described = {"type": "string", "description": describe_argument(found, argument)}

@@ -20,6 +20,7 @@ from ..kinds.load import load_conversation
 from ..session.options import Options
 from ..session.run import check_here
 
+
 class ServedTool(NamedTuple):
     """A conversation that is served as a tool."""
 

@@ -33,6 +33,7 @@ from ..log.metadata import (
     CodeCalls,
     Draft,
     EarlierEnd,
+    InnerSession,
     MessageMetadata,
     Reflection,
     SpeakerChoice,
@@ -43,6 +44,7 @@ from ..log.metadata import (
     ToolCalls,
     ToolResult,
 )
+from ..rules.message_words import describe_inner
 from ..rules.outcome import Outcome
 from .stored_session import StoredSession
 
@@ -113,6 +115,8 @@ def _beside(message: BaseMessage, about: MessageMetadata) -> Iterator[Event]:
             yield HistoryShortened(id=place, speaker=about.speaker or "", text=message.text)
         case SpeakerChoice():
             yield SpeakerChosen(id=place, speaker=about.to or "", problem=about.problem)
+        case InnerSession():
+            yield Notice(text=f"{describe_inner(about)} ({place})")
         case EarlierEnd():
             yield ConversationReopened(id=place, outcome=Outcome.model_validate(about.outcome))
 

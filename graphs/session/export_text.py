@@ -83,6 +83,7 @@ def _paragraphs(message: BaseMessage, line: Line) -> Iterator[str]:
     """Yield the paragraphs of one message."""
     if line.kind == "note":
         yield f"*{escape_markdown(line.text)}*"
+        yield from (_fenced(fold.text) for fold in line.folds if fold.kind == "inner")
         return
     if line.kind != "result":
         yield f"## {escape_markdown(line.name)} ({escape_markdown(place_of(message))})"

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final, cast
 
@@ -26,7 +26,7 @@ from ..show.page_data import Spent
 from ..store.open import Store
 from .checkpoints import read_snapshot, read_states, reading_session
 from .later_verdicts import describe_later, read_verdicts
-from .session_row import check_speaker, known_session, read_session, title_of
+from .session_row import check_speaker, find_inner_session, known_session, read_session, title_of
 from .stored_session import StoredSession
 
 _LOGS: Final = 200
@@ -43,13 +43,26 @@ async def read_page(store: Store, session: str, speaker: str | None) -> str:
 async def read_for_page(
     store: Store, session: str, speaker: str | None = None, *, past: bool = True
 ) -> PageSession:
-    """Read the data of a session's page. Without `past`, read only the newest state."""
+    """Read the data of a session's page. Without `past`, read only the newest state.
+
+    The page of an inner session shows neither prompts nor the usage of its steps.
+    """
+    inner = await find_inner_session(store, session)
+    if inner is not None:
+        if speaker is not None:
+            check_speaker(session, inner.conversation, speaker)
+        return _page_session(inner, _Past())
     conversation = await known_session(store, session)
     if speaker is not None:
         check_speaker(session, conversation, speaker)
     graph = build_graph(checkpointer=store.checkpointer)
     result = await read_session(session, conversation, graph)
     told = await (_read_past if past else _read_now)(graph, result)
+    later = describe_later(result.messages, await read_verdicts(store, session))
+    return replace(_page_session(result, told), later=later)
+
+
+def _page_session(result: StoredSession, past: "_Past") -> PageSession:
     return PageSession(
         id=result.session_id,
         title=title_of(result.conversation),
@@ -58,10 +71,9 @@ async def read_for_page(
         task=result.specified_task,
         outcome=result.outcome,
         pending=result.pending,
-        position=told.position,
-        steps=told.steps,
-        prompts=told.prompts,
-        later=describe_later(result.messages, await read_verdicts(store, session)),
+        position=past.position,
+        steps=past.steps,
+        prompts=past.prompts,
     )
 
 

@@ -19,10 +19,12 @@ from ..conversation.conversation import Conversation
 from ..conversation.judges import HAND_OFF, Moderator, SeparateJudge, Verdict
 from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion
 from ..ends.all_ends import Reason
+from ..log.inner_log import read_inner_log
 from ..log.messages import metadata, newest_calls
 from ..log.metadata import (
     CallOutcome,
     Draft,
+    InnerSession,
     MessageMetadata,
     ModelOutput,
     PendingAnswer,
@@ -48,6 +50,10 @@ from .stored_session import StoredSession
 def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply | AIMessage]:
     """Yield the answers of models that a log records."""
     for message, about in _first_versions(log):
+        if isinstance(about, InnerSession):
+            # The inner conversation runs again before the reply or the result that it led to.
+            yield from answers(*read_inner_log(about))
+            continue
         reply = _answer(conversation, message, about)
         if reply is not None:
             yield reply
@@ -69,6 +75,16 @@ def replies_of_agents(log: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
             said = AIMessage(message.text, additional_kwargs=thought)
             yield {"messages": [*made, said], "structured_response": about.parsed}
             made = []
+
+
+def inner_conversations_in(log: Sequence[AnyMessage]) -> Iterator[Conversation]:
+    """Yield the inner conversations of a log, at all levels."""
+    for message in log:
+        about = metadata(message)
+        if isinstance(about, InnerSession):
+            conversation, inner = read_inner_log(about)
+            yield conversation
+            yield from inner_conversations_in(inner)
 
 
 def _first_versions(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, MessageMetadata]]:

@@ -34,6 +34,7 @@ from ..log.messages import metadata, place_of
 from ..log.metadata import (
     Draft,
     EarlierEnd,
+    InnerSession,
     Instruction,
     JudgeQuestion,
     SpecifiedTask,
@@ -50,6 +51,7 @@ from .options import RuntimeOptions
 from .recorded_answers import (
     answers,
     decisions_given,
+    inner_conversations_in,
     message_given,
     replies_of_agents,
     up_to_each_end,
@@ -90,6 +92,9 @@ def compare_ends(recorded: StoredSession, again: StoredSession) -> None:
         )
 
 
+_OF_INNER: Final = {"log", "usage", "outcome", "summary"}
+"""Values of an inner session that may differ in a replay. Its output is compared."""
+
 _NOT_COMPARED: Final = {"message_id", "usage", "model", "artifact", "packed_artifact"}
 """Values of a message that may differ in a replay. Artifacts are not part of what is said."""
 
@@ -101,6 +106,9 @@ def _compared_values(message: BaseMessage) -> dict[str, Any]:
     # Not the bytes: a difference is shown to people.
     says["blocks"] = with_digests(says["blocks"])
     text, about = says.pop("text"), says.pop("metadata") | {"problem": None}
+    if isinstance(metadata(message), InnerSession):
+        # Its messages have new ids, and its usage is 0.
+        about = {name: one for name, one in about.items() if name not in _OF_INNER}
     # A newer release may word these texts differently.
     ours = isinstance(metadata(message), JudgeQuestion | Instruction)
     if ours or about.get("verdict") is not None:
@@ -116,7 +124,9 @@ async def replay_session(recorded: StoredSession, options: RuntimeOptions) -> St
     # If models have prices, the recorded model, which replaces all of them, needs a price as well.
     name = next(iter(conversation.prices), "recorded")
     model = _Recorded([*answers(conversation, recorded.messages)], name)
-    named = {name: model for name in conversation.model_names if name is not None}
+    spoken = (conversation, *inner_conversations_in(recorded.messages))
+    names = (name for one in spoken for name in one.model_names)
+    named = {name: model for name in names if name is not None}
     registered = cast("Registered", {**given, "agents": _agents(recorded)})
     models, registry = Models(model, named), Registry(registered)
     resources = Resources(models, registry, allow_host=True, allow_paths=True, serves_clients=False)

@@ -5,7 +5,7 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from ...tools.registry.registry import Registered, Registry
 from ..build import build_graph
 from ..common.content import text_of
 from ..common.content_input import load_content
-from ..common.errors import SessionError, SpecError
+from ..common.errors import SessionError, SpecError, naming_path
 from ..common.settings import Settings, load_settings
 from ..common.validation import list_names
 from ..conversation.conversation import Conversation
@@ -26,8 +26,10 @@ from ..conversation.judges import SeparateJudge
 from ..conversation.merge import first_difference
 from ..conversation.questions import Question
 from ..ends.end_chat import EndChatMode
+from ..ends.facts import Facts
 from ..events import Event, MessageSaid, Notice, SessionStarted
 from ..kinds.load import ConversationLike, load_conversation
+from ..rules.inner_limits import limit_inner
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store, open_store
 from ..store.rows import SessionRow, check_session_id
@@ -80,7 +82,6 @@ async def run_session(
         check_session_id(session)
     known = settings if settings else await asyncio.to_thread(load_settings)
     resources = make_resources(options, known, gate)
-    models = resources.models
     if given is not None:
         resources.registry.bring(given)
     target = options.get("store")
@@ -103,7 +104,7 @@ async def run_session(
                 # A run that would fail at once must not delete the old session.
                 await resources.check(given)
                 resources.registry.check_runtime_store(given, options.get("runtime_store"))
-                await models.prepare(given, lambda text: None)
+                await _prepare_all(resources, given, lambda text: None)
                 await held.erase()
                 before = row = None
             conversation = _choose_conversation(session, given, row, store.url)
@@ -128,7 +129,7 @@ async def run_session(
             resources.registry.check_runtime_store(conversation, options.get("runtime_store"))
             yield started
             await _note_resumption(held, row, before)
-            async for event in _prepare_models(models, conversation, is_new=row is None):
+            async for event in _prepare_models(resources, conversation, is_new=row is None):
                 yield event
             if row is None:
                 spec = json.dumps(conversation.stored(), ensure_ascii=False)
@@ -180,7 +181,7 @@ async def check_here(
     resources = make_resources(options, await asyncio.to_thread(load_settings), gate)
     await resources.check(conversation)
     resources.registry.check_runtime_store(conversation, options.get("runtime_store"))
-    await resources.models.prepare(conversation, lambda text: None, judges)
+    await _prepare_all(resources, conversation, lambda text: None, judges)
 
 
 _REMEDY: Final = "Set another mode, such as end_chat_after_first_completion"
@@ -263,8 +264,22 @@ def _choose_conversation(
     return stored
 
 
+async def _prepare_all(
+    resources: Resources,
+    conversation: Conversation,
+    notify: Callable[[str], None],
+    judges: Sequence[str] = (),
+) -> None:
+    """Prepare the models of a conversation, of its judges, and of the conversations inside it."""
+    await resources.models.prepare(conversation, notify, judges)
+    for path, inner in resources.registry.inner_of(conversation):
+        with naming_path(path):
+            limited = limit_inner(inner, conversation, Facts())
+            await resources.models.prepare(limited, notify)
+
+
 async def _prepare_models(
-    models: Models, conversation: Conversation, *, is_new: bool
+    resources: Resources, conversation: Conversation, *, is_new: bool
 ) -> AsyncGenerator[Event, None]:
     """Prepare the models before anything is stored; yield warnings and notices of slow steps."""
     # A stored spec does not contain which defaults were set, so the user reads this once.
@@ -281,7 +296,7 @@ async def _prepare_models(
 
     async def prepare() -> None:
         try:
-            await models.prepare(conversation, notify)
+            await _prepare_all(resources, conversation, notify)
         finally:
             loop.call_soon(notices.put_nowait, None)
 

@@ -94,11 +94,31 @@ def check_speaker(session: str, conversation: Conversation, name: str) -> None:
 
 
 async def read_stored_session(store: Store, session: str) -> StoredSession:
-    """Read a session, and raise if it does not exist."""
+    """Read a session, or the inner session with this id, and raise if it does not exist."""
+    if (inner := await find_inner_session(store, session)) is not None:
+        return inner
     conversation = await known_session(store, session)
     graph = build_graph(checkpointer=store.checkpointer)
     found = await read_session(session, conversation, graph)
     return replace(found, later_verdicts=await read_verdicts(store, session))
+
+
+async def find_inner_session(store: Store, session: str) -> StoredSession | None:
+    """Find the session of an inner conversation in the session that contains it.
+
+    Returns:
+        The inner session. None if no session contains one with this id.
+    """
+    outer, dot, _ = session.rpartition(".")
+    if not dot or not outer or await store.get(session) is not None:
+        return None
+    found = await find_inner_session(store, outer)
+    if found is None:
+        if await store.get(outer) is None:
+            return None
+        found = await read_stored_session(store, outer)
+    with reading_store(store.url, outer):
+        return found.inner_sessions.get(session)
 
 
 async def read_session(session: str, conversation: Conversation, graph: Graph) -> StoredSession:

@@ -22,7 +22,7 @@ LineKind = Literal["said", "draft", "calls", "code", "result", "note", "told"]
 class Fold(Data):
     """A folded detail of a message."""
 
-    kind: Literal["thought", "call", "result", "parsed"]
+    kind: Literal["thought", "call", "result", "parsed", "inner"]
     """The kind of the detail."""
     title: str
     """The title, which is shown while the detail is folded."""

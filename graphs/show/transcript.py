@@ -6,6 +6,7 @@ The files of messages are a part of the page, up to `MOST_ON_PAGE` bytes. A page
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import indent
 from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -14,11 +15,13 @@ from ..common.content import describe_file, files_of, name_of_file, size_of_file
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..conversation.conversation import Conversation
 from ..log.artifacts import describe_artifact
+from ..log.inner_log import read_inner_log
 from ..log.memory import memory
 from ..log.messages import metadata, place_of, thought_text
 from ..log.metadata import (
     CallOutcome,
     CodeCalls,
+    InnerSession,
     MessageMetadata,
     Source,
     SpeakerReply,
@@ -30,8 +33,14 @@ from ..log.metadata import (
     is_by_person,
     parsed_of,
 )
-from ..log.viewpoint import SILENCE, View
-from ..rules.message_words import describe_note, describe_result, list_remarks, name_author
+from ..log.viewpoint import SILENCE, View, overheard
+from ..rules.message_words import (
+    describe_inner,
+    describe_note,
+    describe_result,
+    list_remarks,
+    name_author,
+)
 from .page_data import Fold, Heard, Line, LineKind, Role, ShownFile
 
 MOST_ON_PAGE: Final = 20_000_000
@@ -205,13 +214,28 @@ def _folds(
         yield Fold(kind="thought", title="Thought, not sent to other speakers", text=thought)
     if _adds_to_text(about):
         yield Fold(kind="parsed", title="Parsed value", text=_json(parsed_of(about)), is_json=True)
-    if isinstance(message, AIMessage):
+    if isinstance(about, InnerSession):
+        yield Fold(kind="inner", title="Inner messages", text=inner_transcript(about))
+    elif isinstance(message, AIMessage):
         yield from _calls(message, called, "Runs" if isinstance(about, CodeCalls) else "Calls")
     elif isinstance(message, ToolMessage) and isinstance(about, CallOutcome):
         failed = message.status == "error"
         name = called.get(message.tool_call_id, "The tool")
         title = describe_result(name, about, failed=failed)
         yield Fold(kind="result", title=title, text=message.text)
+
+
+def inner_transcript(about: InnerSession) -> str:
+    """Return the transcript of an inner session, and those of the sessions within it, as text."""
+    _, log = read_inner_log(about)
+    parts = []
+    for message in log:
+        within = metadata(message)
+        if isinstance(within, InnerSession):
+            parts.append(f"{describe_inner(within)}\n{indent(inner_transcript(within), '    ')}")
+        elif said := overheard([message], private=True):
+            parts.append(said)
+    return "\n\n".join(parts)
 
 
 def _adds_to_text(about: MessageMetadata) -> bool:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, ToolException

@@ -29,8 +29,8 @@ from ..turn.log_writer import exit_code_of
 from ..turn.node_context import NodeContext
 from ..turn.running_sessions import record_as_task
 from .approval import apply_decision, instead_of_tool, kind_of
-from .conversation_call import call_conversation
 from .call import CallResult, read_new_result, run_call, tool_state, unknown_tool
+from .conversation_call import call_conversation
 from .results import Answers
 
 

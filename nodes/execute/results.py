@@ -17,7 +17,7 @@ from ..turn.interrupt import Interruption
 from ..turn.node_context import NodeContext
 from .approval import edit_told
 from .call import CallResult, read_new_result, read_result
-from .conversation_call import inner_call_of, usage_with_calls
+from .conversation_call import inner_lines, usage_with_calls
 
 Answers = Mapping[str, CallResult]
 """The result of each call by its id, in the order of the calls."""
@@ -68,7 +68,7 @@ async def return_results(
     context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
 ) -> dict[str, Any]:
     """Record the results of the calls, for the speaker to use or as the speaker's message."""
-    usage = usage_with_calls(context.usage, answers)
+    usage = usage_with_calls(context.usage, answers.values())
     is_code = isinstance(metadata(message), CodeCalls)
     # A person's refusal is not an error, so the calls count as a round here. Otherwise a turn could
     # continue forever.
@@ -141,10 +141,9 @@ def result_lines(
     tool_round: int | None = None,
 ) -> list[AnyMessage]:
     """Return the log lines of results; see `make_tool_message` for `final`."""
-    inner = [found for answer in answers.values() if (found := inner_call_of(answer)) is not None]
+    lines = inner_lines(answers.values(), len(context.log))
     # The results follow without a gap, because the next step reads the newest messages.
-    first = len(context.log) + len(inner)
-    lines = [one.line(len(context.log) + place) for place, one in enumerate(inner)]
+    first = len(context.log) + len(lines)
     last = len(answers) - 1
     return lines + [
         make_tool_message(

@@ -60,8 +60,6 @@ class InnerRun(NamedTuple):
 
     about: InnerSession
     """Its record for the outer log."""
-    text: str
-    """A sentence about its end."""
     usage: dict[str, Usage]
     """Its usage, by model."""
     output: InnerOutput | None
@@ -73,7 +71,7 @@ class InnerRun(NamedTuple):
 
     def line(self, number: int) -> AnyMessage:
         """Return the message of the outer log that contains the record."""
-        return make_message(number, self.text, self.about)
+        return make_message(number, "", self.about)
 
     def added_to(self, usage: dict[str, Usage]) -> dict[str, Usage]:
         """Return the usage by model with the usage of the inner conversation added."""
@@ -195,9 +193,14 @@ def _read_run(
     log = log_of(values)
     ended = values.get("outcome")
     outcome = Outcome.model_validate(ended) if ended else None
+    output = read_output(inner, log) if error is None else None
+    end = str(outcome) if error is None else f"it failed: {describe_error(error)}"
+    count = count_spoken(log)
+    of = f"{count} {'message' if count == 1 else 'messages'}"
     about = InnerSession(
         speaker=speaker.name,
         audience=NOBODY,
+        summary=f"{of}: {end}",
         conversation=values.get("spec") or inner.stored(),
         specified_task=values.get("specified_task") or None,
         log=dump_log(log),
@@ -205,13 +208,7 @@ def _read_run(
         usage=dump_usage(read_usage(values)),
         call_id=call_id,
     )
-    output = read_output(inner, log) if error is None else None
-    end = str(outcome) if error is None else f"it failed: {describe_error(error)}"
-    count = count_spoken(log)
-    of = f"{count} {'message' if count == 1 else 'messages'}"
-    return InnerRun(
-        about, f"An inner conversation, {of}: {end}", read_usage(values), output, outcome, error
-    )
+    return InnerRun(about, read_usage(values), output, outcome, error)
 
 
 def read_output(inner: Conversation, log: Sequence[AnyMessage]) -> InnerOutput | None:

@@ -6,51 +6,35 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command, interrupt
 from openai import BadRequestError
-from pydantic import BaseModel
 
 from duologue.graphs import (
     AnswerError,
-    ConversationReply,
     Conversation,
-    HumanReply,
     MaxCalls,
     MaxCost,
-    MaxSeconds,
     MaxTokens,
     ModelError,
     Price,
-    SchemaFormat,
     Session,
-    Speaker,
-    SpecError,
-    as_tool,
     aconverse,
-    build_graph,
+    as_tool,
     converse,
-    load_conversation,
-    load_session,
-    stream,
 )
-from duologue.graphs.log.metadata import InnerSession, Source
+from duologue.graphs.log.metadata import Source
 from duologue.graphs.session.stored_session import StoredSession
-from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.fields import fields_of
 
 YES = {"name": "Bob", "replies": [{"kind": "text", "text": "Yes."}]}
 ASKS = {"name": "Bob", "replies": [{"kind": "text", "text": "Do it."}]}
 
 
-def inner(*, rounds: int = 1, **fields: Any) -> Conversation:  # noqa: ANN401
+def inner(*, rounds: int = 1, **fields: Any) -> Conversation:
     """Return a conversation of two models."""
     given = {"task": "Think.", "speakers": [{"name": "Iris"}, {"name": "Jay"}]}
-    return Conversation.model_validate(
-        {**given, "end_chat": {"max_iterations": rounds}, **fields}
-    )
+    return Conversation.model_validate({**given, "end_chat": {"max_iterations": rounds}, **fields})
 
 
 def outer(reply: Any, *, rounds: int = 1, **fields: Any) -> Conversation:  # noqa: ANN401
@@ -62,7 +46,7 @@ def outer(reply: Any, *, rounds: int = 1, **fields: Any) -> Conversation:  # noq
     )
 
 
-def calling(*tools: Any, **fields: Any) -> Conversation:  # noqa: ANN401
+def calling(*tools: Any, **fields: Any) -> Conversation:
     """Return a conversation of Ann, who may call tools, and Bob, who agrees."""
     ann = {"name": "Ann", "tools": tools}
     end_chat = {"max_iterations": 1, **fields.pop("end_chat", {})}
@@ -71,7 +55,7 @@ def calling(*tools: Any, **fields: Any) -> Conversation:  # noqa: ANN401
     )
 
 
-def call(name: str = "research", number: int = 1, **args: Any) -> Reply:  # noqa: ANN401
+def call(name: str = "research", number: int = 1, **args: Any) -> Reply:
     return Reply(tool_calls=[ScriptedToolCall(name=name, args=args, id=f"c{number}")])
 
 
@@ -148,9 +132,7 @@ async def test_a_run_that_is_broken_off_inside_is_resumed_inside(
 @pytest.mark.parametrize("as_a_tool", [False, True])
 def test_a_person_inside_is_asked_by_the_outer_session(as_a_tool: bool) -> None:
     store = f"memory:{uuid4()}"
-    interview = inner(
-        speakers=[{"name": "Pat", "replies": ["human"]}, {"name": "Jay"}], rounds=2
-    )
+    interview = inner(speakers=[{"name": "Pat", "replies": ["human"]}, {"name": "Jay"}], rounds=2)
     tool = as_tool(interview, name="research")
     tools = [tool] if as_a_tool else []
     talk = calling(tool) if as_a_tool else outer(interview)
