@@ -5,15 +5,22 @@ from typing import cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import ToolException
+from langgraph.errors import GraphBubbleUp
 
 from ...nodes.models.adapters.composed import Chat
 from ...nodes.models.model import Models
-from ...nodes.turn.inner import INNER_STATE, close_inner, input_of_inner, read_output
+from ...nodes.turn.inner import (
+    INNER_STATE,
+    close_inner,
+    describe_error,
+    input_of_inner,
+    read_output,
+)
 from ...nodes.turn.node_context import Resources
 from ...tools.registry.conversation_tool import ConversationTool
 from ...tools.registry.registry import Registry
 from ..build import compile_inner
-from ..common.errors import DuologueError, ModelError, SpecError
+from ..common.errors import ModelError, SpecError
 from ..conversation.conversation import Conversation
 from ..conversation.served import describe_argument, describe_tool, first_argument, name_graph
 from ..kinds.load import ConversationLike, load_conversation
@@ -82,8 +89,11 @@ def as_tool(
     async def run(text: str | None) -> str:
         try:
             return await _run(found, called, resources, text)
-        except DuologueError as error:
-            raise ToolException(f"{called} failed: {error}") from error
+        except GraphBubbleUp:
+            raise
+        except Exception as error:
+            # Objects that users pass, such as chat models, may raise any error.
+            raise ToolException(f"{called} failed: {describe_error(error)}") from error
 
     return ConversationTool(
         name=called,
