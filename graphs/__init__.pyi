@@ -102,7 +102,6 @@ from .speakers.model_settings import (
 from .speakers.replies import (
     AgentReply as AgentReply,
     CodeReply as CodeReply,
-    ConversationReply as ConversationReply,
     FunctionReply as FunctionReply,
     HumanReply as HumanReply,
     ModelReply as ModelReply,

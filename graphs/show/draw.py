@@ -196,6 +196,7 @@ def replies(conversation: Conversation, speaker: Speaker) -> str:
         "human": "a person" if _is_person(conversation, speaker.name) else "",
         "function": "a function",
         "agent": "an agent",
+        "conversation": "an inner conversation",
         "code": "code that it runs",
         "model": speaker.model or conversation.model or "a model",
         "text": "a text",

@@ -322,6 +322,7 @@ GIVERS = {
     "human": "a person",
     "function": "a function",
     "agent": "an agent",
+    "conversation": "an inner conversation",
     "code": "code that it runs",
     "model": "a model",
     "text": "a text",
@@ -332,7 +333,10 @@ def test_whatever_may_give_replies_is_drawn() -> None:
     schema = Speaker.model_json_schema()["properties"]["replies"]["items"]
     assert schema["discriminator"]["mapping"].keys() == GIVERS.keys()
     for kind, told in GIVERS.items():
+        inner = {"task": "Sow.", "speakers": [{"name": "Cat"}, {"name": "Dan"}]}
+        needed: dict[str, dict[str, Any]]
         needed = {"function": {"name": "f"}, "agent": {"name": "f"}, "text": {"text": "Yes."}}
+        needed["conversation"] = {"conversation": inner}
         reply = {"kind": kind} | needed.get(kind, {})
         pair: list[dict[str, Any]] = [{"name": "Ann", "replies": [reply]}, {"name": "Bob"}]
         drawn = draw(Conversation(task="Go.", speakers=pair))

@@ -19,7 +19,6 @@ from duologue.graphs import (
     AnswerError,
     ApprovalQuestion,
     Conversation,
-    ConversationReply,
     DoneToken,
     MaxCalls,
     MaxCost,
@@ -41,6 +40,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.metadata import Source
 from duologue.graphs.session.stored_session import StoredSession
+from duologue.graphs.speakers.replies import ConversationReply
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.fields import fields_of
 
