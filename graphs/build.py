@@ -329,7 +329,7 @@ async def _route(resources: Resources, state: State, config: RunnableConfig) -> 
         state,
         resources.running,
         session_id(config),
-        serves_clients=resources.ends_at_people,
+        serves_clients=resources.serves_clients and not resources.is_inner,
     )
 
 

@@ -340,11 +340,12 @@ class ConversationFields(Spec):
     @property
     def has_inner(self) -> bool:
         """Return whether a speaker's replies come from an inner conversation."""
-        return any(
-            isinstance(reply, ConversationReply)
-            for speaker in self.speakers
-            for reply in speaker.replies
-        )
+        # A generator would cost a frame for each reply, and this runs several times per session.
+        for speaker in self.speakers:
+            for reply in speaker.replies:
+                if isinstance(reply, ConversationReply):
+                    return True
+        return False
 
     def sums_up(self, speaker: Speaker) -> bool:
         """Return whether a speaker's history is summarized and the summary is read."""

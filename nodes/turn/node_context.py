@@ -95,12 +95,6 @@ class Resources:
     whoever runs the outer graph."""
     calls_before: int = 0
     """The number of answered model calls of the outer conversations."""
-
-    @property
-    def ends_at_people(self) -> bool:
-        """Return whether a run ends if a client's next message continues the session."""
-        return self.serves_clients and not self.is_inner
-
     async def check(self, conversation: Conversation) -> Conversation:
         """Check that a conversation can run here, and return it with its registered prompts."""
         for name in conversation.model_names:
@@ -204,8 +198,7 @@ class NodeContext:
         gate = self.resources.models.gate
         if self.shared_gate is not None:
             return self.shared_gate
-        stored = self.calls_stored
-        return None if gate is None else StepGate(gate, session_id(), stored)
+        return None if gate is None else StepGate(gate, session_id(), self.calls_stored)
 
     @property
     def calls_stored(self) -> int:

@@ -17,6 +17,7 @@ from duologue.graphs.log.metadata import (
     Failure,
     Flaw,
     HookVersion,
+    InnerSession,
     Instruction,
     JudgeQuestion,
     MemoryReset,
@@ -135,5 +136,8 @@ def odd_line(random: Random, names: tuple[str, ...], log: list[AnyMessage]) -> A
     own = f"id{number}-{random.randint(0, 10**9)}"
     if kind is EarlierEnd:
         about["outcome"] = {}
+    if kind is InnerSession:
+        inner = {"task": text, "speakers": [{"name": "Cat"}, {"name": "Dan"}]}
+        about |= {"conversation": inner, "summary": "0 messages: it failed"}
     fields = {field: value for field, value in about.items() if field in kind.model_fields}
     return make_message(number, text, kind(**fields), id=own, tool_calls=calls)

@@ -120,7 +120,12 @@ class Registry:
                     f"{path}: two different {kind} are named {str(name)!r}; give each a unique name"
                 )
 
-    def inner_of(
+    def inner_of(self, conversation: Conversation) -> Iterable[tuple[str, Conversation]]:
+        """Return the conversations inside a conversation, as `_inner_of` yields them."""
+        has_tools = [speaker for speaker in conversation.speakers if speaker.tools]
+        return self._inner_of(conversation) if has_tools or conversation.has_inner else ()
+
+    def _inner_of(
         self, conversation: Conversation, at: str = "", outer: tuple[Conversation, ...] = ()
     ) -> Iterator[tuple[str, Conversation]]:
         """Yield the conversations inside a conversation at all levels, each with its path.
@@ -147,7 +152,7 @@ class Registry:
                 )
             self.bring(inner)
             yield f"{at}{path}", inner
-            yield from self.inner_of(inner, f"{at}{path}.", outer)
+            yield from self._inner_of(inner, f"{at}{path}.", outer)
 
     def _direct_inner(self, conversation: Conversation) -> Iterator[tuple[str, Conversation]]:
         if conversation.has_inner:

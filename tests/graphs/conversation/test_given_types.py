@@ -19,7 +19,7 @@ from typing_extensions import get_type_hints, is_typeddict
 
 from duologue import graphs
 from duologue.graphs import EndChatMode
-from duologue.graphs.common.data import HasName
+from duologue.graphs.common.data import HasName, Spec
 from duologue.graphs.conversation.conversation import Form
 from duologue.graphs.conversation.conversation_options import Changes
 from duologue.graphs.ends import end
@@ -111,6 +111,7 @@ def kinds_in(annotation: object) -> set[object]:
 
 READ_AS_ANOTHER = {
     *(str, dict, object, Callable, HasName, SpeakerFields, BaseMessage, ToolCall, EndChatMode),
+    Spec,
     *("none", "all"),
     *kinds_in(End),
 }
