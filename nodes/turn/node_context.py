@@ -95,6 +95,7 @@ class Resources:
     whoever runs the outer graph."""
     calls_before: int = 0
     """The number of answered model calls of the outer conversations."""
+
     async def check(self, conversation: Conversation) -> Conversation:
         """Check that a conversation can run here, and return it with its registered prompts."""
         for name in conversation.model_names:

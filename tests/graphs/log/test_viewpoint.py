@@ -28,6 +28,7 @@ from duologue.graphs.log.metadata import (
     Draft,
     EarlierEnd,
     Failure,
+    InnerSession,
     Instruction,
     JudgeQuestion,
     MemoryReset,
@@ -123,7 +124,8 @@ def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
             continue
         is_told = kind in (Instruction, JudgeQuestion, SpecifiedTask, EarlierEnd)
         fields = {"speaker": None if is_told else draw(who), "audience": draw(audiences)}
-        about = kind.model_validate(fields | ({"outcome": {}} if kind is EarlierEnd else {}))
+        needed = {EarlierEnd: {"outcome": {}}, InnerSession: {"summary": "", "conversation": {}}}
+        about = kind.model_validate(fields | needed.get(kind, {}))
         called = draw(st.lists(ids, max_size=3)) if kind is ToolCalls else []
         calls = [tool_call(name="add", args={}, id=call) for call in called]
         bad = draw(st.lists(ids, max_size=1)) if kind is ToolCalls else []
