@@ -160,6 +160,8 @@ class _NoBoundError(Exception):
 def _max_calls(conversation: Conversation) -> int:
     if conversation.agents:
         raise _NoBoundError("your own agents may make any number of calls.")
+    if conversation.has_inner:
+        raise _NoBoundError("inner conversations may make any number of calls.")
     caps = call_caps(conversation.end_chat.when)
     if not (conversation.end_chat.is_capped or caps):
         raise _NoBoundError("there is no cap on the rounds.")

@@ -232,8 +232,8 @@ def describe(file: Path, out: Console) -> None:
     prose(out, f"Ends: {'; '.join(map(one_line, how_it_ends(conversation)))}.")
     if conversation.end_chat.is_capped:
         messages, calls = most_messages(conversation), most_calls(conversation)
-        made = "the calls of agents are not known"
-        if not conversation.agents:
+        made = "the calls of agents and of inner conversations are not known"
+        if not (conversation.agents or conversation.has_inner):
             usual = plain_calls(conversation)
             made = (
                 f"normally up to {usual:,}, at most {calls:,} with tool calls and rejected replies"

@@ -7,10 +7,11 @@ from langchain_core.messages import AnyMessage, BaseMessage, ToolMessage, messag
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
+from ..common.sanitize import excerpt
 from ..conversation.conversation import Conversation, restore_conversation
 from .artifacts import pack_artifact, unpack_artifact
 from .messages import metadata, place_of, says_something
-from .metadata import InnerSession
+from .metadata import InnerSession, RememberedMessage
 
 _PACKED = "packed_artifact"
 
@@ -68,6 +69,22 @@ def read_inner_log(about: InnerSession) -> InnerLog:
         ValueError: Its values are not valid.
     """
     return InnerLog(restore_conversation({**about.conversation}), load_log(about.log))
+
+
+def check_inner_session(about: InnerSession, where: str) -> None:
+    """Raise a ValueError, which names the field, if an inner session can't be read."""
+    try:
+        conversation, log = read_inner_log(about)
+    except Exception as error:
+        raise ValueError(f"{where}: is not an inner session: {excerpt(str(error))}") from error
+    for message in log:
+        within = metadata(message)
+        # The speaker of a remembered message may be of another conversation.
+        is_ours = not isinstance(within, RememberedMessage) and within.speaker is not None
+        if is_ours and within.speaker not in conversation.names:
+            raise ValueError(f"{where}.log: no speaker is called {within.speaker!r}")
+        if isinstance(within, InnerSession):
+            check_inner_session(within, f"{where}.log")
 
 
 def count_spoken(log: Sequence[BaseMessage]) -> int:

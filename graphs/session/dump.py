@@ -25,12 +25,14 @@ from ..common.versions import Migration, Versions, upgrade
 from ..conversation.conversation import Conversation, migrate_spec, restore_conversation
 from ..conversation.sandbox import Kept, new_key
 from ..conversation.usage import Usage, read_usage
+from ..log.inner_log import check_inner_session
 from ..log.messages import (
     place_name,
     place_of,
 )
 from ..log.metadata import (
     EarlierEnd,
+    InnerSession,
     RememberedMessage,
     Speech,
     kind_name,
@@ -95,6 +97,8 @@ def _check_message(
     if message.id not in log and message.id != free:
         raise ValueError(f"{where}.id: must be {free!r}, the next free id, not {message.id!r}")
     about = message.metadata
+    if isinstance(about, InnerSession):
+        check_inner_session(about, f"{where}.metadata")
     # A remembered message of another conversation may have a speaker who is not in this one.
     is_ours = not isinstance(about, RememberedMessage) and about.speaker is not None
     if is_ours and about.speaker not in names:

@@ -289,6 +289,11 @@ def _ended_from_outside(recorded: StoredSession) -> bool:
 def _recorded_answer(question: Question, recorded: StoredSession, again: StoredSession) -> Any:  # noqa: ANN401
     """Return a person's answer to a question, or None if the record ends here."""
     rest = recorded.messages[len(again.messages) :]
+    if rest and isinstance(metadata(rest[0]), InnerSession):
+        raise SessionError(
+            f"Session {recorded.session_id!r} can't be replayed from message {place_of(rest[0])}: "
+            "an inner conversation asks a person; replay a session without people inside."
+        )
     if isinstance(question, MessageQuestion):
         return message_given(question, rest, recorded.outcome)
     if isinstance(question, ApprovalQuestion):

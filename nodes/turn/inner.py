@@ -23,6 +23,7 @@ from ...graphs.common.errors import (
     DuologueError,
     ModelError,
     PausedError,
+    StoreError,
 )
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.served import first_argument
@@ -113,6 +114,7 @@ async def run_inner(
         GraphBubbleUp: It waits for a person.
         AnswerError: The answer of a person does not fit, and the question stays open.
         PausedError: A batch is paused.
+        StoreError: The store can't be read or written.
     """
     given = input_of_inner(inner, text)
     values: State = {}
@@ -125,7 +127,7 @@ async def run_inner(
         if not limit.expired():
             raise
         error = DuologueError(f"it took longer than {seconds:g} s and was stopped")
-    except (GraphBubbleUp, AnswerError, PausedError):
+    except (GraphBubbleUp, AnswerError, PausedError, StoreError):
         raise
     except Exception as raised:
         # Objects that users pass, such as chat models, may raise any error.

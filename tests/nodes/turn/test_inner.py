@@ -23,6 +23,7 @@ from duologue.graphs import (
     MaxCalls,
     MaxCost,
     MaxTokens,
+    MessageQuestion,
     ModelError,
     Price,
     Result,
@@ -162,6 +163,7 @@ def test_a_person_inside_is_asked_by_the_outer_session(as_a_tool: bool) -> None:
     model = ScriptedChatModel(script=[*first, "One."])
     result = converse(talk, session="s", store=store, model=model)
     (question,) = result.pending
+    assert isinstance(question, MessageQuestion)
     assert question.speaker == "Pat"
     assert question.heard == "One."
     with pytest.raises(AnswerError):
@@ -389,6 +391,28 @@ def test_a_replay_runs_the_inner_conversation_from_the_record() -> None:
     assert len(model.calls) == 2
 
 
+def test_an_inner_session_in_a_dump_is_checked_when_it_is_loaded() -> None:
+    model = ScriptedChatModel(script=["One.", "Two."])
+    result = converse(outer(inner()), store=f"memory:{uuid4()}", model=model)
+    dump = result.session.dump()
+    lines = [line for step in dump["steps"] for line in step.get("messages", ())]
+    (about,) = [line["metadata"] for line in lines if line["metadata"]["kind"] == "inner_session"]
+    about["log"][0]["data"]["additional_kwargs"]["duologue"]["kind"] = "unknown"
+    with pytest.raises(SpecError, match=r"messages.0.metadata: is not an inner session: .*unknown"):
+        load_session(dump, store="memory:", into="t")
+
+
+def test_a_session_with_a_person_inside_can_not_be_replayed() -> None:
+    interview = inner(speakers=[{"name": "Pat", "replies": ["human"]}, {"name": "Jay"}], rounds=2)
+    model = ScriptedChatModel(script=["One.", "Two."])
+    result = converse(
+        outer(interview), store=f"memory:{uuid4()}", model=model, answer=lambda asked: "Peas?"
+    )
+    assert result.outcome is not None
+    with pytest.raises(SessionError, match="an inner conversation asks a person"):
+        result.session.replay()
+
+
 # Files, and errors before a model is called.
 
 TALK = """
@@ -525,7 +549,7 @@ async def test_an_agent_calls_a_conversation_and_passes_on_its_question() -> Non
     inside = ScriptedChatModel(script=["One.", "Two."])
     tool = as_tool(interview, name="research", model=inside)
     model = ScriptedChatModel(script=[call(message="Beans?"), "Done."])
-    agent = create_agent(model, [tool], checkpointer=InMemorySaver())
+    agent: Any = create_agent(model, [tool], checkpointer=InMemorySaver())
     thread: RunnableConfig = {"configurable": {"thread_id": "t"}}
     found = await agent.ainvoke({"messages": [("user", "Go.")]}, thread)
     (asked,) = found["__interrupt__"]
@@ -538,7 +562,7 @@ async def test_an_agent_calls_a_conversation_and_passes_on_its_question() -> Non
 
 def test_a_failure_inside_is_a_result_for_an_agent() -> None:
     tool = as_tool(inner(), name="research", model=ScriptedChatModel(script=[Reply(error=400)]))
-    agent = create_agent(ScriptedChatModel(script=[call(task="Beans."), "Done."]), [tool])
+    agent: Any = create_agent(ScriptedChatModel(script=[call(task="Beans."), "Done."]), [tool])
     found = agent.invoke({"messages": [("user", "Go.")]})
     (told,) = [one for one in found["messages"] if isinstance(one, ToolMessage)]
     assert told.status == "error"
