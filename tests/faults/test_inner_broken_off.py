@@ -6,6 +6,7 @@ As in `test_broken_off.py`, writing ends at some moment as a kill would end it.
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ class Scene:
     async def runs(self, breakage: Breakage) -> Result:
         """Run or resume the conversation."""
         tool = as_tool(TEAM, name="team")
-        speakers = [{"name": "Ann", "tools": [tool]}, {"name": "Bob", "replies": [TEAM]}]
+        speakers: list[Any] = [{"name": "Ann", "tools": [tool]}, {"name": "Bob", "replies": [TEAM]}]
         talk = Conversation("Plan.", speakers, end_chat={"max_iterations": 1})
         model = ScriptedChatModel(script=self._answer)
         with breakage.under_way():

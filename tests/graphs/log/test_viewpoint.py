@@ -124,6 +124,7 @@ def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
             continue
         is_told = kind in (Instruction, JudgeQuestion, SpecifiedTask, EarlierEnd)
         fields = {"speaker": None if is_told else draw(who), "audience": draw(audiences)}
+        needed: dict[Any, dict[str, Any]]
         needed = {EarlierEnd: {"outcome": {}}, InnerSession: {"summary": "", "conversation": {}}}
         about = kind.model_validate(fields | needed.get(kind, {}))
         called = draw(st.lists(ids, max_size=3)) if kind is ToolCalls else []
