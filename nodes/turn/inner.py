@@ -7,10 +7,11 @@ session. When it has ended, the session's log contains its whole log.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -120,8 +121,11 @@ async def run_inner(
     values: State = {}
     error: Exception | None = None
     try:
-        async with asyncio.timeout(seconds) as limit:
-            async for found in _stream(context, inner, given):
+        async with (
+            asyncio.timeout(seconds) as limit,
+            aclosing(_stream(context, inner, given)) as states,
+        ):
+            async for found in states:
                 values = found
     except TimeoutError:
         if not limit.expired():
@@ -147,7 +151,7 @@ def input_of_inner(inner: Conversation, text: str | None) -> dict[str, Any]:
 
 async def _stream(
     context: NodeContext, inner: Conversation, given: dict[str, Any]
-) -> AsyncIterator[State]:
+) -> AsyncGenerator[State, None]:
     """Yield the state of the inner graph after each step."""
     compile_inner = context.resources.compile_inner
     assert compile_inner is not None  # noqa: S101  # `graphs.build` sets it
@@ -167,8 +171,9 @@ async def _stream(
     config = merge_configs(ensure_config(), RunnableConfig(recursion_limit=max_steps(inner)))
     config = for_loop(config) if runs_in_threads() else config
     stream = graph.astream(given, config, stream_mode="values", output_keys=[*INNER_STATE])
-    async for found in stream:
-        yield found
+    async with aclosing(cast("AsyncGenerator[State, None]", stream)) as states:
+        async for found in states:
+            yield found
 
 
 async def close_inner(values: State) -> None:

@@ -5,12 +5,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config, get_stream_writer
-from langgraph.pregel.protocol import PregelProtocol
 
 from ...graphs.common.errors import naming_path
 from ...graphs.conversation.conversation import Conversation, Form
@@ -46,11 +45,14 @@ from .next_message import lines_before
 from .run_input import waiting_message
 from .running_sessions import RunningSession, RunningSessions, StepProgress
 
+if TYPE_CHECKING:
+    from langgraph.pregel import Pregel
+
 AskedToStop = Callable[[str], Awaitable[bool]]
 """A function that returns whether someone asked to stop the session with this id."""
 
 
-CompileInner: TypeAlias = Callable[["Resources"], PregelProtocol[State, Any, Any, Any]]
+CompileInner: TypeAlias = "Callable[[Resources], Pregel[Any, Any, Any, Any]]"
 """A function that compiles a graph with other resources."""
 
 

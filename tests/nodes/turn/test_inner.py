@@ -236,6 +236,21 @@ def test_a_failure_inside_is_a_sentence_for_the_speaker_that_called_the_tool() -
     assert calls_of(result) == 3
 
 
+@pytest.mark.exhaustive
+def test_a_call_that_takes_too_long_is_stopped_and_its_calls_count() -> None:
+    tool = as_tool(inner(), name="research")
+    tool.metadata = {"timeout": 1.0}
+    model = ScriptedChatModel(
+        script=[call(task="Beans."), "One.", Reply(text="Late.", delay=60), "Done."]
+    )
+    result = converse(calling(tool), store="memory:", model=model)
+    (told,) = [one for one in result.messages if isinstance(one, ToolMessage)]
+    assert told.text == "research failed: it took longer than 1 s and was stopped"
+    assert result.transcript[0] == ("Ann", "Done.")
+    assert calls_of(result) == 3
+
+
+@pytest.mark.exhaustive
 def test_an_inner_conversation_without_an_output_is_an_error() -> None:
     silent = inner(
         speakers=[{"name": "Iris", "replies": [{"kind": "text", "text": "DONE"}]}, {"name": "Jay"}],
@@ -249,6 +264,7 @@ def test_an_inner_conversation_without_an_output_is_an_error() -> None:
     assert told.text.startswith("research failed: its conversation has ended without an output: ")
 
 
+@pytest.mark.exhaustive
 async def test_a_stop_request_ends_the_inner_conversation_too() -> None:
     store = f"memory:{uuid4()}"
 
@@ -270,6 +286,7 @@ class Plan(BaseModel):
     steps: list[str]
 
 
+@pytest.mark.exhaustive
 def test_structured_output_is_the_value_of_the_outer_message() -> None:
     planner = inner(
         speakers=[
@@ -283,6 +300,7 @@ def test_structured_output_is_the_value_of_the_outer_message() -> None:
     assert result.parsed("Ann") == [{"steps": ["dig", "sow"]}]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("as_a_tool", [False, True])
 def test_tool_calls_inside_wait_for_approval(as_a_tool: bool) -> None:
     def water(place: str) -> str:
@@ -354,6 +372,7 @@ def test_pages_and_events_lead_into_an_inner_session(tmp_path: Path) -> None:
     assert all("Max" not in one.text for one in result.viewpoint("Ann"))
 
 
+@pytest.mark.exhaustive
 def test_why_names_the_inner_session_that_led_to_the_last_message() -> None:
     model = ScriptedChatModel(script=["One.", "It is DONE"])
     talk = outer(inner(), rounds=5, end_chat={"when": DoneToken("DONE", match="anywhere")})
@@ -373,6 +392,7 @@ def test_forks_and_dumps_take_inner_sessions_along(tmp_path: Path) -> None:
     assert copy.outcome == result.outcome
 
 
+@pytest.mark.exhaustive
 def test_a_deleted_session_leaves_nothing_of_its_inner_sessions(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
     result = nested_session(store)
@@ -383,6 +403,7 @@ def test_a_deleted_session_leaves_nothing_of_its_inner_sessions(tmp_path: Path) 
             assert count == 0
 
 
+@pytest.mark.exhaustive
 def test_a_replay_runs_the_inner_conversation_from_the_record() -> None:
     model = ScriptedChatModel(script=["One.", "Two."])
     result = converse(outer(inner(model="m")), store=f"memory:{uuid4()}", models={"m": model})
@@ -391,6 +412,7 @@ def test_a_replay_runs_the_inner_conversation_from_the_record() -> None:
     assert len(model.calls) == 2
 
 
+@pytest.mark.exhaustive
 def test_an_inner_session_in_a_dump_is_checked_when_it_is_loaded() -> None:
     model = ScriptedChatModel(script=["One.", "Two."])
     result = converse(outer(inner()), store=f"memory:{uuid4()}", model=model)
@@ -402,6 +424,7 @@ def test_an_inner_session_in_a_dump_is_checked_when_it_is_loaded() -> None:
         load_session(dump, store="memory:", into="t")
 
 
+@pytest.mark.exhaustive
 def test_a_session_with_a_person_inside_can_not_be_replayed() -> None:
     interview = inner(speakers=[{"name": "Pat", "replies": ["human"]}, {"name": "Jay"}], rounds=2)
     model = ScriptedChatModel(script=["One.", "Two."])
@@ -476,6 +499,7 @@ def test_a_conversation_that_calls_itself_by_a_tool_is_refused() -> None:
             converse(own, store="memory:", tools=tools)
 
 
+@pytest.mark.exhaustive
 def test_conversations_can_be_nested_only_so_deep() -> None:
     found = inner()
     for _ in range(4):
@@ -560,6 +584,7 @@ async def test_an_agent_calls_a_conversation_and_passes_on_its_question() -> Non
     assert tool.invoke({"message": "Hi"}).startswith("research failed: ")
 
 
+@pytest.mark.exhaustive
 def test_a_failure_inside_is_a_result_for_an_agent() -> None:
     tool = as_tool(inner(), name="research", model=ScriptedChatModel(script=[Reply(error=400)]))
     agent: Any = create_agent(ScriptedChatModel(script=[call(task="Beans."), "Done."]), [tool])
