@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from ..conversation.conversation import Conversation
 from ..ends.end import BaseEnd, alternatives
 from ..ends.facts import Facts
-from ..ends.limits import Budget, MaxCalls, MaxCost, MaxSeconds, MaxTokens
+from ..ends.limits import Budget, CallBudget, MaxCalls, MaxCost, MaxSeconds, MaxTokens
 
 
-def limit_inner(inner: Conversation, outer: Conversation, facts: Facts) -> Conversation:
+def limit_inner(
+    inner: Conversation, outer: Conversation, facts: Facts, speaker: str | None = None
+) -> Conversation:
     """Return an inner conversation with what the outer one has left as its hard limits.
 
     An inner conversation without prices has those of the outer one.
@@ -17,9 +19,11 @@ def limit_inner(inner: Conversation, outer: Conversation, facts: Facts) -> Conve
         inner: The inner conversation.
         outer: The outer conversation.
         facts: The counts of the outer conversation so far.
+        speaker: The speaker of the outer conversation whose turn it is, to which limits of one
+            speaker may apply. None if no speaker's limits apply.
     """
     when = inner.end_chat.when
-    for end in _remaining(outer, facts):
+    for end in _remaining(outer, facts, speaker):
         when = end if when is None else when | end
     end_chat = inner.end_chat.model_copy(update={"when": when})
     return inner.model_copy(update={"end_chat": end_chat, "prices": inner.prices or outer.prices})
@@ -40,10 +44,14 @@ _LEAST = 1e-9
 """A positive limit, which the first call reaches."""
 
 
-def _remaining(outer: Conversation, facts: Facts) -> Iterator[BaseEnd]:
+def _remaining(outer: Conversation, facts: Facts, speaker: str | None) -> Iterator[BaseEnd]:
     """Yield the hard limits of an outer conversation, less its counts so far."""
     for end in _budgets(outer):
-        left = end.limit - getattr(facts, end.counted)
+        by = end.by if isinstance(end, CallBudget) else None
+        if by not in (None, speaker):
+            continue
+        of_speaker = {} if by is None else getattr(facts, f"{end.counted}_by")
+        left = end.limit - (getattr(facts, end.counted) if by is None else of_speaker.get(by, 0))
         match end:
             case MaxCalls():
                 yield MaxCalls(max(int(left), 1))

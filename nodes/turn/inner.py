@@ -156,7 +156,8 @@ async def _stream(
     compile_inner = context.resources.compile_inner
     assert compile_inner is not None  # noqa: S101  # `graphs.build` sets it
     facts = facts_now(context, context.usage)
-    limit = partial(limit_inner, outer=context.conversation, facts=facts)
+    speaker = context.turn.speaker
+    limit = partial(limit_inner, outer=context.conversation, facts=facts, speaker=speaker)
     graph = compile_inner(
         replace(
             context.resources,
@@ -185,7 +186,8 @@ async def close_inner(values: State) -> None:
 
 def facts_now(context: NodeContext, usage: dict[str, Usage]) -> Facts:
     """Return the counts of a session, with its usage and the seconds up to now."""
-    facts = with_usage(context.position.facts, usage.values())
+    before, speaker = context.position.facts, context.turn.speaker
+    facts = with_usage(before, usage.values(), before, speaker)
     seconds = facts.seconds + time.monotonic() - context.began
     return facts.model_copy(update={"seconds": seconds})
 
