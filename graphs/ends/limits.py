@@ -100,7 +100,8 @@ class CallBudget(Budget):
         if self.by is None:
             return
         check_name(dialogue, f"{path}.by", self.by)
-        if not any(reply.kind in ("model", "agent") for reply in dialogue.speaker(self.by).replies):
+        callers = ("model", "agent", "conversation")
+        if not any(reply.kind in callers for reply in dialogue.speaker(self.by).replies):
             raise ValueError(
                 f"{path}.by: {self.by!r} makes no model calls; name a speaker with a model or an "
                 "agent"

@@ -214,6 +214,14 @@ def test_a_hard_limit_of_the_outer_conversation_stops_the_inner_one(
     assert found.stop_reason == reason
 
 
+def test_a_hard_limit_of_one_speaker_stops_its_inner_conversation() -> None:
+    model = ScriptedChatModel(script=["Some words."] * 9)
+    talk = outer(inner(rounds=9), end_chat={"when": MaxCalls(3, by="Ann")})
+    result = converse(talk, store="memory:", model=model)
+    assert result.stop_reason == "max_calls"
+    assert calls_of(result) == len(model.calls) == 3
+
+
 def test_the_inner_conversation_has_its_own_limits() -> None:
     bounded = inner(rounds=50, end_chat={"max_iterations": 50, "when": MaxCalls(2)})
     model = ScriptedChatModel(script=["One.", "Two."])
