@@ -4,7 +4,7 @@ This module imports ``inspect_ai``, so only the export to this format imports it
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -30,6 +30,9 @@ from inspect_ai.model import (
     ChatMessageTool,
     ChatMessageUser,
     Content,
+    ContentAudio,
+    ContentDocument,
+    ContentImage,
     ContentReasoning,
     ContentText,
     GenerateConfig,
@@ -372,7 +375,7 @@ def _sum_usage(parts: Iterable[tuple[str, Usage | None]]) -> dict[str, Usage]:
 
 
 def _as_chat_message(given: Mapping[str, Any], name: str) -> ChatMessage:
-    text, role = given.get("content") or "", given["role"]
+    text, role = _as_content(given.get("content") or ""), given["role"]
     who = {"speaker": given["name"]} if given.get("name") else None
     if role == "system":
         return ChatMessageSystem(id=name, content=text, metadata=who)
@@ -389,6 +392,22 @@ def _as_chat_message(given: Mapping[str, Any], name: str) -> ChatMessage:
         for one in given.get("tool_calls", ())
     ]
     return ChatMessageAssistant(id=name, content=text, tool_calls=calls or None, metadata=who)
+
+
+def _as_content(given: str | Sequence[Mapping[str, Any]]) -> str | list[Content]:
+    """Convert the content of a message in OpenAI's form: a text, or parts with files."""
+    return given if isinstance(given, str) else [_as_part(one) for one in given]
+
+
+def _as_part(part: Mapping[str, Any]) -> Content:
+    match part:
+        case {"type": "image_url", "image_url": {"url": url}}:
+            return ContentImage(image=url)
+        case {"type": "input_audio", "input_audio": {"data": data, "format": form}}:
+            return ContentAudio(audio=f"data:audio/{form};base64,{data}", format=form)
+        case {"type": "file", "file": {"file_data": data, "filename": name}}:
+            return ContentDocument(document=data, filename=name)
+    return ContentText(text=part["text"])
 
 
 def _as_call(call: LangChainToolCall) -> ToolCall:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from duologue.graphs import BatchRun, Session, converse, run_batch
+from duologue.graphs import BatchRun, Session, chat, converse, run_batch
 from duologue.graphs.scenarios import run_suite
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cli_help import duologue
+from support.files import PDF, PNG
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
@@ -239,6 +240,21 @@ def test_a_session_is_a_log_of_one_sample(store: str, tmp_path: Path) -> None:
         (sample,) = samples_of(read(tmp_path / name))
         assert (sample.id, sample.epoch, sample.output.completion) == ("one", 1, "Fourteen.")
         check_sample(sample.model_copy(update={"id": 1}), result.session)
+
+
+def test_files_in_messages_are_in_the_log(tmp_path: Path) -> None:
+    model = ScriptedChatModel(["I see."])
+    sound = b"RIFF\0\0\0\0WAVE" + bytes(100)
+    talk = converse(chat(), message=["Look", PNG, PDF, sound], model=model, store="memory:files")
+    path = tmp_path / "files.json"
+    path.write_text(talk.session.export("inspect"))
+    (sample,) = samples_of(read(path))
+    content = sample.messages[0].content
+    assert not isinstance(content, str)
+    assert [one.type for one in content] == ["text", "image", "document", "audio"]
+    image = content[1]
+    assert image.type == "image"
+    assert image.image.startswith("data:image/png;base64,")
 
 
 def test_texts_that_cannot_be_encoded_are_replaced() -> None:
