@@ -70,7 +70,7 @@ def as_tool(
         >>> script = ["Instruction: Dig.", "Solution: Dug. Next request."]
         >>> tool = as_tool(garden, name="garden", model=ScriptedChatModel(script))
         >>> tool.invoke({"task": "Plan a garden."})
-        'Dug.'
+        'Solution: Dug. Next request.'
     """
     found = (
         conversation if isinstance(conversation, Conversation) else load_conversation(conversation)

@@ -159,13 +159,13 @@ def test_an_error_in_the_middle_of_the_deletion_undoes_it(
     store = tmp_path / "s.db"
     play("side_by_side", store, keep_checkpoints=True)
     expected = read(store)
-    deletion = LeasedSaver.deletion
+    deletion = LeasedSaver._deletion
 
     def broken(saver: LeasedSaver, session: str) -> list[Statement]:
         first, *_ = deletion(saver, session)
         return [first, Statement("DELETE FROM no_such_table WHERE 1")]
 
-    monkeypatch.setattr(LeasedSaver, "deletion", broken)
+    monkeypatch.setattr(LeasedSaver, "_deletion", broken)
     with pytest.raises(DuologueError, match="no_such_table"):
         asyncio.run(shorten(store))
     assert read(store) == expected

@@ -29,6 +29,7 @@ from duologue.graphs.log.metadata import (
     AnyMetadata,
     Draft,
     EarlierEnd,
+    InnerSession,
     InputMessage,
     Instruction,
     JudgeQuestion,
@@ -74,6 +75,7 @@ def any_store(request: pytest.FixtureRequest) -> str:
 FORKED_ELSEWHERE = {
     *(
         Summary,
+        InnerSession,
         MemoryReset,
         PendingAnswer,
         RemovedMessage,
