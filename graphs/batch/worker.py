@@ -227,7 +227,7 @@ class Worker:
             except _STOPPING:
                 raise
             except DuologueError as error:
-                problems.append(f"the judge gave no verdict: {error}")
+                problems.append(f"the judge returned no verdict: {error}")
                 result = await self._with_verdicts(result)
             try:
                 result = await self._examine(held, cell, result)

@@ -51,7 +51,7 @@ def serve(
     """Serve conversation files as models with OpenAI's API.
 
     Each file is one model, with the name of the file. A request runs the conversation and returns
-    its output. Only sessions, which a header of the request starts, are kept in the store.
+    its output. It is stored only if a header of the request starts a session.
     """
     from ..common.errors import SpecError, how_to_install
     from .terminal.console import plain, stderr, stdout

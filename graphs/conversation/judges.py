@@ -175,7 +175,7 @@ class Concurrent(Kinded):
     """A turn order in which all speakers of a round speak at once, without hearing one another.
 
     Each speaker hears the messages up to the round before. Their models are called at the same
-    time. End conditions are looked at when the round is complete.
+    time. End conditions are checked when the round is complete.
     """
 
     kind: Literal["concurrent"] = "concurrent"

@@ -139,7 +139,7 @@ class MaxCalls(CallBudget):
     """Maximum number of model calls, calls of the judge and for the task specification included."""
     by: Name | None = None
     """The name of the speaker whose own calls count: its replies, tool rounds, rejected tries and
-    summaries. The calls of all speakers, of the judge and for the task specification if None."""
+    summaries. If None, all calls count, also those of the judge and for the task specification."""
 
     report: ClassVar = "The cap on model calls was reached"
     explanation: ClassVar = "{whose} cap on model calls was reached ({count} calls)"

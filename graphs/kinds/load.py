@@ -42,7 +42,7 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
 
 
 def _from_file(path: Path, outer: Sequence[Path]) -> Conversation:
-    """Read a file that the files `outer` contain, the outermost first."""
+    """Read a file. `outer` are the files that contain it, the outermost first."""
     place = path.resolve()
     if place in outer:
         raise SpecError(f"{path}: the conversation contains itself; name another file in it")

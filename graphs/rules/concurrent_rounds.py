@@ -61,7 +61,7 @@ def _ends_of_rounds(
     """Yield the log indexes at which the rounds before a speaker's turn end, in order.
 
     The turns of a round follow the order of the speakers. A turn outside of the rounds, such as an
-    opening answer, ends at once what comes before it.
+    opening answer, counts as a whole round, so it is heard without delay.
     """
     order = conversation.order
     before: tuple[int, int] | None = None  # the index of the newest turn, and its speaker's place

@@ -11,9 +11,9 @@ from ..ends.limits import Budget, CallBudget, MaxCalls, MaxCost, MaxSeconds, Max
 def limit_inner(
     inner: Conversation, outer: Conversation, facts: Facts, speaker: str | None = None
 ) -> Conversation:
-    """Return an inner conversation with what the outer one has left as its hard limits.
+    """Return an inner conversation with the rest of each hard limit of the outer one added.
 
-    An inner conversation without prices has those of the outer one.
+    The inner conversation keeps its own ends. If it has no prices, it has those of the outer one.
 
     Args:
         inner: The inner conversation.
@@ -41,11 +41,11 @@ def _budgets(conversation: Conversation) -> Iterator[Budget]:
 
 
 _LEAST = 1e-9
-"""A positive limit, which the first call reaches."""
+"""The limit if nothing remains. It must be positive, and the first call reaches it."""
 
 
 def _remaining(outer: Conversation, facts: Facts, speaker: str | None) -> Iterator[BaseEnd]:
-    """Yield the hard limits of an outer conversation, less its counts so far."""
+    """Yield the rest of each hard limit of an outer conversation after its counts so far."""
     for end in _budgets(outer):
         by = end.by if isinstance(end, CallBudget) else None
         if by not in (None, speaker):

@@ -17,7 +17,7 @@ class Phase(StrEnum):
     STARTED = "started"  # the task is ready; no speaker has spoken
     PASSED = "passed"  # a person gave no message; the speaker's other kinds of reply are used
     SUMMARISED = "summarised"  # the older part of the speaker's history was summarised
-    REQUESTED = "requested"  # the answers of all models that speak at once are there
+    REQUESTED = "requested"  # the answers of all models that speak at once are in the log
     REJECTED = "rejected"  # the speaker's reply broke a rule; another one is requested
     CUT_OFF = "cut_off"  # the reply was cut off; its rest, or a shorter one, is requested
     ANSWERED = "answered"  # the speaker's reply is there; its hooks have not seen it yet

@@ -39,7 +39,7 @@ class AnswerStream:
             yield from self._progress_before(event)
 
     def _progress_before(self, said: MessageSaid) -> Iterator[Delta]:
-        """Yield the message before this one. The newest may be the output, so it is held."""
+        """Yield the message before this one. The newest waits, because it may be the output."""
         if said.audience is None and said.speaker not in self._people and _heard(said):
             held, self._held = self._held, said
             if held is not None:
@@ -81,5 +81,5 @@ def _progress(said: MessageSaid) -> Delta:
 
 
 def _heard(said: MessageSaid) -> str:
-    """Return the text that the others hear, which is blank if a message only ends something."""
+    """Return the text that the others hear. Blank if the message only ends the conversation."""
     return (said.text if said.heard_text is None else said.heard_text).strip()

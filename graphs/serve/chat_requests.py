@@ -70,14 +70,15 @@ _UNSUPPORTED: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         "the file of the conversation sets the tools",
     ),
 }
-"""Parameters that a conversation can't follow: whether a value asks for nothing, and the reason."""
+"""Parameters that are not supported: whether a value has no effect, so that it is accepted, and the
+reason why other values are refused."""
 
 
 class HistoryMessage(NamedTuple):
     """A message of a request."""
 
     role: Literal["user", "assistant"]
-    """The side that has said it. The texts of the system count as the user's."""
+    """The side that wrote the message. Messages of the system count as the user's."""
     content: Content
     """The text, or text and files. It is blank only if no message of the request has a text."""
 

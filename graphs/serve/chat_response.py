@@ -16,7 +16,7 @@ from .openai_format import Envelope
 from .served_models import is_streamed_live
 
 SILENCE: Final = 10.0
-"""Seconds without news after which a stream sends a comment, so that nothing in between closes it.
+"""Seconds without an event after which a stream sends a comment, so that no proxy closes it.
 
 A stream begins after this time even if there is nothing to send. An error before its beginning is a
 response with a status; a later error is a part of the stream.

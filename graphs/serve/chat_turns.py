@@ -105,7 +105,7 @@ class Answer(NamedTuple):
 
     @property
     def ending(self) -> str:
-        """OpenAI's reason of the end."""
+        """The reason why the answer ends, as OpenAI's ``finish_reason``."""
         return "length" if self.output is not None and self.output.is_cut_off else "stop"
 
 

@@ -103,7 +103,10 @@ def check_last(messages: Sequence[HistoryMessage], *, may_be_blank: bool = False
     """
     last = messages[-1] if messages else None
     if last is None or last.role != "user" or not (last.text.strip() or may_be_blank):
-        raise SpecError("messages: the last message must be the user's, and must not be empty")
+        raise SpecError(
+            "messages: the last message must be the user's, and must not be empty; add a message "
+            "of the user"
+        )
 
 
 def _task(before: Sequence[HistoryMessage], task: str) -> str:

@@ -298,7 +298,7 @@ async def delete_older_checkpoints(
     """Replace a session's checkpoints by its newest, which then contains the states before it.
 
     Without the checkpoints before it, the newest would have no log: LangGraph computes the log from
-    their writes. So the newest is written anew, with the whole log, in the same transaction.
+    their writes. So the newest is written again, with the whole log, in the same transaction.
 
     Args:
         held: The lease on the session.

@@ -332,7 +332,7 @@ def _check_answer_storable(value: Any) -> Any:  # noqa: ANN401
 
 
 async def _load_answer(given: object) -> Content:
-    """Read a message that a caller in Python has answered with, with its files."""
+    """Read the message that a caller in Python passed as an answer, with its files."""
     try:
         return await load_content(given, "message")
     except SpecError as error:
@@ -394,7 +394,7 @@ async def play(
             async for event in events:
                 yield event
         message, reply, waits, is_new = steps.message, None, False, False
-        # If all steps of the session are read below, its newest state needs no read of its own.
+        # If all steps of the session are read here, its newest state is not read once more.
         reads_all = deletes and steps.has_ended
         finished = await read_finished_steps(graph, held.session) if reads_all else None
         result = await _read_finished(held, conversation, graph, finished, runs_code=runs_code)

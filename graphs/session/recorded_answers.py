@@ -96,7 +96,7 @@ def _first_versions(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, Mes
         if isinstance(about, PendingAnswer):
             pending.add(about.speaker)
         elif isinstance(about, SpeakerReply) and about.speaker in pending:
-            # The use of an answer that was given together with those of other speakers.
+            # This reply uses a pending answer, which was yielded already.
             pending.discard(about.speaker)
             continue
         if waiting and isinstance(about, Speech | ToolCalls | UnheardReply):

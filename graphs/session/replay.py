@@ -103,7 +103,7 @@ def _compared_values(message: BaseMessage) -> dict[str, Any]:
     """Return a message's values to compare, without unique ids, usage and duologue's own texts."""
     # A recorded model uses no tokens.
     says = dumped(message).model_dump(mode="json", exclude=_NOT_COMPARED)
-    # Not the bytes: a difference is shown to people.
+    # Digests instead of bytes, because people read the difference.
     says["blocks"] = with_digests(says["blocks"])
     text, about = says.pop("text"), says.pop("metadata") | {"problem": None}
     if isinstance(metadata(message), InnerSession):

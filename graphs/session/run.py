@@ -150,7 +150,7 @@ async def run_session(
 def _open(
     opened: Store | None, target: str | Path | None, *, create: bool
 ) -> AbstractAsyncContextManager[Store]:
-    """Return a block with a store that is open already, or that it opens."""
+    """Return a context manager of the open store, or of one that it opens and closes."""
     return nullcontext(opened) if opened is not None else open_store(target, create=create)
 
 

@@ -70,7 +70,7 @@ def _read_message(given: object) -> AnyMessage:
 
 
 def _with_files(given: object) -> object:
-    """Return a message in which the content of each `Path` and of bytes is read.
+    """Return a message in which a content block replaces each `Path` and all bytes.
 
     Only a caller in Python can pass these.
     """

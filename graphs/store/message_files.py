@@ -92,7 +92,7 @@ def take_out_of_lists(
 
 
 def _decode(text: str) -> bytes | None:
-    """Return the bytes of a file, or None if they would be encoded in another way."""
+    """Return the bytes of base64. None if encoding them again does not return the same text."""
     try:
         data = b64decode(text, validate=True)
     except ValueError:

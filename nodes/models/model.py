@@ -49,7 +49,7 @@ NO_STREAM = "nostream"
 
 _NOT_SHOWN = (
     "{} does not accept {}, so it reads a short description of each; choose another model, or set "
-    "model_settings.attachments = true if it does."
+    "model_settings.attachments = true if it accepts them."
 )
 _PLURALS = {"image": "images", "audio": "audio files", "file": "PDFs"}
 

@@ -63,7 +63,7 @@ class ModelCalls(BaseCallbackHandler):
 
     run_inline = True
     raise_error = True
-    # LangChain would call each method that does nothing, in a thread unless it is inline.
+    # Otherwise LangChain calls the empty methods of these events.
     ignore_agent = True
     ignore_chain = True
     ignore_custom_event = True

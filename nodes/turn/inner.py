@@ -106,8 +106,8 @@ async def run_inner(
         context: The context of the outer node.
         speaker: The speaker that replies by the conversation, or has called it.
         inner: The conversation.
-        text: Its task, or its person's first message. Its own task, or a question to the person,
-            if None.
+        text: Its task, or its person's first message. If None, it has its own task, and its person
+            is asked for the first message.
         call_id: The id of the tool call that runs it. None if it replies for the speaker.
         seconds: The maximum running time in seconds. No limit if None.
 
@@ -232,7 +232,7 @@ def read_output(inner: Conversation, log: Sequence[AnyMessage]) -> InnerOutput |
 
 
 def describe_error(error: Exception) -> str:
-    """Return the words of an error, which name the type of an error that is not duologue's."""
+    """Return the text of an error. If the error is not duologue's, its type comes first."""
     is_ours = isinstance(error, DuologueError)
     return str(error) if is_ours else f"{type(error).__name__}: {error}"
 

@@ -33,7 +33,7 @@ def make_pending(number: int, speaker: str, answer: AIMessage) -> AnyMessage:
 
 
 def read_pending(message: AIMessage) -> AIMessage:
-    """Return the answer that a log message stores, as the model gave it."""
+    """Return the answer that a log message stores, as the model returned it."""
     about = metadata(message)
     assert isinstance(about, PendingAnswer)  # noqa: S101  # the caller has found it by its kind
     extra: dict[str, Any] = {} if about.thought is None else {THOUGHT: about.thought}

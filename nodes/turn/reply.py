@@ -206,8 +206,8 @@ def _is_private(context: NodeContext, speaker: Speaker) -> bool:
 def _purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:
     """Return the kind of an answer: a speech, shown while it arrives, or an unheard reply."""
     if context.position.phase in (Phase.REJECTED, Phase.CUT_OFF, Phase.REQUESTED):
-        # A repeated answer may echo the request, be only a part, or lose to the first draft. One of
-        # several answers at once waits for its turn.
+        # A second answer may repeat the request, be only a part, or be dropped for the first draft.
+        # An answer in a round in which all speak at once waits for its speaker's turn.
         return UnheardReply
     hooks = context.resources.registry.hooks_of(speaker)
     # A person who follows the stream must not see another speaker's private text.

@@ -110,7 +110,7 @@ def _schema(given: object) -> dict[str, Any]:
 
 
 def result_text(result: CallToolResult) -> str:
-    """Return the text of a tool's result. Content that is neither text nor a file has its type."""
+    """Return the text of a tool's result. Its type replaces content that is no text and no file."""
     parts = [_text(block) for block in result.content if _file_of(block) is None]
     if not parts and result.content:
         return ""

@@ -60,7 +60,7 @@ def _load_list() -> None:
 
 
 async def load_list() -> bool:
-    """Call `has_list`: in a thread as long as the table is not loaded, which takes a second."""
+    """Call `has_list`, in a thread if the table is not loaded yet, because that takes a second."""
     is_loaded = bool(_load_list.cache_info().currsize)
     return has_list() if is_loaded else await asyncio.to_thread(has_list)
 

@@ -47,8 +47,8 @@ def name_of(label: str, address: str | None) -> str:
 def failures(label: str, address: str | None) -> Iterator[None]:
     """Turn exceptions inside the block into a ModelError of one sentence.
 
-    Errors of duologue and of callbacks pass unchanged, and exceptions of packages that have no part
-    in a call: a program around the conversation raises them to stop it.
+    These pass unchanged: errors of duologue, errors of callbacks, and exceptions of packages that
+    have no part in a model call. A program around the conversation raises the last to stop it.
     """
     at = name_of(label, address)
     try:

@@ -190,7 +190,7 @@ async def test_a_judge_that_fails_costs_only_the_scores(store: str) -> None:
     judge = ScriptedChatModel(says)
     rows = await run(store, judge)
     assert [(row["status"], row["reason"]) for row in rows] == [("finished", "done_token")] * 2
-    assert rows[0]["error"].startswith("the judge gave no verdict: ")
+    assert rows[0]["error"].startswith("the judge returned no verdict: ")
     assert "The judge is ill." in rows[0]["error"]
     assert rows[0]["score.criteria"] is None
     fails.clear()
