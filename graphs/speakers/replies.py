@@ -178,8 +178,8 @@ class ConversationReply(_Reply):
     conversation: Accepts[
         Annotated[dict[str, JsonValue], WrapValidator(_read_inner)], Spec | Mapping[str, Any]
     ] = Field(kw_only=False)
-    """The inner conversation: a `Conversation` or its fields, in a file also the path of another
-    file, relative to the first."""
+    """The inner conversation: a `Conversation` or its fields. In a file also the path of another
+    file, relative to the file that names it."""
 
     if TYPE_CHECKING:
 
