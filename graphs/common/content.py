@@ -8,6 +8,7 @@ LangChain's standard content blocks: text, and files whose bytes are in the bloc
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from pathlib import PurePosixPath
 from typing import Any, Final, TypeAlias
 
 from langchain_core.messages import HumanMessage
@@ -31,6 +32,9 @@ _GAP: Final = "\n\n"
 
 _LONGEST_NAME: Final = 100
 """Maximum length of a file's name, in characters."""
+
+_LONGEST_SUFFIX: Final = 10
+"""Maximum length of a suffix that a shortened name keeps, in characters."""
 
 
 def files_of(content: Content) -> list[Block]:
@@ -73,8 +77,24 @@ def file_block(data: str, mime_type: str, name: str | None = None) -> Block:
     if block["type"] == "file":
         # OpenAI requires a name.
         name = name or f"file.{mime_type.rpartition('/')[2]}"
-    plain = escape_invisible((name or "").replace("\\", "/").rpartition("/")[2])[:_LONGEST_NAME]
+    plain = _clean_name(name or "")
     return {**block, "extras": {"filename": plain}} if plain else block
+
+
+def _clean_name(name: str) -> str:
+    """Return a file's name without folders and invisible characters. A clean name stays as it is.
+
+    A long name keeps its suffix, by which models and people know the type.
+    """
+    last = name.replace("\\", "/").rpartition("/")[2]
+    # A backslash of an escape would be read as a folder when the block is read again.
+    plain = escape_invisible(last).replace("\\", "_")
+    if len(plain) <= _LONGEST_NAME:
+        return plain
+    suffix = PurePosixPath(plain).suffix
+    if len(suffix) > _LONGEST_SUFFIX:
+        return plain[:_LONGEST_NAME]
+    return plain[: _LONGEST_NAME - len(suffix)] + suffix
 
 
 def make_content(text: str, files: Sequence[Block]) -> Content:

@@ -2,7 +2,8 @@
 
 The type of a file is found in its bytes. A `Path` and bytes can only come from a caller in Python.
 A block with a ``path`` or a ``url`` may also come from a client, a model or a tool, so it is opened
-only if the caller of these functions permits it.
+only if the caller of these functions permits it. A ``data:`` address contains the bytes, so nothing
+is opened.
 """
 
 import asyncio
@@ -112,8 +113,8 @@ def read_files(given: object, field: str) -> list[Block]:
     """Read files that a caller in Python or on the command line passes. It blocks meanwhile.
 
     Args:
-        given: A list of paths (text or `Path`), addresses (``http://`` or ``https://``), bytes and
-            content blocks.
+        given: A list of paths (text or `Path`), addresses (``http://``, ``https://`` or ``data:``),
+            bytes and content blocks.
         field: The name of the field, for errors.
 
     Raises:
@@ -131,7 +132,8 @@ def read_files(given: object, field: str) -> list[Block]:
 
 
 def _place(text: str) -> Mapping[str, Any]:
-    is_address = text.casefold().startswith(("http://", "https://"))
+    # An address of another kind is an error that names the accepted kinds.
+    is_address = "://" in text or _is_data_address(text)
     return {"type": "file", "url" if is_address else "path": text}
 
 
@@ -169,10 +171,26 @@ def _read_block(part: Mapping[str, Any], where: str, left: int, *, opens: bool) 
             raise SpecError(f"{where}.text: must be text")
         return text_block(block["text"])
     if isinstance(url := block.get("url"), str):
+        if _is_data_address(url):
+            return _decode(_read_data_address(block, url, where), part.get("type"), where, left)
         if not opens:
             raise SpecError(f"{where}: an address is not opened here; send the bytes as base64")
         return _download(url, where, left)
     return _decode(block, part.get("type"), where, left)
+
+
+def _is_data_address(url: str) -> bool:
+    return url[:5].casefold() == "data:"
+
+
+def _read_data_address(block: Block, url: str, where: str) -> Block:
+    """Return a block with the base64 bytes in its address (RFC 2397)."""
+    head, comma, data = url.partition(",")
+    if not (comma and head.casefold().endswith(";base64")):
+        raise SpecError(
+            f"{where}: a data address must contain base64; write data:image/png;base64,…"
+        )
+    return {**block, "base64": data}
 
 
 def _decode(block: Block, kind: object, where: str, left: int) -> Block:

@@ -94,7 +94,7 @@ def test_the_limit_applies_to_all_files_of_a_message() -> None:
 @pytest.mark.parametrize("name", ["/etc/plan.png", "C:\\x\\plan.png", "plan.png"])
 def test_a_name_has_no_folders_and_nothing_invisible(name: str) -> None:
     assert name_of_file(file_block("AAAA", "image/png", name)) == "plan.png"
-    assert name_of_file(file_block("AAAA", "image/png", "a\u202eb")) == "a\\u202eb"
+    assert name_of_file(file_block("AAAA", "image/png", "a\u202eb")) == "a_u202eb"
 
 
 @pytest.mark.parametrize("given", ["plan.png", b"x", [], ["plan.txt"], [text_block("x")]])
@@ -152,3 +152,41 @@ def test_files_count_as_tokens_of_a_message() -> None:
     assert tokens_of_message(HumanMessage([text_block("See"), IMAGE])) == without + 1600
     speech = block_of(b"RIFF\0\0\0\0WAVE" + bytes(2_000_000), "audio/wav", "audio")
     assert tokens_of_files([speech]) == 4000
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("../plans\\first.png", "first.png"),
+        ("\u202egnp.exe.png", "_u202egnp.exe.png"),
+        ("a\n5 KB].png", "a_n5 KB].png"),
+        ("x" * 200 + ".png", "x" * 96 + ".png"),
+        ("." + "x" * 200, "." + "x" * 99),
+    ],
+)
+def test_the_name_of_a_file_is_clean_and_stays_when_it_is_read_again(name: str, shown: str) -> None:
+    once = read_content([file_block(IMAGE["base64"], "image/png", name)], "message")
+    assert name_of_file(files_of(once)[0]) == shown
+    assert text_of(once) == f"[image {shown}, 5 KB]"
+    assert read_content(once, "message") == once
+
+
+@pytest.mark.parametrize("head", ["data:image/png;base64", "DATA:;BASE64"])
+def test_the_bytes_of_a_data_address_are_read_without_opening_anything(head: str) -> None:
+    url = f"{head},{IMAGE['base64']}"
+    for block in ({"type": "image", "url": url}, {"type": "image_url", "image_url": {"url": url}}):
+        assert read_content([block], "message") == read_content([PNG], "message")
+    assert read_files([url], "images") == [block_of(PNG)]
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("data:image/png,abc", "images.0: a data address must contain base64"),
+        ("data:image/png;base64,???", "images.0.base64: is not valid base64"),
+        ("file:///etc/passwd", "images.0: file:///etc/passwd must begin with http://"),
+    ],
+)
+def test_an_address_that_is_not_accepted_is_one_error(address: str, problem: str) -> None:
+    with pytest.raises(SpecError, match=problem):
+        read_files([address], "images")
