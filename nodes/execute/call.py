@@ -26,6 +26,7 @@ from ...tools.registry.functions import check_arguments, is_cancelled
 from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState
 from ..turn.interrupt import describe_unstorable
 from ..turn.node_context import NodeContext, session_id
+from ..turn.prompt import select_heard
 
 
 class CallResult(NamedTuple):
@@ -109,7 +110,7 @@ def tool_state(context: NodeContext, speaker: Speaker, run_code: RunCode) -> Too
     return ToolState(
         session=session_id(),
         speaker=speaker.name,
-        messages=talk_of(context.log, speaker.name),
+        messages=talk_of(select_heard(context, speaker, context.log), speaker.name),
         run_code=run_code,
     )
 

@@ -19,6 +19,7 @@ from langchain_core.runnables.config import ensure_config, merge_configs
 from langgraph.errors import GraphBubbleUp
 from pydantic_core import to_json
 
+from ...graphs.common.content import describe_content
 from ...graphs.common.errors import (
     AnswerError,
     DuologueError,
@@ -45,6 +46,7 @@ from ...graphs.speakers.speaker import Speaker
 from ...tools.sandbox import sandbox
 from .agents import for_loop
 from .node_context import NodeContext
+from .prompt import select_heard
 from .running_sessions import RunningSessions, runs_in_threads
 
 
@@ -242,15 +244,16 @@ def task_of_inner(
 ) -> str | None:
     """Return the text with which the inner conversation of a speaker's reply begins.
 
-    It is everything that the speaker has heard and said. None if that is nothing, and the inner
-    conversation has its own task.
+    It is everything that the speaker has heard and said, with a description of each file. None if
+    that is nothing, and the inner conversation has its own task.
     """
-    said = talk_of([*context.log, *new], speaker.name)
+    heard = select_heard(context, speaker, [*context.log, *new])
+    said = talk_of(heard, speaker.name)
     if not said:
         return None if inner.task else speaker.task or context.task
     if len(said) == 1:
-        return said[0].text
-    return "\n\n".join(f"{one.name}: {one.text}" for one in said)
+        return describe_content(said[0].content)
+    return "\n\n".join(f"{one.name}: {describe_content(one.content)}" for one in said)
 
 
 def check_output(context: NodeContext, name: str, run: InnerRun) -> None:

@@ -18,6 +18,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt import ToolRuntime
 from pydantic import Field
 
 from duologue import (
@@ -319,6 +320,37 @@ def test_tools_run_in_the_turn_of_their_speaker() -> None:
     assert [text for name, text in result.transcript if name == "Bob"][-1] == "It costs 3."
     assert heard(used["Bob"], 1)[-1] == "t: pea: 3"
     assert "Ann likes" not in str(heard(used["Bob"], 1))
+
+
+def test_a_tool_and_an_inner_conversation_receive_nothing_of_the_round() -> None:
+    known: list[list[str]] = []
+
+    @tool
+    def look(runtime: ToolRuntime[None, Any]) -> str:
+        """Look at the messages that the caller knows."""
+        texts = [message.text for message in runtime.state["messages"]]
+        known.append([text for text in texts if text])
+        return "seen"
+
+    team = Conversation("Think alone.", [Speaker("Iris"), Speaker("Jay")], end_chat=MaxMessages(2))
+    looks = [Reply(tool_calls=[ScriptedToolCall(id=f"c{n}", name="look", args={})]) for n in "12"]
+    used = models(Bob=[looks[0], "Bob first.", looks[1], "Bob then."])
+    asked = ScriptedChatModel(["Iris 1.", "Jay 1.", "Iris 2.", "Jay 2."])
+    speakers = [
+        {"name": "Ann", "model": "Ann"},
+        {"name": "Bob", "model": "Bob", "tools": ["look"]},
+        Speaker("Team", replies=[team]),
+    ]
+    result = play(vote(speakers=speakers), used, model=asked, tools=[look])
+    assert names_of(result) == ["Ann", "Bob", "Team"] * 2
+    assert known[0] == []
+    assert known[1] == ["Bob first.", "Ann likes bean 0.", "Jay 1."]
+    tasks = [call.messages[0].text for call in asked.calls[::2]]
+    assert "Think alone." in tasks[0]
+    assert "Ann likes bean 0." in tasks[1]
+    assert "Bob first." in tasks[1]
+    assert "bean 1." not in tasks[1]
+    assert "Bob then." not in tasks[1]
 
 
 @pytest.mark.exhaustive

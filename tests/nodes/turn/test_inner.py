@@ -106,6 +106,17 @@ def test_a_speaker_replies_by_an_inner_conversation() -> None:
     assert fields_of(said[1]).source is Source.CONVERSATION
 
 
+def test_the_task_of_an_inner_conversation_describes_files() -> None:
+    me = {"name": "Bob", "replies": ["human"]}
+    ann = {"name": "Ann", "replies": [inner()]}
+    talk = Conversation(speakers=[me, ann], task="Plan.", end_chat={"max_iterations": 1})
+    picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+    said: list[Any] = [{"type": "text", "text": "Where is it?"}, picture]
+    model = ScriptedChatModel(["Here.", "There."])
+    converse(talk, model=model, store=f"memory:{uuid4().hex}", answer=lambda _: said)
+    assert "The task: Where is it?\n[image, 8 bytes]" in model.calls[0].messages[0].text
+
+
 def test_a_failure_inside_is_resumed_inside() -> None:
     store = f"memory:{uuid4()}"
     model = ScriptedChatModel(script=["One.", Reply(error=400, message="no")])
