@@ -139,8 +139,8 @@ def audible(message: BaseMessage, name: str) -> bool:
     """Return whether a message's text belongs in a speaker's view."""
     about = metadata(message)
     if about.speaker == name:
-        if isinstance(about, OpeningAnswer):
-            return False  # the view contains its own answer already
+        if isinstance(about, OpeningAnswer | InnerSession):
+            return False  # the view contains its own answer, or the result, already
         if isinstance(about, Speech | ToolCalls):
             return True
     return about.audience is None or name in about.audience
