@@ -19,9 +19,11 @@ UV = os.environ.get("UV") or shutil.which("uv")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
     "project"
 ]
-# Ray is large, and its tests need it alone.
+# Ray is large, and its tests need it alone. Inspect needs newer versions of other packages.
 EXTRAS = {
-    name: needed for name, needed in PROJECT["optional-dependencies"].items() if name != "ray"
+    name: needed
+    for name, needed in PROJECT["optional-dependencies"].items()
+    if name not in ("inspect", "ray")
 }
 SMOKE = (
     "tests/graphs/cli/test_cli.py",
