@@ -166,6 +166,17 @@ Attach = Annotated[
         "(https://…). Repeatable.",
     ),
 ]
+Port = Annotated[
+    int,
+    typer.Option(
+        "--port",
+        metavar="N",
+        min=0,
+        max=65535,
+        help="The port on 127.0.0.1. [default: any free port]",
+        show_default=False,
+    ),
+]
 SpeakerOption = Annotated[
     str | None,
     typer.Option(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import ModelOption, StoreOption
+from .options import ModelOption, Port, StoreOption
 
 
 def serve(
@@ -14,16 +14,7 @@ def serve(
         list[Path],
         typer.Argument(metavar="FILE...", help="The .toml or .json files of the conversations."),
     ],
-    port: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            max=65535,
-            help="The port on 127.0.0.1. [default: any free port]",
-            show_default=False,
-        ),
-    ] = 0,
+    port: Port = 0,
     token: Annotated[
         list[str] | None,
         typer.Option(

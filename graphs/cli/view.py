@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .options import ModelOption, StoreOption
+from .options import ModelOption, Port, StoreOption
 
 
 def view(
@@ -14,16 +14,7 @@ def view(
             metavar="SESSION", help="The session to show. [default: the list of all sessions]"
         ),
     ] = None,
-    port: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            max=65535,
-            help="The port on 127.0.0.1. [default: any free port]",
-            show_default=False,
-        ),
-    ] = 0,
+    port: Port = 0,
     no_open: Annotated[
         bool, typer.Option("--no-open", help="Print the address without opening a browser.")
     ] = False,

@@ -20,7 +20,7 @@ from ...nodes.turn.running_sessions import Part, StepProgress, StepStream
 from ...tools.sandbox import sandbox
 from ..build import Graph, compile_graph
 from ..common.content import Content
-from ..common.content_input import ContentInput, load_content
+from ..common.content_input import load_content
 from ..common.errors import AnswerError, SessionError, SpecError, StoreError, function_error
 from ..common.threads import in_caller
 from ..conversation.conversation import Conversation
@@ -90,7 +90,7 @@ class Steps:
         options: RunOptions,
         answer: Answer | None = None,
         reply: BoundAnswer | None = None,
-        message: ContentInput | None = None,
+        message: Content | None = None,
         *,
         is_new: bool,
     ) -> None:
@@ -373,14 +373,15 @@ async def play(
         options.get("context"),
         progress,
     )
-    answer, message = options.get("answer"), options.get("message")
+    answer = options.get("answer")
+    # `run_session` has read its files.
+    message = cast("Content | None", options.get("message"))
     deletes = not options.get("keep_checkpoints")
     finished: FinishedSteps | None = None
     while result is None or (result.outcome is not None and says_more(message)):
         if result is not None and message is not None:
             known = {one.id for one in result.messages}
-            content = await load_content(message, "message")
-            result, message = await say_in(held, conversation, person, content), None
+            result, message = await say_in(held, conversation, person, message), None
             finished = None
             new = [one for one in result.messages if one.id not in known]
             for event in events_of(conversation, new):

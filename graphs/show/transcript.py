@@ -112,8 +112,7 @@ def read_lines(
         if kind is None:
             continue
         artifacts = () if in_memory else describe_artifact(message, about)
-        files = tuple(_files(message, left))
-        left -= sum(len(one.address or "") for one in files)
+        files, left = _read_files(message, left)
         line = Line(
             anchor=found[place],
             place=place if place == found[place] else "",
@@ -152,17 +151,25 @@ def _text(message: BaseMessage) -> str:
     return "" if isinstance(message, ToolMessage) else message.text.strip()
 
 
-def _files(message: BaseMessage, left: int) -> Iterator[ShownFile]:
-    """Yield the files of a message. Files that exceed the page's limit are only described."""
+def _read_files(message: BaseMessage, left: int) -> tuple[tuple[ShownFile, ...], int]:
+    """Return the files of a message, and the bytes that are left on the page after them.
+
+    Files that exceed the page's limit are only described.
+    """
+    found: list[ShownFile] = []
     for block in files_of(message.content):
-        is_shown = block["mime_type"] in _TYPES and size_of_file(block) <= left
-        left -= size_of_file(block) if is_shown else 0
-        yield ShownFile(
-            kind=block["type"],
-            description=describe_file(block),
-            name=name_of_file(block) or "",
-            address=f"data:{block['mime_type']};base64,{block['base64']}" if is_shown else None,
+        size = size_of_file(block)
+        is_shown = block["mime_type"] in _TYPES and size <= left
+        left -= size if is_shown else 0
+        found.append(
+            ShownFile(
+                kind=block["type"],
+                description=describe_file(block),
+                name=name_of_file(block) or "",
+                address=f"data:{block['mime_type']};base64,{block['base64']}" if is_shown else None,
+            )
         )
+    return tuple(found), left
 
 
 class _Seen:

@@ -197,8 +197,9 @@ def comes_from(thing: object, module: str) -> bool:
 def is_foreign(error: BaseException) -> bool:
     """Return whether an exception's class is neither Python's nor of a package of `_CLIENTS`.
 
-    A program around a conversation can raise such an exception inside a model call, for example at
-    a limit of its own. It must receive the exception unchanged, or it can't recognise it.
+    A program around a conversation can raise such an exception inside a model call, for example
+    when a limit of the program is reached. The program must receive the exception unchanged, or it
+    can't recognise the exception.
     """
     home = type(error).__module__.partition(".")[0]
     is_known = home in _CLIENTS or home in sys.stdlib_module_names

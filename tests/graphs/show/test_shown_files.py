@@ -62,6 +62,17 @@ def test_a_page_describes_files_beyond_its_limit(monkeypatch: pytest.MonkeyPatch
     assert "image b.png, 5 KB, not on this page" in page.text
 
 
+def test_the_limit_of_a_page_counts_the_bytes_of_all_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = session_with("Look", named("a.png"))
+    session.add_message("User", ["And", named("b.png")])
+    monkeypatch.setattr(transcript, "MOST_ON_PAGE", 2 * len(PNG))
+    assert len(Seen(session.export("html")).all("img")) == 2
+    monkeypatch.setattr(transcript, "MOST_ON_PAGE", 2 * len(PNG) - 1)
+    assert len(Seen(session.export("html")).all("img")) == 1
+
+
 def test_a_memory_contains_only_the_files_that_the_speaker_received() -> None:
     session = session_with("Look", named("plan.png"))
     assert Seen(session.export("html", speaker="Assistant")).all("img")

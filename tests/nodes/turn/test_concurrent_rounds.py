@@ -51,7 +51,7 @@ NAMES = ("Ann", "Bob", "Cid")
 
 
 def vote(rounds: int = 2, **fields: Any) -> Conversation:
-    """Return a conversation of three speakers at once, each with a model of its own name."""
+    """Return a conversation of three speakers at once, each with a model of the same name."""
     speakers = [{"name": name, "model": name} for name in NAMES]
     default = {"speakers": speakers, "end_chat": {"max_iterations": rounds}}
     given = {"task": "Which bean?", "turn_order": "concurrent"} | default | fields
