@@ -125,6 +125,12 @@ def add_usage(parts: Iterable[Usage]) -> Usage:
     return Usage(cost=sum_known(map(attrgetter("cost"), found)), **counts)
 
 
+def add_models(usage: Mapping[str, Usage], more: Mapping[str, Usage]) -> dict[str, Usage]:
+    """Return the sum of two usages by model."""
+    sums = {name: add_usage((usage.get(name, Usage()), used)) for name, used in more.items()}
+    return {**usage, **sums}
+
+
 def read_usage(state: Mapping[str, Any]) -> dict[str, Usage]:
     """Return the usage that a session's state contains, by the models' labels."""
     return {label: Usage.model_validate(part) for label, part in state.get("usage", {}).items()}

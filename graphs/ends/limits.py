@@ -34,8 +34,13 @@ class Limit(BaseEnd):
     def describe(self) -> str:
         return count_of(self.limit, self.name[0])
 
+    def count_in(self, facts: Facts) -> float:
+        """Return the count to which the limit applies."""
+        found: float = getattr(facts, self.counted)
+        return found
+
     def meter(self, facts: Facts) -> tuple[str, float, float]:
-        return self.name[1], getattr(facts, self.counted), self.limit
+        return self.name[1], self.count_in(facts), self.limit
 
     def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
         return facts.model_copy(update={self.counted: self.limit}), False
@@ -81,15 +86,13 @@ class CallBudget(Budget):
 
     def is_met(self, facts: Facts) -> bool:
         if self.by is not None:
-            return self._count(facts) >= self.limit
+            return self.count_in(facts) >= self.limit
         count: float = getattr(facts, self.counted)
         return count >= self.limit
 
-    def _count(self, facts: Facts) -> float:
-        """Return the count that the limit applies to."""
+    def count_in(self, facts: Facts) -> float:
         if self.by is None:
-            found: float = getattr(facts, self.counted)
-            return found
+            return super().count_in(facts)
         counts: dict[str, float] = getattr(facts, f"{self.counted}_by")
         return counts.get(self.by, 0)
 
@@ -109,7 +112,7 @@ class CallBudget(Budget):
 
     def meter(self, facts: Facts) -> tuple[str, float, float]:
         name = self.name[1] if self.by is None else f"{self.name[1]} of {self.by}"
-        return name, self._count(facts), self.limit
+        return name, self.count_in(facts), self.limit
 
     def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
         if self.by is None:
@@ -127,7 +130,7 @@ class CallBudget(Budget):
 
     def _explain_cap(self, facts: Facts) -> str:
         whose = "the" if self.by is None else f"{self.by}'s"
-        return self.explanation.format(whose=whose, count=self._count(facts), limit=self.limit)
+        return self.explanation.format(whose=whose, count=self.count_in(facts), limit=self.limit)
 
 
 class MaxCalls(CallBudget):

@@ -50,8 +50,7 @@ def _remaining(outer: Conversation, facts: Facts, speaker: str | None) -> Iterat
         by = end.by if isinstance(end, CallBudget) else None
         if by not in (None, speaker):
             continue
-        of_speaker = {} if by is None else getattr(facts, f"{end.counted}_by")
-        left = end.limit - (getattr(facts, end.counted) if by is None else of_speaker.get(by, 0))
+        left = end.limit - end.count_in(facts)
         match end:
             case MaxCalls():
                 yield MaxCalls(max(int(left), 1))

@@ -6,14 +6,14 @@ from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import ToolCall
 from pydantic_core import to_jsonable_python
 
-from ...graphs.conversation.usage import Usage, read_usage
+from ...graphs.conversation.usage import Usage, add_models, read_usage
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import Failure, InnerSession
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.conversation_tool import ConversationTool
 from ...tools.registry.functions import check_arguments, parameters_of
 from ...tools.registry.hooks import ArgumentsError, timeout_of
-from ..turn.inner import add_models, describe_error, run_inner
+from ..turn.inner import describe_error, run_inner
 from ..turn.node_context import NodeContext
 from .call import CallResult
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AnyMessage
 
-from ...graphs.conversation.usage import Usage, add_usage, dump_usage
+from ...graphs.conversation.usage import add_models, dump_usage, read_usage
 from ...graphs.log.messages import PLACE
 from ...graphs.log.metadata import Stage
 from ...graphs.rules.concurrent_rounds import pending_answer
@@ -53,7 +53,7 @@ async def ask_all(context: NodeContext) -> dict[str, Any] | None:
         progress.note_answer()
     usage, facts = context.usage, context.position.facts
     for name, answered in zip(names, found, strict=True):
-        usage = _add(usage, answered["usage"])
+        usage = add_models(usage, read_usage(answered))
         facts = with_usage(facts, usage.values(), facts, name)
     # The newest messages are the answers, which the next node reads.
     lines = [
@@ -101,14 +101,6 @@ async def _ask(context: NodeContext, name: str) -> dict[str, Any]:
     given = await ask_for_reply(context, context.conversation.speaker(name), [])
     answer = make_pending(len(context.log), name, given.message)
     return {"lines": [*given.new, answer], "usage": dump_usage(given.usage)}
-
-
-def _add(usage: dict[str, Usage], more: dict[str, Any]) -> dict[str, Usage]:
-    new = {
-        label: add_usage((usage.get(label, Usage()), Usage.model_validate(used)))
-        for label, used in more.items()
-    }
-    return usage | new
 
 
 def _at_place(line: AnyMessage, number: int) -> AnyMessage:

@@ -29,7 +29,7 @@ from ...graphs.common.errors import (
 )
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.served import first_argument
-from ...graphs.conversation.usage import Usage, add_usage, dump_usage, read_usage
+from ...graphs.conversation.usage import Usage, add_models, dump_usage, read_usage
 from ...graphs.ends.all_ends import Reason
 from ...graphs.ends.facts import Facts
 from ...graphs.log.inner_log import count_spoken, dump_log
@@ -80,12 +80,6 @@ class InnerRun(NamedTuple):
     def added_to(self, usage: dict[str, Usage]) -> dict[str, Usage]:
         """Return the usage by model with the usage of the inner conversation added."""
         return add_models(usage, self.usage)
-
-
-def add_models(usage: dict[str, Usage], more: dict[str, Usage]) -> dict[str, Usage]:
-    """Return the sum of two usages by model."""
-    sums = {name: add_usage((usage.get(name, Usage()), used)) for name, used in more.items()}
-    return usage | sums
 
 
 INNER_STATE: Final = (
@@ -201,7 +195,7 @@ def _read_run(
     call_id: str | None,
     error: Exception | None,
 ) -> InnerRun:
-    log = log_of(values)
+    log, usage = log_of(values), read_usage(values)
     ended = values.get("outcome")
     outcome = Outcome.model_validate(ended) if ended else None
     output = read_output(inner, log) if error is None else None
@@ -216,10 +210,10 @@ def _read_run(
         specified_task=values.get("specified_task") or None,
         log=dump_log(log),
         outcome=ended or None,
-        usage=dump_usage(read_usage(values)),
+        usage=dump_usage(usage),
         call_id=call_id,
     )
-    return InnerRun(about, read_usage(values), output, outcome, error)
+    return InnerRun(about, usage, output, outcome, error)
 
 
 def read_output(inner: Conversation, log: Sequence[AnyMessage]) -> InnerOutput | None:
