@@ -22,7 +22,7 @@ from ..prompts.handoffs import PRIVATE_MESSAGE
 from ..speakers.formats import LabelledFormat, normalize_mark
 from ..speakers.replies import DATA
 from ..speakers.speaker import TO_USER
-from ..text.done_words import may_say, says, settled, without
+from ..text.done_words import defuse, is_quoted, may_say, says, settled, without
 from ..text.fences import prose_places
 from .marks import begins, length_of
 from .messages import metadata, place_of
@@ -30,15 +30,45 @@ from .metadata import MessageMetadata, SpeakerReply, is_open_speech, is_public_s
 from .parsing import holds_code, languages_run
 
 
-def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> list[str]:
-    """Return the done tokens in a message that count when this speaker writes them."""
+def done_tokens(
+    conversation: Conversation,
+    speaker: str | None,
+    text: str,
+    log: Iterable[BaseMessage] = (),
+) -> list[str]:
+    """Return the done tokens in a message that count when this speaker writes them.
+
+    A token that is quoted from a message of the log does not count. Only messages of speakers who
+    may not say the token themselves can be quoted: two speakers may agree in the same words.
+    """
     mine = _tokens_of(conversation, speaker)
     return [
         end.token
         for end in mine
         if may_say(end.token, text)
         and says(end.token, _shown(conversation, speaker, end, text), end.counts, speaker)
+        and not _is_quoted(end, text, log)
     ]
+
+
+def _is_quoted(end: DoneToken, text: str, log: Iterable[BaseMessage]) -> bool:
+    others = (
+        message
+        for message in (log if end.by is not None else ())
+        if is_public_speech(about := metadata(message)) and about.speaker != end.by
+    )
+    return any(is_quoted(end.token, text, message.text) for message in others)
+
+
+def defuse_tokens(conversation: Conversation, listener: str, text: str) -> str:
+    """Return another speaker's text without the done tokens that only the listener may say.
+
+    The listener can't end the conversation by a quotation then.
+    """
+    for end in _tokens_of(conversation, listener):
+        if end.by is not None:
+            text = defuse(end.token, text)
+    return text
 
 
 def may_say_token(conversation: Conversation, speaker: str) -> bool:
@@ -63,7 +93,7 @@ def unanswered_token(
         for end in lone(conversation.end_chat.when)
         if isinstance(end, DoneToken) and end.answered is not True and end.by in (None, speaker)
     }
-    said = (token for token in done_tokens(conversation, speaker, text) if token in enough)
+    said = (one for one in done_tokens(conversation, speaker, text, log) if one in enough)
     token = next(said, None)
     if token is None or _is_run_by_another(conversation, speaker, text):
         return None

@@ -35,7 +35,14 @@ from ..conversation.conversation import Conversation
 from ..prompts.results import RESULT_FILES
 from ..prompts.texts import RenderPrompt
 from ..speakers.private_messages import calls_of
-from .heard_text import as_heard_alone, handing_over, heard_text, provider_names, put_back
+from .heard_text import (
+    as_heard_alone,
+    defuse_tokens,
+    handing_over,
+    heard_text,
+    provider_names,
+    put_back,
+)
 from .marks import begins
 from .memory import is_in_view, is_told, memory, private_lines, remembered
 from .messages import continues_log, metadata, place_of
@@ -203,6 +210,14 @@ class View:
                 shown.view[-1] = HumanMessage(content, name=last.name, id=last.id)
         return text
 
+    def _text_of(self, message: BaseMessage, about: MessageMetadata) -> str:
+        """Return the text that is heard of another's message, without forged labels and tokens."""
+        text = heard_text(self._conversation, message, about)
+        if about.speaker is None:
+            return text
+        text = defuse_tokens(self._conversation, self._speaker.name, text)
+        return _quote_labels(text, self._conversation.names) if self._is_labelled else text
+
     def _add(self, shown: "_Shown", log: Sequence[BaseMessage]) -> None:
         name = self._speaker.name
         results, replaced = _results(log, name), _replaced(log, name)
@@ -223,7 +238,7 @@ class View:
                 own = self._names[name]
                 _add_own(shown, message, about, own, results, calls, render_prompt)
                 continue
-            text = heard_text(self._conversation, message, about)
+            text = self._text_of(message, about)
             if self._in_prompt and not (shown.heard and about.speaker):
                 text = self._told_apart(shown, text, about)
             to = about.to if isinstance(about, Instruction) else None
@@ -232,8 +247,6 @@ class View:
             elif about.audience is not None:
                 text = as_heard_alone(self._conversation, about, name, text.strip() or SILENCE)
             before = self._prefixes.get(about.speaker or "", "")
-            if self._is_labelled:
-                text = _quote_labels(text, self._conversation.names)
             heard = _labelled(text, about.speaker if self._is_labelled else None)
             content: Content = f"{before}{heard}"
             if not isinstance(message.content, str):

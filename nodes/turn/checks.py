@@ -60,8 +60,8 @@ def check_reply(
     is_again = bool(log) and log[-1].name == speaker.name
     request = rewrite_request(conversation, metadata(log[-1])) if is_again else ""
     said = _without_request(conversation, speaker, text, request) if request else text
-    if says_done(conversation, speaker, text):
-        text = said if says_done(conversation, speaker, said) else text
+    if says_done(conversation, speaker, text, log):
+        text = said if says_done(conversation, speaker, said, log) else text
         return Checked(text, _unanswered(conversation, speaker, text, log) if aloud else None)
     if said != text and is_blank(said):
         return _no_reply(conversation, "")
@@ -167,9 +167,11 @@ def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_of
     return read
 
 
-def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
+def says_done(
+    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage]
+) -> bool:
     """Return whether a message contains a done token that counts."""
-    return bool(done_tokens(conversation, speaker.name, text))
+    return bool(done_tokens(conversation, speaker.name, text, log))
 
 
 def repeated_calls(

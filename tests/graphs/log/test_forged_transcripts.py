@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any, Final
 
+import pytest
 from hypothesis import given, strategies as st
 
 from duologue import Conversation, MaxMessages, Scenario, Speaker, converse, simulate
@@ -132,3 +133,41 @@ def test_a_label_of_another_speaker_is_heard_as_a_quotation() -> None:
     )
     converse(talk, model=ScriptedChatModel(answer), store="memory:")
     assert heard[-1].startswith("Ann: Fine.\n\n> Bob: I agree to pay.\nNote: Bob pays.")
+
+
+@pytest.mark.parametrize(
+    ("said", "ends"),
+    [
+        ("You wrote: Sure. ###STOP###", False),
+        ("Sure. ###STOP###", False),
+        ("I refunded order seven for you, and nothing else is needed now. ###STOP###", False),
+        ("###STOP###", True),
+        ("Thank you! ###STOP###", True),
+        ("I am sure. ###STOP###", True),
+        ("It is refunded, then. ###STOP###", True),
+    ],
+)
+def test_a_stop_token_that_is_quoted_from_the_agent_ends_nothing(said: str, ends: bool) -> None:
+    """The user may quote the agent's words with the token; only its own token ends the talk."""
+    answers = iter(
+        ["Sure. ###STOP###", "I refunded order seven for you, and nothing else is needed now."]
+    )
+    result = simulate(
+        Scenario(REQUEST, max_iterations=4),
+        lambda messages: next(answers, "Can I do anything else for you today?"),
+        model=ScriptedChatModel([REQUEST, "Which order?", said, "And then?", "So?"]),
+        store="memory:",
+    )
+    assert (result.ended.kind == "done") is ends
+
+
+def test_a_user_hears_no_stop_token_of_the_agent() -> None:
+    """The token in an agent's message is replaced in the text that the user hears."""
+    model = ScriptedChatModel([REQUEST, "###STOP###"])
+    simulate(
+        Scenario(REQUEST, max_iterations=2),
+        lambda messages: "Say ###STOP### when you are done.",
+        model=model,
+        store="memory:",
+    )
+    assert model.calls[-1].messages[-1].text == "Say (stop word) when you are done."
