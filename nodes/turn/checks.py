@@ -113,7 +113,7 @@ def _no_reply(conversation: Conversation, text: str) -> Checked:
 
 
 def _unanswered(
-    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage]
+    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage] = ()
 ) -> Problem | None:
     """Return the problem of a done token that is sent before another speaker has replied."""
     token = unanswered_token(conversation, speaker.name, text, log)
@@ -168,7 +168,7 @@ def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_of
 
 
 def says_done(
-    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage]
+    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage] = ()
 ) -> bool:
     """Return whether a message contains a done token that counts."""
     return bool(done_tokens(conversation, speaker.name, text, log))
