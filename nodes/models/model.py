@@ -132,7 +132,7 @@ class Model:
             return offer.ask(adapter, settings, marks, purpose)
 
         def read(found: object) -> AIMessage:
-            return count_usage(offer.read(found, adapter), prompt)
+            return count_usage(offer.read(found, adapter), prompt, adapter.options_of(settings))
 
         def form() -> dict[str, Any]:
             sent = [*map(convert_to_openai_tool, tools)]
@@ -167,7 +167,8 @@ class Model:
             return adapter.structured(settings, schema, instead)
 
         def read(found: object) -> AIMessage:
-            return count_usage(structured_text(found, adapter.label), prompt)
+            answer = structured_text(found, adapter.label)
+            return count_usage(answer, prompt, adapter.options_of(settings))
 
         def form() -> dict[str, Any]:
             return {"schema": schema.model_json_schema()}

@@ -218,6 +218,10 @@ class Adapter(ABC):
         """
         return found
 
+    def options_of(self, settings: CallSettings) -> list[object]:
+        """Return the parts of a call's request that the user set and duologue does not know."""
+        return [settings.extra_args, settings.extra_body]
+
     def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
         """Return an answer with its calls in the form that the log stores.
 

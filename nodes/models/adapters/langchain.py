@@ -126,6 +126,11 @@ class LangChainModel(Adapter):
         """Return the answer that the client rejected with this error, or None."""
         return recover_answer(error) if isinstance(error, ValidationError) else answer_in(error)
 
+    def options_of(self, settings: CallSettings) -> list[object]:
+        """Return the parts of a call's request that the user set and duologue does not know."""
+        own = getattr(self._first, "model_kwargs", None)
+        return [*super().options_of(settings), own, {**bound_options(self.chat)}]
+
     def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
         """Return an answer with its calls in the form that the log stores."""
         read = normalise_calls(answer, names)
