@@ -60,8 +60,9 @@ def run_whole(talk: Conversation, model: object) -> Result:
 
 def run_streamed(talk: Conversation, model: object) -> Result:
     """Run a conversation whose model's answers arrive as streams."""
-    events = list(stream(talk, model=model, store="memory:prices"))  # type: ignore[arg-type]
-    return converse(talk, model=model, store="memory:prices", session=events[0].session)  # type: ignore[arg-type]
+    known = {"model": model, "store": "memory:prices"}
+    (begun,) = (one for one in stream(talk, **known) if one.event == "session")  # type: ignore[arg-type]
+    return converse(talk, session=begun.session, **known)  # type: ignore[arg-type]
 
 
 RUNS: Final = [run_whole, run_streamed]
@@ -131,7 +132,7 @@ def test_an_agent_of_the_user_pays_for_the_cache_too(run: Run) -> None:
         async def answer(state: MessagesState) -> dict[str, Any]:
             return {"messages": [await chat.ainvoke(state["messages"])]}
 
-        graph = StateGraph(MessagesState).add_node("answer", answer)  # type: ignore[arg-type]
+        graph = StateGraph(MessagesState).add_node("answer", answer)
         agent = graph.add_edge(START, "answer").add_edge("answer", END).compile()
         talk = TALK.replace(speakers=[{"name": "Ann", "replies": [agent]}, {"name": "Ben"}])
         result = run(talk, chat)
@@ -313,7 +314,8 @@ def test_usage_by_the_names_of_langchains_clients(
 ) -> None:
     answer = AIMessage("Yes.")
     used: Any = {"input_tokens": 100, "output_tokens": 1, "total_tokens": 101}
-    answer.usage_metadata = {**used, "input_token_details": details}
+    used["input_token_details"] = details
+    answer.usage_metadata = used
     found = Usage().plus(count_usage(answer, [HumanMessage("Well?")]))
     assert (found.cached_tokens, found.cache_write_tokens) == (cached, written)
     assert found.cache_write_1h_tokens == for_an_hour

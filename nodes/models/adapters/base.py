@@ -184,6 +184,10 @@ class Adapter(ABC):
             instead: The setting that errors recommend instead of structured output.
         """
 
+    def find_unsupported(self, schema: Mapping[str, Any]) -> str | None:
+        """Return the part of a JSON schema that the model can't be held to, and why, or None."""
+        return None
+
     @abstractmethod
     def constrained(
         self,

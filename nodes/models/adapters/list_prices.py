@@ -41,12 +41,10 @@ class ListPrice:
             output_tokens=used.output_tokens,
             output_audio_tokens=used.audio_output_tokens,
         )
-        found = genai_prices.calc_price(
-            counted,
-            self.model,
-            provider_id=self.provider if self.address is None else None,
-            provider_api_url=self.address,
-        )
+        if self.address is None:
+            found = genai_prices.calc_price(counted, self.model, provider_id=self.provider)
+        else:
+            found = genai_prices.calc_price(counted, self.model, provider_api_url=self.address)
         return float(found.total_price)
 
 

@@ -15,7 +15,15 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from pydantic import BaseModel
 
 from ....graphs.common.errors import SpecError
-from ....graphs.speakers.formats import is_strict, schema_of
+from ....graphs.speakers.formats import schema_of
+from ....graphs.speakers.schema_rules import (
+    CLAUDE,
+    GEMINI,
+    LLAMA,
+    OPENAI,
+    SchemaRules,
+    find_unsupported,
+)
 from ..settings import CallSettings
 from ..tool_calls import Names
 from ..tools_by_schema import answer_schema
@@ -68,6 +76,10 @@ class Parameters:
         """
         return {}
 
+    def schema_rules(self, chat: BaseChatModel) -> SchemaRules | None:
+        """Return the rules for a schema that the client sends. Any schema is accepted if None."""
+        return None
+
     def body_of_calls(self, tools: Sequence[BaseTool], choice: str) -> dict[str, Any] | None:
         """Return the request fields that constrain an answer to the schema of the tools.
 
@@ -107,8 +119,11 @@ class AnthropicParameters(Parameters):
         """Return the method that sends a schema, if the model supports it."""
         # LangChain's default forces a tool call, which newer models and thinking models refuse:
         # docs.claude.com, "Extended thinking", "Tool use with extended thinking".
-        known = (chat.profile or {}).get("structured_output")
-        return {"method": "json_schema"} if known else {}
+        return {} if self.schema_rules(chat) is None else {"method": "json_schema"}
+
+    def schema_rules(self, chat: BaseChatModel) -> SchemaRules | None:
+        """Return the rules for a schema. A model without structured output calls a tool instead."""
+        return CLAUDE if (chat.profile or {}).get("structured_output") else None
 
 
 class BedrockParameters(KnownParameters):
@@ -122,6 +137,10 @@ class GoogleParameters(KnownParameters):
 
     names: ClassVar[Mapping[str, str]] = {"max_tokens": "max_output_tokens"}
 
+    def schema_rules(self, chat: BaseChatModel) -> SchemaRules | None:
+        """Return the rules for a schema."""
+        return GEMINI
+
 
 class MistralParameters(KnownParameters):
     """Mistral's parameters."""
@@ -134,6 +153,10 @@ class OllamaParameters(KnownParameters):
 
     names: ClassVar[Mapping[str, str]] = {"max_tokens": "num_predict"}
     sets_fields = True
+
+    def schema_rules(self, chat: BaseChatModel) -> SchemaRules | None:
+        """Return the rules for a schema."""
+        return LLAMA
 
 
 class OpenAIParameters(Parameters):
@@ -248,6 +271,11 @@ def limit_name_at(url: str | None) -> LimitName:
 def takes_forms(model: str) -> bool:
     """Return whether a model supports a schema in ``response_format``."""
     return _WITHOUT_FORMS.match(model) is None
+
+
+def is_strict(schema: Mapping[str, Any]) -> bool:
+    """Return whether OpenAI's strict mode supports a schema completely."""
+    return find_unsupported(schema, OPENAI) is None
 
 
 @cache
