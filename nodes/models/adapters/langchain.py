@@ -217,8 +217,9 @@ def bind_tools(
 
     def bind(model: BaseChatModel, bound: Mapping[str, Any]) -> Chat:
         model, options = prepare(model, bound)
-        chosen = parameters_of(model).tool_choice(model, offer.choice, names)
-        return bind_options(model.bind_tools(offered, **chosen), options)
+        parameters = parameters_of(model)
+        chosen = parameters.tool_choice(model, offer.choice, names)
+        return bind_options(parameters.bind_tools(model, offered, chosen), options)
 
     try:
         return compose(chat, bind)

@@ -9,9 +9,14 @@ from functools import cache
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_function
+from langchain_core.utils.function_calling import (
+    convert_to_openai_function,
+    convert_to_openai_tool,
+)
 from pydantic import BaseModel
 
 from ....graphs.common.errors import SpecError
@@ -66,6 +71,12 @@ class Parameters:
                 return {"tool_choice": "any"}
             case _:
                 return {"tool_choice": names[choice]}
+
+    def bind_tools(
+        self, chat: BaseChatModel, tools: Sequence[BaseTool], chosen: Mapping[str, Any]
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Return the client with tools bound to it, and with the arguments for their choice."""
+        return chat.bind_tools(tools, **chosen)
 
     def structured(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
         """Return further arguments of the client's ``with_structured_output``.
@@ -142,6 +153,34 @@ class GoogleParameters(KnownParameters):
         return GEMINI
 
 
+class GeminiParameters(GoogleParameters):
+    """The parameters of the client for Google's Generative Language API."""
+
+    def bind_tools(
+        self, chat: BaseChatModel, tools: Sequence[BaseTool], chosen: Mapping[str, Any]
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Return the client with tools. Their JSON schemas are sent if the client loses a part.
+
+        The client leaves out free keys and items of tuples, and turns values of any kind into text.
+        """
+        functions = [convert_to_openai_tool(tool)["function"] for tool in tools]
+        schemas = [function.get("parameters") or {"properties": {}} for function in functions]
+        if not any(find_unsupported(schema, SchemaRules()) for schema in schemas):
+            return super().bind_tools(chat, tools, chosen)
+        # The package is installed together with the client.
+        from google.genai import types
+
+        declared = [
+            types.FunctionDeclaration(
+                name=function["name"],
+                description=function.get("description"),
+                parameters_json_schema=schema,
+            )
+            for function, schema in zip(functions, schemas, strict=True)
+        ]
+        return chat.bind(tools=[types.Tool(function_declarations=declared)], **chosen)
+
+
 class MistralParameters(KnownParameters):
     """Mistral's parameters."""
 
@@ -175,7 +214,7 @@ _PARAMETERS: Final[Mapping[str, Parameters]] = {
     "ChatAnthropic": AnthropicParameters(),
     "ChatAnthropicVertex": AnthropicParameters(),
     "ChatBedrockConverse": BedrockParameters(),
-    "ChatGoogleGenerativeAI": GoogleParameters(),
+    "ChatGoogleGenerativeAI": GeminiParameters(),
     "ChatMistralAI": MistralParameters(),
     "ChatOllama": OllamaParameters(),
     "ChatOpenAI": OpenAIParameters(),
