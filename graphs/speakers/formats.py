@@ -304,7 +304,8 @@ def _inline_described(
         if name in within:
             return {"$ref": name}
         others = {key: value for key, value in part.items() if key != "$ref"}
-        part, within = {**definitions[name.removeprefix("#/$defs/")], **others}, (*within, name)
+        found = definitions.get(name.removeprefix("#/$defs/"), {})
+        part, within = {**found, **others}, (*within, name)
     return {key: _inline_described(each, definitions, within) for key, each in part.items()}
 
 
