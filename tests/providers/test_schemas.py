@@ -368,3 +368,17 @@ def test_a_tool_may_have_each_kind_of_arguments(
         text = re.sub('"type": "[A-Z]+"', lambda kind: kind[0].lower(), json.dumps(schema))
         schema = json.loads(text)
         assert [*Draft202012Validator(schema).iter_errors(answer)] == []
+
+
+@pytest.mark.parametrize("model", [FreeDict, Union])
+def test_our_client_sends_no_schema_that_claude_behind_a_gateway_would_close(
+    model: type[BaseModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake("openrouter", lambda prompt: json.dumps(ANSWERS[model])) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "any")
+        name = "anthropic/claude-sonnet-4.5"
+        result = ask({"name": "Ann"}, "Answer.", model=name, schema=model, store="memory:")
+    check_binding(server, model)
+    assert ("response_format" in server.requests[0].body) is (model is Union)
+    assert result.output == ANSWERS[model]
