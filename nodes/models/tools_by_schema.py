@@ -185,15 +185,18 @@ def prompt_with_tools(
     if not tools:
         return flat
     listed = "\n".join(map(describe, tools))
-    text = TOLD.format(tools=listed)
-    if flat and isinstance(flat[0], SystemMessage):
-        flat[0] = SystemMessage(f"{flat[0].text}\n\n{text}")
-    else:
-        flat.insert(0, SystemMessage(text))
+    flat = add_instruction(flat, TOLD.format(tools=listed))
     if choice == "none":
         # At the end, so that the prompt before it is the same with any choice.
         flat = _merged([*flat, HumanMessage(NO_CALL)])
     return flat
+
+
+def add_instruction(messages: Sequence[BaseMessage], text: str) -> list[BaseMessage]:
+    """Return a prompt with a text at the end of its system prompt."""
+    if messages and isinstance(messages[0], SystemMessage):
+        return [SystemMessage(f"{messages[0].text}\n\n{text}"), *messages[1:]]
+    return [SystemMessage(text), *messages]
 
 
 def describe_tool(tool: BaseTool, *, briefly: bool = False) -> str:
