@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from ....graphs.common.errors import SpecError
 from ....graphs.speakers.formats import is_strict, schema_of
 from ..settings import CallSettings
-from ..tool_calls import Names
+from ..tool_names import Names
 from ..tools_by_schema import answer_schema
 
 

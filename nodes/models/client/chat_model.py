@@ -233,7 +233,8 @@ class ChatModel(ChatOpenAI):
             pieces = {name: [thought[name]] for name in DETAILS if name in thought}
             made.message.additional_kwargs |= {**thought, **pieces}
             if calls and isinstance(made.message, AIMessageChunk):
-                made.message.additional_kwargs[RAW] = calls
+                # A list in a list, since LangChain would join the calls with the same index.
+                made.message.additional_kwargs[RAW] = [calls]
                 made.message.tool_call_chunks = [_as_usual(call) for call in calls]
         return made
 
