@@ -78,8 +78,8 @@ def _never(**_: object) -> None:
 
 
 _TRANSFER: Final = re.compile(
-    r"(?:\A|[\W_])(?:transfer|hand(?:[\W_]*(?:off|over))?|delegate|escalate|forward|pass|redirect|route"
-    r"|switch)[\W_]*to(?P<who>[\W_]*[^\W_].*)",
+    r"(?:\A|[\W_])(?:transfer|hand|delegate|escalate|forward|pass|redirect|route|switch)"
+    r"(?:[\W_]*(?:off|over|back|control|conversation))*[\W_]*to(?P<who>[\W_]*[^\W_].*)",
     re.IGNORECASE,
 )
 """A name of a tool that hands over to a speaker, as in other frameworks."""

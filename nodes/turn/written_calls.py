@@ -77,7 +77,7 @@ def _hand_off_of(conversation: Conversation, speaker: Speaker) -> tuple[str, ...
 
 
 def _shows_json(conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage]) -> bool:
-    """Return whether a speaker's format is JSON, or its task or the newest message is about JSON."""
+    """Return whether a speaker is to show JSON, by its format, task or newest message."""
     if isinstance(speaker.format, SchemaFormat):
         return True
     newest = next((one.text for one in reversed(log) if isinstance(metadata(one), Speech)), "")

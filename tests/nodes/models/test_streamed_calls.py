@@ -17,13 +17,15 @@ SHAPES = tomllib.loads(Path(__file__).with_name("streamed_calls.toml").read_text
 
 def sent_piece(piece: dict[str, Any]) -> dict[str, Any]:
     """Return a piece in the form of OpenAI's API."""
-    outer = {key: piece[key] for key in ("index", "id") if key in piece}
+    outer: dict[str, Any] = {key: piece[key] for key in ("index", "id") if key in piece}
     return {**outer, "function": {key: piece[key] for key in ("name", "arguments") if key in piece}}
 
 
 def events_of(*deltas: dict[str, Any], finish: str) -> Sent:
     """Return a streamed reply."""
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices: list[dict[str, Any]] = [
+        {"index": 0, "delta": delta, "finish_reason": None} for delta in deltas
+    ]
     choices.append({"index": 0, "delta": {}, "finish_reason": finish})
     lines = [f"data: {json.dumps({'choices': [one]})}\n\n" for one in choices]
     body = "".join([*lines, "data: [DONE]\n\n"]).encode()

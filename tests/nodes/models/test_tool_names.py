@@ -105,7 +105,9 @@ def test_earlier_calls_change_no_name_on_offer(offered: list[str], called: list[
         ("a.b", "a.b"),
         (" a.b ", "a.b"),
         ("add", "add"),
-        ("a-b", "a-b"),
+        ("a-b", "a.b"),
+        ("ab", "a.b"),
+        ("a_c", "a_c"),
         ("", ""),
     ],
 )
