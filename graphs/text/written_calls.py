@@ -75,8 +75,12 @@ _LONGEST_MARK: Final = 30
 _NEAR: Final = 200
 """Number of characters after a mark in which a tool's name is searched."""
 
-_CLOSED: Final = ("}", "]", ">", ")", "```")
-"""Ends of calls."""
+_CLOSED: Final = ("}", "]", ")", "```")
+_CLOSING: Final = re.compile(rf"</{_TAG}\s*>|<[|｜][^<>\n]*end[^<>\n]*>", re.IGNORECASE)  # noqa: RUF001
+_BEGUN: Final = re.compile(
+    rf"(?:{_OPENING.pattern})\s*(?:[{{\[<]|[\w.:/-]+(?:\(|\s*[{{\[<]))", re.IGNORECASE
+)
+"""A mark and the beginning of a call."""
 
 
 class _NoCallError(ValueError):
@@ -225,8 +229,6 @@ def ends_with_call(text: str, is_tool: Callable[[str], bool], *, plain: bool) ->
         plain: Whether JSON without marks counts, too.
     """
     text, code = text.rstrip(), CodeFinder()
-    if not text.endswith(_CLOSED):
-        return False
     for at in _begins_of_calls(text, plain=plain):
         if code.contains(text, at, 0, is_over=True):
             continue
@@ -234,11 +236,16 @@ def ends_with_call(text: str, is_tool: Callable[[str], bool], *, plain: bool) ->
         found = read_written_calls(rest)
         if found is not None and any(is_tool(call.name) for call in found.calls):
             return True
-        if found is None and _OPENING.match(rest):
-            words = _WORD.findall(rest[:_NEAR])
-            if any(map(is_tool, words)):
-                return True
+        begun = _BEGUN.match(rest) if found is None else None
+        if begun and _is_closed(rest) and any(map(is_tool, _WORD.findall(rest[:_NEAR]))):
+            return True
     return False
+
+
+def _is_closed(text: str) -> bool:
+    """Return whether no prose follows a call that can't be read."""
+    ends = [mark.end() for mark in _CLOSING.finditer(text)]
+    return ends[-1] == len(text) if ends else text.endswith(_CLOSED)
 
 
 def _begins_of_calls(text: str, *, plain: bool) -> Iterator[int]:

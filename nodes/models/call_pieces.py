@@ -83,14 +83,15 @@ class StreamedCall:
 
     @property
     def has_arguments(self) -> bool:
-        """Whether arguments have arrived."""
+        """Return whether arguments have arrived."""
         return any(map(str.strip, self.pieces))
 
     def read_object(self) -> dict[str, Any] | None:
         """Return the arguments if they are a whole object, or None."""
         # Parsing all arguments at each piece would take too long.
-        signs = [piece.strip() for piece in self.pieces[:1] + self.pieces[-1:]]
-        is_closed = signs and signs[0][:1] + signs[-1][-1:] in ("{}", '""')
+        first = next(filter(None, map(str.strip, self.pieces)), "")
+        last = next(filter(None, map(str.strip, reversed(self.pieces))), "")
+        is_closed = first[:1] + last[-1:] in ("{}", '""')
         return _read_object("".join(self.pieces)) if is_closed else None
 
     def is_repeated_by(self, piece: _Piece) -> bool:
@@ -99,11 +100,11 @@ class StreamedCall:
             piece.name in ("", self.name)
             and piece.index in (None, self.index)
             and (None in (piece.id, self.id) or piece.id == self.id)
-            and (whole := self.read_object()) is not None
-            and _read_object(piece.arguments) == whole
+            and (repeated := _read_object(piece.arguments)) is not None
+            and repeated == self.read_object()
         )
 
-    def whole(self) -> dict[str, Any]:
+    def join_pieces(self) -> dict[str, Any]:
         """Return the complete call, in the form of `raw_calls`."""
         arguments, last = "".join(self.pieces), "".join(self.pieces[-1:])
         grows = all(after.startswith(before) for before, after in pairwise(self.pieces))
@@ -151,11 +152,11 @@ class CallJoiner:
         )
         return [] if is_known else [*map(self._add, pieces)]
 
-    def joined(self) -> list[dict[str, Any]]:
+    def list_calls(self) -> list[dict[str, Any]]:
         """Return the complete calls, in the form of `raw_calls`."""
         filled = {(call.name, call.index) for call in self.calls if call.has_arguments}
         return [
-            call.whole()
+            call.join_pieces()
             for call in self.calls
             if call.has_arguments or call.index is None or (call.name, call.index) not in filled
         ]
@@ -164,7 +165,7 @@ class CallJoiner:
         call = self._find(piece)
         if call is not None and call.event < self._event and call.is_repeated_by(piece):
             return call, ""
-        if call is None or not self._goes_on(call, piece):
+        if call is None or not self._is_continued(call, piece):
             call = StreamedCall(piece.id, piece.index, self._event)
             self.calls.append(call)
         call.id = call.id or piece.id
@@ -184,7 +185,7 @@ class CallJoiner:
             near = self.calls
         return next(reversed(near and (same or near)), None)
 
-    def _goes_on(self, call: StreamedCall, piece: _Piece) -> bool:
+    def _is_continued(self, call: StreamedCall, piece: _Piece) -> bool:
         """Return whether a piece goes on with the call to which it belongs."""
         is_blank = not piece.arguments.strip()
         has_new_id = bool(piece.id and call.id and piece.id != call.id)
@@ -216,4 +217,4 @@ def join_calls(events: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, 
     joiner = CallJoiner()
     for event in events:
         joiner.add(event)
-    return joiner.joined()
+    return joiner.list_calls()

@@ -81,7 +81,7 @@ def find_registered(name: str, names: Names) -> str:
             return found[written]
         if written in names:
             return written
-    for bare in _undecorated(name):
+    for bare in _list_bare_forms(name):
         fits = {given for given, wire in names.items() if bare in (key_of(given), key_of(wire))}
         if fits:
             return fits.pop() if len(fits) == 1 else name
@@ -106,7 +106,7 @@ def _without_tokens(name: str) -> str:
     return next((part for part in parts if key_of(part)), "")
 
 
-def _undecorated(name: str) -> Iterable[str]:
+def _list_bare_forms(name: str) -> Iterable[str]:
     """Yield the forms of a name without decoration, for a comparison, longest first."""
     text = _without_tokens(name)
     end = next(
