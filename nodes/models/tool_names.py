@@ -86,7 +86,7 @@ def find_registered(name: str, names: Names) -> str:
         if fits:
             return fits.pop() if len(fits) == 1 else name
     # Of a name that is all decoration, nothing contradicts the only tool.
-    is_empty = bool(name.strip()) and not _without_tokens(name)
+    is_empty = "<|" in name and not _without_tokens(name)
     return next(iter(names)) if is_empty and len(names) == 1 else name
 
 

@@ -135,7 +135,9 @@ async def _text(
         select_heard(context, speaker, context.log),
         tools if choice != "none" else (),
     )
-    listeners = _listeners(context, speaker, purpose, read if tools else None)
+    # JSON in the speaker's format is no call, so it is shown while it arrives.
+    may_write = bool(tools) and not isinstance(speaker.format, SchemaFormat)
+    listeners = _listeners(context, speaker, purpose, read if may_write else None)
     is_heard = speaker.speaks_with_tool_calls and purpose is Speech
     speaking = Speaking(_teller(speaker.name)) if is_heard else None
     if speaking is not None:

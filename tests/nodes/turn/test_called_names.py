@@ -10,7 +10,7 @@ from langchain_core.tools import StructuredTool
 from duologue import Conversation, chat, converse, load_conversation
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Speech
-from duologue.nodes.testing import Reply, ScriptedChatModel
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 
 NAMES = tomllib.loads(Path(__file__).with_name("called_names.toml").read_text())
 MEANT = [(written, case["meant"]) for case in NAMES["tool"] for written in case["written"]]
@@ -65,6 +65,7 @@ def test_an_exact_name_comes_first_and_two_tools_that_fit_are_none() -> None:
 
 def test_a_name_that_is_all_decoration_means_the_only_tool() -> None:
     assert play("<|constrain|>json", "read")[0] == ["read"]
+    assert play("?", "read")[0] == []
 
 
 def talk_of(*names: str, tools: tuple[str, ...] = ()) -> Conversation:
@@ -84,7 +85,7 @@ OTHERS = ("Orders agent", "Refund desk", "Bob", "Bobby")
 def test_a_tool_that_transfers_to_a_speaker_hands_over(
     written: str, to: str, arguments: dict[str, str]
 ) -> None:
-    script = [calling(written, **arguments, reason="It is yours."), *LINES]
+    script: list[Line] = [calling(written, **arguments, reason="It is yours."), *LINES]
     model = ScriptedChatModel(script=script)
     result = converse(talk_of(*OTHERS), model=model, store="memory:")
     said = [one for one in result.messages if isinstance(metadata(one), Speech)]

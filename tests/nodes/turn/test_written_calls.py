@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from duologue import Conversation, chat, converse, stream
 from duologue.graphs.events import MessageSaid, MessageToken
-from duologue.nodes.testing import Reply, ScriptedChatModel
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.fields import rejections
 
 TEXTS = tomllib.loads(Path(__file__).with_name("written_calls.toml").read_text())
@@ -84,7 +84,7 @@ def test_a_text_that_shows_a_call_or_data_is_a_reply(case: dict[str, Any]) -> No
 
 def test_the_second_reply_may_call_the_tool() -> None:
     call = {"name": "look", "args": {"city": "Oslo"}, "id": "a"}
-    script = [f"Let me look.\n{CALL}", Reply(tool_calls=[call]), "Sunny."]
+    script: list[Line] = [f"Let me look.\n{CALL}", Reply(tool_calls=[call]), "Sunny."]
     tools, model = Tools(), ScriptedChatModel(script=script)
     result = converse(talk_with(tools), model=model, store="memory:")
     assert tools.ran == ["Oslo"]
