@@ -307,3 +307,5 @@ class Flaw(StrEnum):
     """The reply only repeats its request: placeholders, marks without text, or its instructions."""
     UNANSWERED = "unanswered"
     """The reply contains a done token before another speaker has spoken."""
+    WRITTEN_CALL = "written_call"
+    """The reply contains a tool call as text."""

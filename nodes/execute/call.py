@@ -100,7 +100,12 @@ def read_new_result(message: ToolMessage, tool: str) -> CallResult:
 
 
 def unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:
-    """Return the result of a call of a tool that the speaker does not have (Lagent, Agere)."""
+    """Return the result of a call of a tool that the speaker does not have (Lagent, Agere).
+
+    Args:
+        name: The name that the model wrote.
+        allowed: The names of the speaker's tools, with the tool that hands over.
+    """
     there_are = f"Your tools: {', '.join(allowed)}" if allowed else "You have no tools"
     return CallResult(f"There is no tool {name!r}. {there_are}.", Failure.CALL)
 

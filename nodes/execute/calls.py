@@ -15,6 +15,8 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
 
 from ...graphs.common.errors import AnswerError, SpecError
+from ...graphs.conversation.handoffs import hand_off_targets
+from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.sandbox import Kept, Language, Sandbox, new_key
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CodeCalls, Failure
@@ -225,7 +227,8 @@ class CallsRun:
         allowed = self.speaker.tools if self.speaker.tool_choice != "none" else ()
         tool = registry.tool(call["name"]) if call["name"] in allowed else None
         if tool is None:
-            return unknown_tool(call["name"], allowed)
+            hands_over = [HAND_OFF] if hand_off_targets(conversation, self.speaker.name) else []
+            return unknown_tool(call["name"], [*allowed, *hands_over])
         if isinstance(tool, ConversationTool):
             return await call_conversation(self.context, self.speaker, call, tool)
         seconds = timeout_of(tool)

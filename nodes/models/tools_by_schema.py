@@ -23,6 +23,7 @@ from langchain_core.utils.json import parse_partial_json
 
 from ...graphs.text.fences import without_fences
 from .tool_calls import CUT_OFF, read_call, split_calls
+from .tool_names import find_registered
 
 _KEPT = frozenset(
     {"enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
@@ -144,7 +145,8 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
         said = found.get(REPLY, text if found else "")
         return answer.model_copy(update={"content": said if isinstance(said, str) else text})
     if whole:
-        good, broken = split_calls([read_call(found[TOOL], found.get(ARGUMENTS), None)])
+        name = find_registered(found[TOOL], {tool.name: tool.name for tool in tools})
+        good, broken = split_calls([read_call(name, found.get(ARGUMENTS), None)])
     else:
         good, broken = [], [_cut_off(found[TOOL], text, tools)]
     return answer.model_copy(

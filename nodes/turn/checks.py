@@ -39,6 +39,7 @@ from ...graphs.text.echoes import (
 )
 from ...graphs.text.fences import MARKS as FENCE_MARKS
 from ...graphs.text.similarity import is_blank, is_equal, is_same_move, is_short
+from .written_calls import writes_call
 
 
 def check_reply(
@@ -73,6 +74,9 @@ def check_reply(
         return Checked(
             text, Problem(flaw=Flaw.BLANK, text=conversation.render_prompt(prompts.EMPTY_REPLY))
         )
+    if writes_call(conversation, speaker, log, text):
+        explanation = conversation.render_prompt(prompts.WRITTEN_CALL)
+        return Checked(text, Problem(flaw=Flaw.WRITTEN_CALL, text=explanation))
     flipped = plays(conversation, speaker, text)
     if flipped is not None:
         explanation = conversation.render_prompt(
@@ -227,10 +231,15 @@ def rewrite_request(conversation: Conversation, draft: MessageMetadata) -> str:
     # A reply that was cut off has no flaw. Its problem is the request to continue.
     if draft.flaw is None:
         return problem
-    request = (
-        prompts.STOP_REPEATED_CALLS if draft.flaw is Flaw.SAME_CALLS else prompts.REWRITE_REPLY
-    )
+    request = _REQUESTS.get(draft.flaw, prompts.REWRITE_REPLY)
     return conversation.render_prompt(request, problem=problem)
+
+
+_REQUESTS: Final = {
+    Flaw.SAME_CALLS: prompts.STOP_REPEATED_CALLS,
+    Flaw.WRITTEN_CALL: prompts.CALL_TOOL,
+}
+"""The request for another version by its flaw, if it is not to rewrite the reply."""
 
 
 def _without_request(conversation: Conversation, speaker: Speaker, text: str, request: str) -> str:

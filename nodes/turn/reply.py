@@ -62,6 +62,7 @@ from ..models.tool_binding import (
     offered_tools,
     offers_of,
     read_hand_over,
+    read_transfers,
 )
 from .agents import ask_agent
 from .hooks import DraftReply, before_speaker, sees_replies, turn_of
@@ -70,6 +71,7 @@ from .log_writer import audience_of, calls_of_agent, code_calls, is_call, output
 from .node_context import NodeContext
 from .pending_answers import read_pending
 from .prompt import ask_model, build_prompt, leaves_unopened, select_heard, turn_instructions
+from .written_calls import take_written_calls
 
 
 async def ask_for_reply(
@@ -89,7 +91,9 @@ async def ask_for_reply(
             return answer, HandedOver()
         answer = await _text(context, speaker, model, prompt, settings)
         hands_over = isinstance(context.conversation.turn_order, Handoff)
-        return read_hand_over(answer) if hands_over else (answer, HandedOver())
+        if not hands_over:
+            return answer, HandedOver()
+        return read_hand_over(read_transfers(context.conversation, speaker, answer))
 
     found = await ask_model(
         context,
@@ -124,7 +128,16 @@ async def _text(
     tools, choice = callable_tools(context, speaker, offers)
     continues = context.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
     purpose = _purpose(context, speaker)
-    listeners = _listeners(context, speaker, purpose)
+    read = partial(
+        take_written_calls,
+        context.conversation,
+        speaker,
+        select_heard(context, speaker, context.log),
+        tools if choice != "none" else (),
+    )
+    # JSON in the speaker's format is no call, so it is shown while it arrives.
+    may_write = bool(tools) and not isinstance(speaker.format, SchemaFormat)
+    listeners = _listeners(context, speaker, purpose, read if may_write else None)
     is_heard = speaker.speaks_with_tool_calls and purpose is Speech
     speaking = Speaking(_teller(speaker.name)) if is_heard else None
     if speaking is not None:
@@ -142,13 +155,20 @@ async def _text(
         listeners=listeners,
         private=_is_private(context, speaker),
     )
+    answer = read(answer)
     return take_out_to_user(answer, speaking) if speaker.speaks_with_tool_calls else answer
 
 
 def _listeners(
-    context: NodeContext, speaker: Speaker, purpose: type[ModelOutput]
+    context: NodeContext,
+    speaker: Speaker,
+    purpose: type[ModelOutput],
+    read: Callable[[AIMessage], AIMessage] | None = None,
 ) -> list[Listener]:
-    """Return the listeners to an answer. They show a speech while it arrives, and nothing else."""
+    """Return the listeners to an answer. They show a speech while it arrives, and nothing else.
+
+    `read` takes calls out of the text of an answer. None if there are none.
+    """
     if not context.resources.tokens:
         return []
     if purpose is not Speech:
@@ -162,7 +182,9 @@ def _listeners(
 
     counts = context.turn.stage in ALOUD
     heard = partial(HeardText, conversation if counts else None, speaker.name)
-    return [Tokens(show, heard, is_unopened=leaves_unopened(context.log, speaker.name))]
+    is_unopened = leaves_unopened(context.log, speaker.name)
+    has_calls = None if read is None else lambda text: is_call(read(AIMessage(text)))
+    return [Tokens(show, heard, is_unopened=is_unopened, is_call=has_calls)]
 
 
 def _teller(name: str) -> Callable[[str], None]:

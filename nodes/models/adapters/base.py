@@ -29,7 +29,8 @@ from ..client.failures import broke_off, describe_retry, name_of
 from ..gate import AtGate, Gate, PlannedCall, announce_tries
 from ..refusals import is_for_now, text_of
 from ..settings import CallSettings, Learned, check_collisions, message_of, refused_setting
-from ..tool_calls import Names, normalise_calls
+from ..tool_calls import normalise_calls
+from ..tool_names import Names
 from ..tools_by_schema import describe_tool
 from .list_prices import ListPrice
 

@@ -17,7 +17,8 @@ from ....graphs.speakers.formats import LabelledFormat, schema_of
 from ....graphs.speakers.schema_rules import find_unsupported
 from ..refusals import answer_in, excerpt_of, is_unavailable, read_too_long
 from ..settings import CallSettings, Learned, learned_of_object
-from ..tool_calls import Names, normalise_calls, recover_answer, without_mended_call
+from ..tool_calls import normalise_calls, recover_answer, without_mended_call
+from ..tool_names import Names
 from ..tools_by_schema import answer_schema
 from .base import Adapter, Ask, Offer, find_in_profile
 from .composed import (

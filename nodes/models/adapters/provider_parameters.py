@@ -30,7 +30,7 @@ from ....graphs.speakers.schema_rules import (
     find_unsupported,
 )
 from ..settings import CallSettings
-from ..tool_calls import Names
+from ..tool_names import Names
 from ..tools_by_schema import answer_schema
 
 

@@ -236,7 +236,8 @@ class ChatModel(ChatOpenAI):
             if isinstance(made.message, AIMessageChunk):
                 _add_kinds(made.message, chunk["usage"])
             if calls and isinstance(made.message, AIMessageChunk):
-                made.message.additional_kwargs[RAW] = calls
+                # A list in a list, since LangChain would join the calls with the same index.
+                made.message.additional_kwargs[RAW] = [calls]
                 made.message.tool_call_chunks = [_as_usual(call) for call in calls]
         return made
 
