@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
 from ..conversation.conversation import Conversation
-from ..conversation.handoffs import first_allowed, hand_off_targets, read_name
+from ..conversation.handoffs import first_allowed, hand_off_targets, read_target
 from ..conversation.judges import HAND_OFF
 from ..ends.done_token import DoneToken
 from ..ends.end import leaves, lone
@@ -224,7 +224,7 @@ def handing_over(
     chosen = first_allowed(conversation, about.speaker or "", about.handed_to)
     made = []
     for number, given in enumerate(about.handed_to if may else ()):
-        name = read_name(given, may)
+        name = read_target(conversation, about.speaker or "", given)
         if name is None:
             result = render_prompt(prompts.HAND_OFF_REFUSED, other=given, names=", ".join(may))
         elif name == chosen:

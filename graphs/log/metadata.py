@@ -288,7 +288,8 @@ class SpeakerChoice(ModelOutput):
 
     kind: Literal["speaker_choice"] = "speaker_choice"
     to: str | None = None
-    """The name of the next speaker."""
+    """The name of the next speaker. None if the choice could not be read, so that the moderator was
+    asked again."""
 
     on_page = True
     run_name = "Moderator chooses"

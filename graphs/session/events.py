@@ -113,8 +113,8 @@ def _beside(message: BaseMessage, about: MessageMetadata) -> Iterator[Event]:
             yield VerdictGiven(id=place, by=about.speaker, verdict=about.verdict)
         case Summary():
             yield HistoryShortened(id=place, speaker=about.speaker or "", text=message.text)
-        case SpeakerChoice():
-            yield SpeakerChosen(id=place, speaker=about.to or "", problem=about.problem)
+        case SpeakerChoice(to=str(name)):
+            yield SpeakerChosen(id=place, speaker=name, problem=about.problem)
         case InnerSession():
             yield Notice(text=f"{describe_inner(about)} ({place})")
         case EarlierEnd():
