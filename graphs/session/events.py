@@ -68,6 +68,8 @@ def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iter
         yield ThoughtReceived(speaker=about.speaker, text=thought)
     speaker = about.speaker or ""
     match about:
+        case Speech() if about.is_delivered:
+            return
         case Speech():
             yield _message_event(conversation, message, about)
         case Draft():

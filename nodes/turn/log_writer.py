@@ -85,7 +85,7 @@ async def write_answer(
             ],
         }
     )
-    if about.source is Source.MODEL:
+    if about.source is Source.MODEL and is_call(message):
         spoken = texts_by_id(message, message.tool_calls)
         about = about.model_copy(update={"to_user": spoken})
     sees = bool(message.text.strip()) or not is_call(message)

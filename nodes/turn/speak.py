@@ -31,6 +31,7 @@ from ...graphs.log.metadata import (
     SpeakerReply,
     Speech,
     Stage,
+    ToolCalls,
     UnheardReply,
     as_reply,
 )
@@ -130,6 +131,11 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
         return await _write_calls(context, speaker, given, about)
 
     answer, text = given.message, str(given.message.text)
+    if given.source is Source.MODEL and not (text.strip() or cut_off or given.handed.to):
+        # A speaker that has said all by its calls has nothing left to say.
+        sent = _sent_by_calls(context.log, speaker.name)
+        text = "\n\n".join(sent.values())
+        about = about.model_copy(update={"to_user": sent})
     if given.source is Source.MODEL:
         more = continuation_request(speaker, position, text) if cut_off else None
         if more is not None:
@@ -164,6 +170,17 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
     content = storable(text) if is_text else storable_content(replace_text(answer.content, text))
     plain = answer.model_copy(update={"content": content, **no_calls})
     return await write_answer(context, speaker, given._replace(message=plain), about)
+
+
+def _sent_by_calls(log: Sequence[BaseMessage], name: str) -> dict[str, str]:
+    """Return the texts that a speaker's calls have sent in its current turn, by the calls' ids."""
+    sent: dict[str, str] = {}
+    for about in map(metadata, reversed(log)):
+        if about.ends_turn:
+            break
+        if isinstance(about, ToolCalls) and about.speaker == name:
+            sent = {**about.to_user, **sent}
+    return sent
 
 
 async def _write_calls(
