@@ -346,12 +346,12 @@ def _read_refused(part: object) -> Block:
     data = part.get("base64") if isinstance(part, Mapping) and is_file else None
     if isinstance(data, str) and 0 < len(data) <= MOST_BYTES:
         with suppress(ValueError):
-            found = read_bytes(b64decode(data, validate=True), _kind_of(part))
+            found = read_bytes(b64decode(data, validate=True), _name_kind(part))
             if not is_inline_file(found):
                 return found
-    return text_block(f"[{_kind_of(part)}, not shown]")
+    return text_block(f"[{_name_kind(part)}, not shown]")
 
 
-def _kind_of(part: object) -> str:
+def _name_kind(part: object) -> str:
     kind = part.get("mime_type") or part.get("type") if isinstance(part, Mapping) else None
     return excerpt(str(kind or "content"), 60)

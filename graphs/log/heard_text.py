@@ -233,7 +233,7 @@ def handing_over(
 def describe_handoffs(
     conversation: Conversation, speaker: str, given: Sequence[str]
 ) -> list[tuple[str | None, str]]:
-    """Return, for each handoff of a reply, the named speaker, or None, and the result for the model.
+    """Return, for each handoff of a reply, the named speaker or None, and the result for the model.
 
     The first allowed name counts. The list is empty if the speaker may not hand over.
     """

@@ -36,7 +36,7 @@ def describe_note(about: MessageMetadata) -> str | None:
         case Reflection(verdict=Verdict() as verdict):
             return describe_verdict(verdict, separate=about.speaker is None)
         case SpeakerChoice():
-            return describe_choice(about)
+            return describe_choice(about.to, readable=about.problem is None)
         case SpecifiedTask(problem=str(problem)):
             return describe_kept_task(problem)
         case InnerSession():
@@ -79,11 +79,11 @@ def describe_kept_task(problem: str) -> str:
     return f"The original task was kept, because two rewrites were rejected: {problem}"
 
 
-def describe_choice(about: SpeakerChoice) -> str:
-    """Return one line about the choice of the next speaker."""
-    if about.problem is None:
-        return f"{about.to} speaks next"
-    then = "requested again" if about.to is None else f"{about.to} is next in order"
+def describe_choice(name: str | None, *, readable: bool) -> str:
+    """Return one line about the choice of the next speaker; None is chosen by another request."""
+    if readable:
+        return f"{name} speaks next"
+    then = "requested again" if name is None else f"{name} is next"
     return f"The choice of the next speaker was unreadable: {then}"
 
 

@@ -320,8 +320,8 @@ def _remarks(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeSt
     elif isinstance(about, InnerSession):
         yield OutcomeStep(kind=OutcomeStepKind.INNER, text=describe_inner(about), **found)
     elif isinstance(about, SpeakerChoice) and about.problem is not None:
-        found["speaker"] = about.to
-        yield OutcomeStep(kind=OutcomeStepKind.CHOICE, text=describe_choice(about), **found)
+        found["speaker"], text = about.to, describe_choice(about.to, readable=False)
+        yield OutcomeStep(kind=OutcomeStepKind.CHOICE, text=text, **found)
 
 
 _DECIDED: Final = {

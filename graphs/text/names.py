@@ -5,6 +5,7 @@ All answers that name a speaker are read here: the choices of moderators, and ha
 
 import json
 import re
+import string
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
@@ -15,6 +16,8 @@ from .words import WORD, fold, phrases, words_of
 
 _OWNER: Final = re.compile(r"['’]s\b")  # noqa: RUF001
 _WORD: Final = re.compile(WORD)
+_MARKS: Final = string.whitespace + "*_`\"'.:!#>@,()[]<>“”«»"
+"""The characters that may surround a name."""
 _NUMBER: Final = re.compile(r"\W*(?:[^\W\d]+\W+)?(\d{1,3})\W*")
 """An answer that is only a number, such as "2." or "Option 2"."""
 _NUMBERED: Final = re.compile(r"[^\w\n]*(\d{1,3})[.):]\s+(.*)")
@@ -86,7 +89,7 @@ def _fold(text: str) -> str:
     return fold(_OWNER.sub(" ", text))
 
 
-def _key(text: str) -> str:
+def _make_key(text: str) -> str:
     return "".join(words_of(_OWNER.sub(" ", text)))
 
 
@@ -98,50 +101,49 @@ class _Reader:
         self._keys: dict[str, str | None] = {}
         for name in names:
             # Names that differ only in their marks, such as C and C++, must be written exactly.
-            key = _key(name)
+            key = _make_key(name)
             self._keys[key] = None if key in self._keys else name
         self._numbers: dict[str, str | None] = {}
         for line in listed.splitlines():
             numbered = _NUMBERED.fullmatch(line)
-            first = next(self._mentions(numbered[2]), None) if numbered else None
-            if numbered and first and not _key(first[0]):
-                known = self._numbers.setdefault(numbered[1].lstrip("0"), first[1])
-                if known != first[1]:
-                    self._numbers[numbered[1].lstrip("0")] = None
+            first = next(self._find_mentions(numbered[2]), None) if numbered else None
+            if numbered and first and not _make_key(first[0]):
+                number, name = numbered[1].lstrip("0"), first[1]
+                self._numbers[number] = name if self._numbers.get(number, name) == name else None
 
     def read(self, text: str) -> str | None:
         """Return the name that an answer chooses, or None."""
         contents = [fence.content for fence in fences(text)[1]]
         text = contents[0] if len(contents) == 1 else text
-        alone = self._alone(text)
+        alone = self._match_whole(text)
         if alone is not None:
             return alone
         try:
             values = _read_json(text)
         except (UnreadableJsonError, RecursionError):
             return None
-        return self._in_text(text) if values is None else self._in_json(values)
+        return self._choose_in_text(text) if values is None else self._choose_in_json(values)
 
-    def _alone(self, text: str) -> str | None:
+    def _match_whole(self, text: str) -> str | None:
         """Return the name or the number that a text consists of, or None."""
-        plain = text.strip(" \t\r\n*_`\"'.:!#>@,()[]<>“”«»")
-        if text.strip() in self._names or plain in self._names:
-            return text.strip() if text.strip() in self._names else plain
-        if (key := _key(text)) and key in self._keys:
+        for exact in (text.strip(), text.strip(_MARKS)):
+            if exact in self._names:
+                return exact
+        if (key := _make_key(text)) and key in self._keys:
             return self._keys[key]
         number = _NUMBER.fullmatch(text)
         return self._numbers.get(number[1].lstrip("0")) if number else None
 
-    def _in_json(self, values: Sequence[tuple[str, str]]) -> str | None:
+    def _choose_in_json(self, values: Sequence[tuple[str, str]]) -> str | None:
         following = [text for path, text in values if "next" in path.casefold()]
         for texts in (following, [text for _, text in values]):
-            chosen = {name for text in texts if (name := self._alone(text)) is not None}
+            chosen = {name for text in texts if (name := self._match_whole(text)) is not None}
             if chosen:
                 return chosen.pop() if len(chosen) == 1 else None
-        return self._in_text(values[0][1]) if len(values) == 1 else None
+        return self._choose_in_text(values[0][1]) if len(values) == 1 else None
 
-    def _in_text(self, text: str) -> str | None:
-        found = [*self._mentions(text)]
+    def _choose_in_text(self, text: str) -> str | None:
+        found = [*self._find_mentions(text)]
         alone = {name for before, name, after in found if self._is_apart(before, after)}
         if len(alone) == 1:
             return alone.pop()
@@ -156,13 +158,13 @@ class _Reader:
         if label is None or not _ENDED.match(after):
             return False
         words = label[1] or ""
-        return not (_denies(words) or next(self._mentions(words), None))
+        return not (_denies(words) or next(self._find_mentions(words), None))
 
-    def _mentions(self, text: str) -> Iterator[tuple[str, str | None, str]]:
+    def _find_mentions(self, text: str) -> Iterator[tuple[str, str | None, str]]:
         """Yield each name in a text, with the text before it and after it."""
         pattern, folded = _pattern(self._names), _fold(text)
         for one in pattern.finditer(folded) if pattern else ():
-            name = self._keys.get(_key(one.group()), None)
+            name = self._keys.get(_make_key(one.group()), None)
             yield folded[: one.start()], name, folded[one.end() :]
 
 
@@ -179,21 +181,22 @@ def _denies(text: str) -> bool:
 
 def _read_json(text: str) -> list[tuple[str, str]] | None:
     """Return the texts and numbers in an answer's JSON, each with its keys. None for no JSON."""
-    value: Json = find_objects(text)
+    # Empty braces in prose are no object.
+    value: Json = [*filter(None, find_objects(text))]
     if not value:
         try:
             value = json.loads(text)
         except ValueError:
             return None
-    return [*_leaves(value)]
+    return [*_list_leaves(value)]
 
 
-def _leaves(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
+def _list_leaves(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for key, one in value.items():
-            yield from _leaves(one, f"{path}/{key}")
+            yield from _list_leaves(one, f"{path}/{key}")
     elif isinstance(value, list):
         for one in value:
-            yield from _leaves(one, path)
+            yield from _list_leaves(one, path)
     elif isinstance(value, str | int) and not isinstance(value, bool):
         yield path, str(value)

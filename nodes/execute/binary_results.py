@@ -24,12 +24,12 @@ def replace_bytes(tool: BaseTool, result: object) -> object:
     An artifact stays as it is. LangChain would write all other bytes as Python does.
     """
     has_artifact = tool.response_format == "content_and_artifact"
-    if has_artifact and isinstance(result, tuple) and len(result) == 2:  # noqa: PLR2004  # a pair
-        return _content_of(result[0]), result[1]
-    return _content_of(result)
+    if has_artifact and isinstance(result, tuple) and len(result) == 2:  # a pair
+        return _make_content(result[0]), result[1]
+    return _make_content(result)
 
 
-def _content_of(result: object) -> object:
+def _make_content(result: object) -> object:
     content = _read_parts(result)
     if not isinstance(content, list):
         return content
@@ -46,9 +46,9 @@ def _read_parts(result: object) -> object:
     if not _has_bytes(result, set()):
         return result
     if isinstance(result, list | tuple) and all(map(_is_part, result)):
-        return [_part_of(one) for one in result]
+        return [_make_part(one) for one in result]
     files: list[Block] = []
-    text = json.dumps(_plain(result, files), ensure_ascii=False, default=str)
+    text = json.dumps(_describe_bytes(result, files), ensure_ascii=False, default=str)
     return [text_block(text), *files]
 
 
@@ -58,7 +58,7 @@ def _is_part(value: object) -> bool:
     return is_block or isinstance(value, (str, *_BYTES))
 
 
-def _part_of(value: Any) -> Block:  # noqa: ANN401
+def _make_part(value: Any) -> Block:  # noqa: ANN401
     block = read_bytes(bytes(value)) if isinstance(value, _BYTES) else value
     # Texts of content are joined without a gap.
     block = block["text"] if isinstance(value, _BYTES) and block["type"] == "text" else block
@@ -69,32 +69,32 @@ def _has_bytes(value: object, seen: set[int]) -> bool:
     """Return whether bytes are anywhere in a value, which may contain itself."""
     if isinstance(value, _BYTES):
         return True
-    parts = _parts(value)
+    parts = _list_parts(value)
     if not parts or id(value) in seen:
         return False
     seen.add(id(value))
     return any(_has_bytes(one, seen) for one in parts)
 
 
-def _parts(value: object) -> Sequence[Any]:
+def _list_parts(value: object) -> Sequence[Any]:
     """Return the values within a list, a dict or an object with fields."""
-    found = _fields(value)
+    found = _list_fields(value)
     if found is not None:
         return [*found.values()]
     return [*value] if isinstance(value, list | tuple | set | frozenset) else []
 
 
-def _fields(value: object) -> Mapping[Any, Any] | None:
+def _list_fields(value: object) -> Mapping[Any, Any] | None:
     if isinstance(value, BaseMessage):
         return None
     if isinstance(value, BaseModel):
         return vars(value)
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return {one.name: getattr(value, one.name) for one in fields(value)}
     return value if isinstance(value, Mapping) else None
 
 
-def _plain(value: object, files: list[Block], depth: int = 0) -> object:
+def _describe_bytes(value: object, files: list[Block], depth: int = 0) -> object:
     """Return a value with texts in place of bytes. Files are described, and added to a list."""
     if isinstance(value, _BYTES):
         block = read_bytes(bytes(value))
@@ -102,10 +102,10 @@ def _plain(value: object, files: list[Block], depth: int = 0) -> object:
             return block["text"]
         files.append(block)
         return f"[{describe_file(block)}]"
-    parts = _parts(value)
+    parts = _list_parts(value)
     if not parts or depth == _DEEPEST:
         return value if not parts else "…"
-    found = _fields(value)
+    found = _list_fields(value)
     if found is not None:
-        return {str(name): _plain(one, files, depth + 1) for name, one in found.items()}
-    return [_plain(one, files, depth + 1) for one in parts]
+        return {str(name): _describe_bytes(one, files, depth + 1) for name, one in found.items()}
+    return [_describe_bytes(one, files, depth + 1) for one in parts]

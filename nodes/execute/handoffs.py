@@ -26,8 +26,7 @@ def answer_handoffs(
     failure = None if any(name for name, _ in results) else Failure.CALL
     ids = (str(call["id"]) for call in message.tool_calls if call["name"] == HAND_OFF)
     return {
-        call_id: CallResult(text, failure)
-        for call_id, (_, text) in zip(ids, results, strict=False)
+        call_id: CallResult(text, failure) for call_id, (_, text) in zip(ids, results, strict=False)
     }
 
 

@@ -95,7 +95,7 @@ def read_hand_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:
     calls, text = [], handed.text
     for call in answer.tool_calls:
         if call["name"] == HAND_OFF:
-            call, text = {**call, "args": {**call["args"], "message": text}}, ""  # noqa: PLW2901
+            call, text = {**call, "args": {**call["args"], "message": text}}, ""
         calls.append(call)
     return answer.model_copy(update={"content": "", "tool_calls": calls}), HandedOver()
 

@@ -178,8 +178,7 @@ async def ask_agent(
     reply = _reply(name, last, parsed, made)
     if made and made[-1][0].text.strip() == reply.text:
         # The text of the calls is the reply, so it is not said with the calls as well.
-        called, results = made[-1]
-        made[-1] = called.model_copy(update={"content": ""}), results
+        made[-1] = made[-1][0].model_copy(update={"content": ""}), made[-1][1]
     return AgentAnswer(reply, parsed, calls.added(usage), made)
 
 
@@ -294,9 +293,7 @@ def _messages(name: str, found: object) -> Sequence[BaseMessage]:
     )
 
 
-def _reply(
-    name: str, last: BaseMessage, parsed: JsonValue, made: Sequence[CallsMade]
-) -> AIMessage:
+def _reply(name: str, last: BaseMessage, parsed: JsonValue, made: Sequence[CallsMade]) -> AIMessage:
     """Return the last message of an agent as its reply.
 
     If it is blank, the reply is the text of the agent's newest calls, or of their results.
@@ -315,8 +312,9 @@ def _reply(
             "it; use an agent that runs its tools"
         )
     elif made and not text.strip():
-        called, results = made[-1]
+        message, results = made[-1]
         found = (one.text for one in results if one.status != "error")
-        text = str(normalise_answer(called, name).text).strip() or "\n\n".join(filter(None, found))
+        said = str(normalise_answer(message, name).text).strip()
+        text = said or "\n\n".join(filter(None, found))
     thought = answer.additional_kwargs.get(THOUGHT)
     return AIMessage(storable(text), additional_kwargs={THOUGHT: thought}, id=last.id)

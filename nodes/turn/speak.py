@@ -130,12 +130,8 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
     if may_call and is_call(given.message):
         return await _write_calls(context, speaker, given, about)
 
-    answer, text = given.message, str(given.message.text)
-    if given.source is Source.MODEL and not (text.strip() or cut_off or given.handed.to):
-        # A speaker that has said all by its calls has nothing left to say.
-        sent = _sent_by_calls(context.log, speaker.name)
-        text = "\n\n".join(sent.values())
-        about = about.model_copy(update={"to_user": sent})
+    answer = given.message
+    text, about = _take_text_of_calls(context.log, about, str(answer.text))
     if given.source is Source.MODEL:
         more = continuation_request(speaker, position, text) if cut_off else None
         if more is not None:
@@ -172,15 +168,17 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
     return await write_answer(context, speaker, given._replace(message=plain), about)
 
 
-def _sent_by_calls(log: Sequence[BaseMessage], name: str) -> dict[str, str]:
-    """Return the texts that a speaker's calls have sent in its current turn, by the calls' ids."""
+def _take_text_of_calls(log: Sequence[BaseMessage], reply: Speech, text: str) -> tuple[str, Speech]:
+    """Return a model's reply. If it is blank, it is the text that calls of this turn have sent."""
+    if reply.source is not Source.MODEL or text.strip() or reply.cut_off or reply.handed_to:
+        return text, reply
     sent: dict[str, str] = {}
     for about in map(metadata, reversed(log)):
         if about.ends_turn:
             break
-        if isinstance(about, ToolCalls) and about.speaker == name:
+        if isinstance(about, ToolCalls) and about.speaker == reply.speaker:
             sent = {**about.to_user, **sent}
-    return sent
+    return "\n\n".join(sent.values()) or text, reply.model_copy(update={"to_user": sent})
 
 
 async def _write_calls(

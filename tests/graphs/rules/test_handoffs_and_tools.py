@@ -63,6 +63,12 @@ def hand_off(to: str = "Customer", message: str = CLAIM, **more: Any) -> Scripte
     return call("hand_off", to=to, message=message, **more)
 
 
+def message_of(made: ScriptedToolCall) -> str:
+    """Return the message of a handoff."""
+    assert isinstance(made.args, dict)
+    return str(made.args["message"])
+
+
 def play(
     conversation: Conversation, *script: Line, **options: Any
 ) -> tuple[Result, ScriptedChatModel]:
@@ -117,8 +123,8 @@ def test_nobody_hears_a_handoff_next_to_a_call_that_fails(
     assert [name for name, _ in result.transcript] == ["Orders", "Manager", "Customer"]
     assert result.transcript[0] == ("Orders", "I could not refund it.")
     assert CLAIM not in all_heard(model, "Orders")
-    read = [one.text for one in model.calls[1].messages if isinstance(one, ToolMessage)]
-    assert read.count(prompts.HAND_OFF_UNDONE) == sum(one.name == "hand_off" for one in calls)
+    read = [str(one.text) for one in model.calls[1].messages if isinstance(one, ToolMessage)]
+    assert read.count(str(prompts.HAND_OFF_UNDONE)) == sum(one.name == "hand_off" for one in calls)
     assert len(read) == len(calls)
     assert results_are_paired(model)
 
@@ -140,7 +146,7 @@ def test_a_handoff_takes_effect_after_its_tools_at_no_further_model_call(
     calls: Sequence[ScriptedToolCall], said: str | None
 ) -> None:
     """R30: the message of the handoff is spoken once, and the named speaker is next."""
-    text = "\n\n".join(str(one.args["message"]) for one in calls if one.name == "hand_off")
+    text = "\n\n".join(message_of(one) for one in calls if one.name == "hand_off")
     said = text if said is None else said
     result, model = play(talk(), Reply(tool_calls=tuple(calls)), "Thank you.", "Goodbye.")
     assert result.transcript[:2] == [("Orders", said), ("Customer", "Thank you.")]

@@ -84,7 +84,7 @@ def test_texts_of_several_rounds_are_one_reply() -> None:
 
 
 def test_the_output_and_the_ends_read_the_text_of_the_calls() -> None:
-    end = {"when": DoneToken("DONE"), "allow_unanswered_end": True}
+    end: dict[str, Any] = {"when": DoneToken("DONE"), "allow_unanswered_end": True}
     model = ScriptedChatModel([says("It is 4.\nDONE"), ""])
     result = converse(talk(**end), model=model, tools=TOOLS, store=f"memory:{uuid4().hex}")
     assert result.stop_reason == "done_token"
@@ -172,7 +172,7 @@ def test_a_call_that_cannot_have_run_is_reported_as_not_run(
     model = ScriptedChatModel([Reply(tool_calls=tuple(calls)), "As you wish."])
     given: dict[str, Any] = {"model": model, "session": "s", "store": store}
     converse(spec, **given)
-    with pytest.raises(SessionError, match="waits for another answer.*Session.add_message"):
+    with pytest.raises(SessionError, match=r"waits for another answer.*Session\.add_message"):
         converse(spec, message="Never mind.", **given)
     session = Session("s", store=store)
     session.add_message("User", "Never mind.")
