@@ -108,8 +108,9 @@ class _Reader:
             numbered = _NUMBERED.fullmatch(line)
             first = next(self._find_mentions(numbered[2]), None) if numbered else None
             if numbered and first and not _make_key(first[0]):
-                number, name = numbered[1].lstrip("0"), first[1]
-                self._numbers[number] = name if self._numbers.get(number, name) == name else None
+                number, found = numbered[1].lstrip("0"), first[1]
+                is_known = self._numbers.get(number, found) == found
+                self._numbers[number] = found if is_known else None
 
     def read(self, text: str) -> str | None:
         """Return the name that an answer chooses, or None."""

@@ -51,7 +51,7 @@ from ...graphs.rules.transitions import (
     decide,
     position_after_removals,
 )
-from ...graphs.rules.turns import is_in_round, next_turn, watcher
+from ...graphs.rules.turns import asking_of_calls, is_in_round, next_turn
 from ...graphs.speakers.speaker import Speaker
 
 
@@ -231,7 +231,8 @@ def _dropped(
     }
     nothing: list[Block] = []
     caller = conversation.speaker(position.speaker or "")
-    begun = _may_have_run(state, conversation, caller, called)
+    is_shown = asking_of_calls(conversation, position, caller.name) is not None
+    begun = _find_begun(state, caller, called, is_shown=is_shown)
     ids = [str(call["id"]) for call in (*called.tool_calls, *called.invalid_tool_calls)]
     results = [
         came.get(call_id)
@@ -256,9 +257,7 @@ def _dropped(
     ]
 
 
-def _may_have_run(
-    state: State, conversation: Conversation, caller: Speaker, message: AIMessage
-) -> set[str]:
+def _find_begun(state: State, caller: Speaker, message: AIMessage, *, is_shown: bool) -> set[str]:
     """Return the ids of the calls of a message that may have begun to run.
 
     No call runs before a person has seen all of them, or has decided on those that need approval.
@@ -266,9 +265,8 @@ def _may_have_run(
     kept = state.get("decisions") or {}
     if kept.get("message") != place_of(message):
         kept = {}
-    is_shown = watcher(conversation, caller.name) is not None and not kept
     is_asked = bool(needing_approval(caller, message.tool_calls)) and "decisions" not in kept
-    if is_shown or is_asked:
+    if is_asked or (is_shown and not kept):
         return set()
     decided = {call_id: one["type"] for call_id, one in (kept.get("decisions") or {}).items()}
     ids = {str(call["id"]) for call in message.tool_calls if call["name"] in caller.tools}
