@@ -13,14 +13,14 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
 from ..conversation.conversation import Conversation
-from ..conversation.handoffs import first_allowed, hand_off_targets, read_name
+from ..conversation.handoffs import first_allowed, hand_off_targets, read_target
 from ..conversation.judges import HAND_OFF
 from ..ends.done_token import DoneToken
 from ..ends.end import leaves, lone
 from ..prompts import handoffs as prompts
 from ..prompts.handoffs import PRIVATE_MESSAGE
 from ..speakers.formats import LabelledFormat, normalize_mark
-from ..speakers.replies import DATA
+from ..speakers.replies import DATA, Source
 from ..speakers.speaker import TO_USER
 from ..text.done_words import defuse, is_quoted, may_say, says, settled, without
 from ..text.fences import prose_places
@@ -245,27 +245,41 @@ def handing_over(
 ) -> list[tuple[ToolCall, ToolMessage]]:
     """Return the handoff calls of a message, each with its result.
 
-    The speaker sees them like other calls: models repeat the form of the calls that they see.
+    The speaker sees them like other calls: models repeat the form of the calls that they see. Calls
+    beside tools are in the message of these calls.
     """
-    render_prompt, may = (
-        conversation.render_prompt,
-        hand_off_targets(conversation, about.speaker or ""),
-    )
-    chosen = first_allowed(conversation, about.speaker or "", about.handed_to)
+    if about.source is Source.HANDOFF:
+        return []
     made = []
-    for number, given in enumerate(about.handed_to if may else ()):
-        name = read_name(given, may)
-        if name is None:
-            result = render_prompt(prompts.HAND_OFF_REFUSED, other=given, names=", ".join(may))
-        elif name == chosen:
-            result, chosen = render_prompt(prompts.HAND_OFF_ACCEPTED, name=name), None
-        else:
-            result = render_prompt(prompts.HAND_OFF_IGNORED)
+    results = describe_handoffs(conversation, about.speaker or "", about.handed_to)
+    for number, (given, (name, result)) in enumerate(zip(about.handed_to, results, strict=False)):
         args = {"to": name or given} | ({"private": True} if about.private else {})
         call_id = f"{place_of(message)}-to-{number}"
         call = ToolCall(name=HAND_OFF, args=args, id=call_id, type="tool_call")
         made.append((call, ToolMessage(result, tool_call_id=call_id, id=call_id)))
     return made
+
+
+def describe_handoffs(
+    conversation: Conversation, speaker: str, given: Sequence[str]
+) -> list[tuple[str | None, str]]:
+    """Return, for each handoff of a reply, the named speaker or None, and the result for the model.
+
+    The first allowed name counts. The list is empty if the speaker may not hand over.
+    """
+    render_prompt, may = conversation.render_prompt, hand_off_targets(conversation, speaker)
+    chosen = first_allowed(conversation, speaker, given)
+    results: list[tuple[str | None, str]] = []
+    for text in given if may else ():
+        name = read_target(conversation, speaker, text)
+        if name is None:
+            result = render_prompt(prompts.HAND_OFF_REFUSED, other=text, names=", ".join(may))
+        elif name == chosen:
+            result, chosen = render_prompt(prompts.HAND_OFF_ACCEPTED, name=name), None
+        else:
+            result = render_prompt(prompts.HAND_OFF_IGNORED)
+        results.append((name, result))
+    return results
 
 
 def provider_names(names: Sequence[str]) -> dict[str, str]:

@@ -92,7 +92,7 @@ def transcript_lines(log: Sequence[BaseMessage]) -> list[TranscriptLine]:
                 result = format_result(name, describe_content(message.content))
                 lines.append(TranscriptLine(place, result))
             continue
-        if message.text.strip():
+        if message.text.strip() and says_something(message, about):
             text = format_line(_from_outside(about), describe_content(message.content))
             lines.append(TranscriptLine(place, text))
         for one in message.tool_calls if isinstance(message, AIMessage) else ():

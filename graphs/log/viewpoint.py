@@ -52,6 +52,7 @@ from .metadata import (
     JudgeQuestion,
     MessageMetadata,
     SpeakerReply,
+    Speech,
     ToolCalls,
 )
 
@@ -237,6 +238,8 @@ class View:
                 render_prompt = self._conversation.render_prompt
                 own = self._names[name]
                 _add_own(shown, message, about, own, results, calls, render_prompt)
+                continue
+            if isinstance(about, Speech) and about.is_delivered:
                 continue
             text = self._text_of(message, about)
             if self._in_prompt and not (shown.heard and about.speaker):

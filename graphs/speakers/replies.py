@@ -267,6 +267,8 @@ class Source(StrEnum):
     """The code that the speaker ran."""
     TOOL = "tool"
     """The tools that the speaker called."""
+    HANDOFF = "handoff"
+    """A handoff that the speaker's model called together with tools. They have succeeded."""
     HOOK = "hook"
     """A hook that replies before the speaker's other sources."""
 

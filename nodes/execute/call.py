@@ -27,6 +27,7 @@ from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState
 from ..turn.interrupt import describe_unstorable
 from ..turn.node_context import NodeContext, session_id
 from ..turn.prompt import select_heard
+from .binary_results import replace_bytes
 
 
 class CallResult(NamedTuple):
@@ -199,18 +200,18 @@ class _CommandError(Exception):
 def _contained(tool: BaseTool) -> BaseTool:
     """Return a tool that raises only exceptions, since a SystemExit would end the event loop.
 
-    It raises an error instead of returning a `Command`.
+    It raises an error instead of returning a `Command`, and returns no raw bytes.
     """
 
     @wraps(tool._run)
     def run(*args: object, **arguments: object) -> object:
         with _exceptions_alone():
-            return _without_command(tool._run(*args, **arguments))
+            return replace_bytes(tool, _without_command(tool._run(*args, **arguments)))
 
     @wraps(tool._arun)
     async def arun(*args: object, **arguments: object) -> object:
         with _exceptions_alone():
-            return _without_command(await tool._arun(*args, **arguments))
+            return replace_bytes(tool, _without_command(await tool._arun(*args, **arguments)))
 
     # LangChain runs a tool's coroutine in its own task, so ToolNode's `awrap_tool_call` is too
     # late. A subclass does not work either, since LangChain looks at the tool's class.

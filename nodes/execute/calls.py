@@ -33,6 +33,7 @@ from ..turn.running_sessions import record_as_task
 from .approval import apply_decision, instead_of_tool, kind_of
 from .call import CallResult, read_new_result, run_call, tool_state, unknown_tool
 from .conversation_call import call_conversation
+from .handoffs import answer_handoffs
 from .results import Answers
 
 
@@ -124,9 +125,11 @@ class CallsRun:
     async def all_of(self, message: AIMessage, decisions: Mapping[str, AnyDecision]) -> Answers:
         """Run the calls after their hooks, and return the result of each."""
         is_code = isinstance(metadata(message), CodeCalls)
-        found: dict[str, CallResult] = {}
+        found = answer_handoffs(self.context, self.speaker, message)
         asked: list[_Call] = []
         for made in message.tool_calls:
+            if str(made["id"]) in found:
+                continue
             decision = decisions.get(str(made["id"]))
             answer = instead_of_tool(made, decision)
             if answer is not None:

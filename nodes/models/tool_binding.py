@@ -1,7 +1,7 @@
 """The tools offered to a speaker's model, by the API's tool calls or by a JSON schema.
 
 The tool for handing over to the next speaker is never run. A call of it, with the accompanying
-text, is the speaker's message.
+text, is the speaker's message. Beside other calls, it is the message after these have succeeded.
 """
 
 import json
@@ -47,6 +47,8 @@ class HandedOver(NamedTuple):
     """Names of the requested next speakers, as the model wrote them."""
     private: bool = False
     """Whether only the next speaker hears the message."""
+    text: str = ""
+    """The message."""
 
 
 def make_hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool:
@@ -134,25 +136,40 @@ def _words_of(name: str) -> set[str]:
 
 
 def read_hand_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:
-    """Return an answer with its hand-over calls turned into text, and the requested hand-over."""
-    made = [call["args"] for call in answer.tool_calls if call["name"] == HAND_OFF]
-    if not made:
+    """Return an answer with its hand-over calls turned into text, and the requested hand-over.
+
+    Beside other calls, the hand-over remains a call, which contains the text of the answer: nobody
+    hears the text before these calls have succeeded.
+    """
+    handed = read_hand_over_calls(answer)
+    if not handed.to:
         return answer, HandedOver()
-    text = str(answer.text)
+    if len(handed.to) == len(answer.tool_calls) and not answer.invalid_tool_calls:
+        whole = answer.model_copy(update={"content": handed.text, "tool_calls": []})
+        return whole, handed
+    if TO_USER in answer.additional_kwargs:
+        # These texts were sent at once.
+        return answer, HandedOver()
+    calls, text = [], handed.text
+    for call in answer.tool_calls:
+        if call["name"] == HAND_OFF:
+            call, text = {**call, "args": {**call["args"], "message": text}}, ""
+        calls.append(call)
+    return answer.model_copy(update={"content": "", "tool_calls": calls}), HandedOver()
+
+
+def read_hand_over_calls(message: AIMessage) -> HandedOver:
+    """Return the hand-over that the calls of a message request, with the text of the message."""
+    made = [call["args"] for call in message.tool_calls if call["name"] == HAND_OFF]
+    if not made:
+        return HandedOver()
+    text = str(message.text)
     told = (storable(str(one["message"])) for one in made if one.get("message"))
     # Many models repeat the message in the text of the answer.
     spoken = [one for one in dict.fromkeys(told) if one.strip() not in text]
-    others = [place for place, one in enumerate(answer.tool_calls) if one["name"] != HAND_OFF]
-    update: dict[str, Any] = {
-        "content": together(text, spoken),
-        "tool_calls": [answer.tool_calls[place] for place in others],
-    }
-    if TO_USER in answer.additional_kwargs:
-        texts = [answer.additional_kwargs[TO_USER][place] for place in others]
-        update["additional_kwargs"] = {**answer.additional_kwargs, TO_USER: texts}
-    whole = answer.model_copy(update=update)
     names = tuple(storable(str(one.get("to") or "")[:_LONGEST]) for one in made)
-    return whole, HandedOver(names, private=made[0].get("private") is True)
+    private = made[0].get("private") is True
+    return HandedOver(names, private=private, text=together(text, spoken))
 
 
 def offered_tools(registry: Registry, speaker: Speaker) -> list[BaseTool]:

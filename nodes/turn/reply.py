@@ -13,14 +13,20 @@ from langchain_core.tools import BaseTool
 from langgraph.config import get_stream_writer
 from pydantic import BaseModel
 
-from ...graphs.common.content import Content, files_of, make_content
+from ...graphs.common.content import Content, files_of, make_content, text_of
 from ...graphs.common.errors import SpecError
 from ...graphs.conversation.conversation import inner_conversation
 from ...graphs.conversation.handoffs import has_tool, may_be_private
-from ...graphs.conversation.judges import Concurrent, Handoff
-from ...graphs.log.heard_text import HeardText, may_say_token
+from ...graphs.conversation.judges import HAND_OFF, Concurrent, Handoff
+from ...graphs.log.heard_text import HeardText, may_say_token, together
 from ...graphs.log.marks import begins, length_of
-from ...graphs.log.messages import make_message, place_of, storable, storable_content
+from ...graphs.log.messages import (
+    make_message,
+    newest_calls,
+    place_of,
+    storable,
+    storable_content,
+)
 from ...graphs.log.metadata import (
     ALOUD,
     HookVersion,
@@ -62,12 +68,20 @@ from ..models.tool_binding import (
     offered_tools,
     offers_of,
     read_hand_over,
+    read_hand_over_calls,
     read_transfers,
 )
 from .agents import ask_agent
 from .hooks import DraftReply, before_speaker, sees_replies, turn_of
 from .inner import InnerOutput, check_output, run_inner, task_of_inner
-from .log_writer import audience_of, calls_of_agent, code_calls, is_call, outputs_of_calls
+from .log_writer import (
+    audience_of,
+    calls_of_agent,
+    code_calls,
+    is_call,
+    outputs_of_calls,
+    returns_directly,
+)
 from .node_context import NodeContext
 from .pending_answers import read_pending
 from .prompt import ask_model, build_prompt, leaves_unopened, select_heard, turn_instructions
@@ -308,15 +322,26 @@ async def reply_of(
     """Obtain the reply of the speaker whose turn it is."""
     match context.position.phase:
         case Phase.GIVEN:
-            output = outputs_of_calls(context.log)
-            return DraftReply(
-                AIMessage(output.content), output.source, [], context.usage, output.parsed
-            )
+            return _reply_of_calls(context, speaker)
         case Phase.REJECTED | Phase.CUT_OFF | Phase.RETURNED:
             # In the middle of a turn, the reply comes from the model.
             return await ask_for_reply(context, speaker, [])
         case _:
             return await _first_of(context, speaker, said_by_person)
+
+
+def _reply_of_calls(context: NodeContext, speaker: Speaker) -> DraftReply:
+    """Return the results of the newest calls, or their handoff, as the speaker's message."""
+    output, calls = outputs_of_calls(context.log), newest_calls(context.log)
+    # The text beside the calls was heard with them.
+    handed = read_hand_over_calls(calls.model_copy(update={"content": ""}))
+    if not handed.to:
+        message = AIMessage(output.content)
+        return DraftReply(message, output.source, [], context.usage, output.parsed)
+    tools = [call["name"] for call in calls.tool_calls if call["name"] != HAND_OFF]
+    before = output.content if returns_directly(context, speaker, tools) else ""
+    content = make_content(together(text_of(before), [handed.text]), files_of(before))
+    return DraftReply(AIMessage(content), Source.HANDOFF, [], context.usage, handed=handed)
 
 
 async def _first_of(
