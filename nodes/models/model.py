@@ -35,8 +35,9 @@ from .adapters.base import Adapter, Ask, SettingRefusedError, ToolCalling, make_
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
 from .adapters.list_prices import ListPrice, load_list
-from .answers import count_usage, structured_text
+from .answers import count_usage, is_unended, structured_text
 from .client.connections import clients_of_loop
+from .client.failures import name_of
 from .gate import Gate, PlannedCall, StepGate
 from .listeners import Listener
 from .recorder import ModelRequest, calling_model, current_recorder
@@ -52,6 +53,11 @@ _NOT_SHOWN = (
     "model_settings.attachments = true if it accepts them."
 )
 _PLURALS = {"image": "images", "audio": "audio files", "file": "PDFs"}
+
+_UNENDED = (
+    "{} ends its replies without a finish reason, so a broken connection can't be noticed; its "
+    "replies are marked as cut off."
+)
 
 _NOT_VALID = 400
 """HTTP status of an invalid request."""
@@ -208,10 +214,7 @@ class Model:
             kind = block["type"]
             if self.adapter.accepts_file(kind) is not False:
                 return False
-            text = _NOT_SHOWN.format(self.label, _PLURALS[kind])
-            if text not in self.warned:
-                self.warned.add(text)
-                self.notify(text)
+            self._warn(_NOT_SHOWN.format(self.label, _PLURALS[kind]))
             return True
 
         return [
@@ -220,6 +223,12 @@ class Model:
             else one.model_copy(update={"content": hide_files(one.content, is_hidden)})
             for one in messages
         ]
+
+    def _warn(self, text: str) -> None:
+        """Send a warning, once per session."""
+        if text not in self.warned:
+            self.warned.add(text)
+            self.notify(text)
 
     async def _call(
         self,
@@ -259,7 +268,10 @@ class Model:
                 found = adapter.answer_in(error)
                 if found is None:
                     raise
-            return read(adapter.checked(found))
+            answer = read(adapter.checked(found))
+            if is_unended(answer):
+                self._warn(_UNENDED.format(name_of(adapter.label, adapter.address)))
+            return answer
 
         at_gate = None
         if self.gate is not None:
