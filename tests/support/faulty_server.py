@@ -8,6 +8,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from duologue.nodes.models import settings
+
 Body = dict[str, Any]
 
 
@@ -52,6 +54,8 @@ class FaultyServer:
         self._thread.start()
         starting = asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048)
         self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result()
+        # Another test's server may have had the same port.
+        settings._servers.pop(f"{self.url}/", None)
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -85,7 +85,8 @@ class ReplyReader:
 
     async def read_whole(self) -> dict[str, Any]:
         """Return a reply in plain JSON, in normalized form."""
-        reply = self._check(whole_reply, await self._read_object())
+        parts = [self._begin or b"", *[part async for part in self._parts]]
+        reply = self._check(whole_reply, self._parse(b"".join(parts)))
         self._server.has_answered = True
         return reply
 
@@ -132,15 +133,11 @@ class ReplyReader:
         # Some servers end the last event without an empty line.
         yield b"\n\n"
 
-    async def _read_object(self) -> object:
-        parts = [self._begin or b"", *[part async for part in self._parts]]
-        return self._parse(b"".join(parts))
-
     async def _read_objects(self) -> AsyncGenerator[object]:
-        """Yield the JSON of each event, or of the whole body."""
+        """Yield each event, or the whole reply."""
         if not await self.is_stream():
             self._has_end = True
-            yield await self._read_object()
+            yield await self.read_whole()
             return
         async for event in self._client._make_sse_decoder().aiter_bytes(self._read_rest()):
             data = event.data.strip()
