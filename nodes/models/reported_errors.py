@@ -42,8 +42,8 @@ _WORDS: Final[tuple[tuple[int, re.Pattern[str]], ...]] = tuple(
         (529, r"overload|(?:at|over|out of|no) capacity|capacity exceeded|engine busy|server busy"),
         # The second is a finish reason of DeepSeek, the third a state of llama.cpp and Hugging Face
         (503, r"unavailable|insufficient system resource|(?:is|still|currently) loading"),
-        (502, r"bad ?gateway|upstream|provider ?error|connection (?:error|reset|refused|closed)"),
         (504, r"time ?out|timed out|deadline ?exceeded"),
+        (502, r"bad ?gateway|upstream|provider ?error|connection (?:error|reset|refused|closed)"),
         (400, r"context ?(?:length|window|size)|invalid ?(?:request|argument)|bad ?request"),
         (400, r"content ?(?:filter|policy)|unprocessable|too long"),
         (401, r"invalid ?(?:api ?)?key|unauthenticated|authentication|unauthori[sz]ed"),
