@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 
 from ...graphs.common.errors import ModelError
-from ...graphs.conversation.usage import ESTIMATED, token_count
+from ...graphs.conversation.usage import ESTIMATED, UNENDED, token_count
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Reasoning, Thought
 from ...graphs.text.thoughts import split
@@ -136,9 +136,6 @@ RECORDED: Final = "duologue_recorded"
 """Key in ``additional_kwargs`` that marks an answer replayed from a record. The record includes all
 retries of that answer.
 """
-
-UNENDED: Final = "duologue_unended"
-"""Key in ``response_metadata`` that marks an answer whose server sends no sign of its end."""
 
 _CUT_OFF: Final = "length"
 """Finish reason that marks a normalised answer as cut off."""

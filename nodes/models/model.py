@@ -55,8 +55,8 @@ _NOT_SHOWN = (
 _PLURALS = {"image": "images", "audio": "audio files", "file": "PDFs"}
 
 _UNENDED = (
-    "{} ends its replies without a finish reason, so a broken connection can't be noticed; its "
-    "replies are marked as cut off."
+    "{} sends no finish reason, so it is not known whether a reply is complete; its replies are "
+    "marked as cut off."
 )
 
 _NOT_VALID = 400
@@ -230,6 +230,12 @@ class Model:
             self.warned.add(text)
             self.notify(text)
 
+    def _check_end(self, answer: AIMessage) -> AIMessage:
+        """Return an answer. Warn if its server sends no sign of its end."""
+        if is_unended(answer):
+            self._warn(_UNENDED.format(name_of(self.label, self.adapter.address)))
+        return answer
+
     async def _call(
         self,
         ask: Callable[[CallSettings], Ask],
@@ -268,10 +274,7 @@ class Model:
                 found = adapter.answer_in(error)
                 if found is None:
                     raise
-            answer = read(adapter.checked(found))
-            if is_unended(answer):
-                self._warn(_UNENDED.format(name_of(adapter.label, adapter.address)))
-            return answer
+            return self._check_end(read(adapter.checked(found)))
 
         at_gate = None
         if self.gate is not None:

@@ -150,9 +150,7 @@ def advise_on_credit(error: BaseException) -> str:
 
 def failed_in_reply(error: BaseException) -> bool:
     """Return whether a call failed after its reply had begun, so that no client repeats it."""
-    return any(
-        passed(one, module) for one in iter_causes(error) for module in (_REPLIES, _STREAMS)
-    )
+    return any(passed(one, module) for one in iter_causes(error) for module in (_REPLIES, _STREAMS))
 
 
 def is_repeatable(error: BaseException) -> bool:

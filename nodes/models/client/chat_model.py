@@ -19,7 +19,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
 
-from ..answers import UNENDED
+from ....graphs.conversation.usage import UNENDED
 from ..tool_calls import RAW, raw_calls, read_calls
 from .reply_reader import ReplyReader
 from .server_replies import DETAILS, PARTS, REASONING, THOUGHTS
