@@ -1,4 +1,4 @@
-"""A streamed reply is complete only with a sign of its end; its form is read from its content."""
+"""A streamed reply needs a sign of its end; the form of a reply is read from its content (R25)."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""An error in a reply with status 200 is treated like the same error with an HTTP status."""
+"""An error in a reply with status 200 is treated like the same error with an HTTP status (R25)."""
 
 from collections.abc import Callable
 from contextlib import suppress
