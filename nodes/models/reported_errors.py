@@ -28,6 +28,9 @@ _DEEPEST: Final = 4
 _READ: Final = 10_000
 """Maximum number of characters of a text to search."""
 
+_HEAD: Final = 80
+"""Number of characters of a message in which credit counts. The rest may quote the prompt."""
+
 _WORDS: Final[tuple[tuple[int, re.Pattern[str]], ...]] = tuple(
     (status, re.compile(words))
     for status, words in (
@@ -35,8 +38,8 @@ _WORDS: Final[tuple[tuple[int, re.Pattern[str]], ...]] = tuple(
         # send them with status 429, Anthropic with 400.
         (
             NO_CREDIT,
-            r"insufficient ?quota|billing ?(?:hard ?limit|not ?active)|insufficient ?(?:balance|"
-            r"credit|funds)|payment ?required|exceeded current quota error|credit balance is too",
+            r"insufficient ?(?:quota|balance|credit)|billing ?(?:hard ?limit|not ?active)"
+            r"|payment ?required|exceeded current quota error|credit balance is too",
         ),
         (429, r"rate ?limit|too ?many ?(?:requests|tokens)|throttl|resource ?exhausted|quota"),
         (529, r"overload|(?:at|over|out of|no) capacity|capacity exceeded|engine busy|server busy"),
@@ -82,7 +85,8 @@ def status_of_field(value: object) -> int | None:
 def lacks_credit(error: object) -> bool:
     """Return whether an error says that the account has no credit left."""
     named = (holder.get(name) for holder in _mappings(error) for name in _NAMES)
-    texts = chain((value for value in named if isinstance(value, str)), _messages(error))
+    heads = (text[:_HEAD] for text in _messages(error))
+    texts = chain((value for value in named if isinstance(value, str)), heads)
     return any(_status_in_words(text, _WORDS[:1]) for text in texts)
 
 

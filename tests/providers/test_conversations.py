@@ -224,7 +224,11 @@ def test_a_late_error_of_openrouter_is_repeated_by_our_own_client(
 ) -> None:
     """It arrives with status 200, in the body or in an event."""
     monkeypatch.setattr("duologue.nodes.models.adapters.base._BACK_OFF", lambda _: 0)
-    busy = [Reply(error=429), Reply(error=502, message="The provider is down."), "Fine."]
+    busy: list[Line] = [
+        Reply(error=429),
+        Reply(error=502, message="The provider is down."),
+        "Fine.",
+    ]
     talk = chat("Say hi.", assistant="Clerk", max_iterations=1)
     with fake("openrouter", busy) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)

@@ -15,12 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    wait_exponential_jitter,
-)
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from ....graphs.common.errors import ModelError, SpecError
 from ....graphs.conversation.fields import TaskSpecification
@@ -334,10 +329,10 @@ async def _answer(
 
     def is_enough(state: RetryCallState) -> bool:
         error = _error_of(state)
-        most = adapter.retries
-        if error is None or broke_off(error):
-            most = min(most, _BREAKS)
-        return state.attempt_number > (_REFUSALS if is_refused(error) else most)
+        most = _BREAKS if error is None or broke_off(error) else adapter.retries
+        return state.attempt_number > (
+            _REFUSALS if is_refused(error) else min(adapter.retries, most)
+        )
 
     def seconds(state: RetryCallState) -> float:
         error = _error_of(state)

@@ -17,6 +17,7 @@ from ..refusals import (
     comes_from,
     excerpt_of,
     failed_in_reply,
+    find_refusal,
     is_api_error,
     is_clients,
     is_for_now,
@@ -228,8 +229,8 @@ def describe_retry(label: str, state: "RetryCallState") -> str:
     error = state.outcome.exception() if state.outcome else None
     below = _http_error(error)
     how = "stopped in mid-answer"
-    if is_status_error(error):
-        how = "refuses calls for now" if is_for_now(error) else "sent an error instead of an answer"
     if isinstance(below, httpx2.TimeoutException):
         how = str(below) or "was silent"
+    elif error is not None and find_refusal(error) is not None:
+        how = "refuses calls for now" if is_for_now(error) else "sent an error instead of an answer"
     return f"{label} {how}: trying again"

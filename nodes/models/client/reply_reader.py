@@ -86,7 +86,7 @@ class ReplyReader:
     async def read_whole(self) -> dict[str, Any]:
         """Return a reply in plain JSON, in normalized form."""
         parts = [self._begin or b"", *[part async for part in self._parts]]
-        reply = self._check(whole_reply, self._parse(b"".join(parts)))
+        reply = self._check(whole_reply, self._call(read_json, b"".join(parts)))
         self._server.has_answered = True
         return reply
 
@@ -150,7 +150,7 @@ class ReplyReader:
 
     def _read_event(self, event: ServerSentEvent) -> object:
         if event.event != "error":
-            return self._parse(event.data)
+            return self._call(read_json, event.data)
         try:
             found = json.loads(event.data)
         except (ValueError, RecursionError):
@@ -163,9 +163,6 @@ class ReplyReader:
             async with asyncio.timeout(_DRAIN):
                 async for _ in self._parts:
                     pass
-
-    def _parse(self, text: str | bytes) -> object:
-        return self._call(read_json, text)
 
     def _check(self, form: Callable[[object], dict[str, Any]], found: object) -> dict[str, Any]:
         """Return a reply or an event in normalized form. Raise the error that it reports."""

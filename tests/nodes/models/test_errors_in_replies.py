@@ -19,6 +19,7 @@ from duologue.graphs import (
     stream,
 )
 from duologue.nodes.models.adapters import base
+from duologue.nodes.models.refusals import read_retry_seconds
 from duologue.nodes.models.reported_errors import lacks_credit, read_status, read_wait
 from support.faulty_server import Body, Sent
 from support.replies_in_bytes import EVENTS, Server, chunk, json_of, say, stream_of
@@ -47,7 +48,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             found.append(seconds)
         return None if seconds is None else 0
 
-    read_retry_seconds = base.read_retry_seconds
     monkeypatch.setattr(base, "_BACK_OFF", no_back_off)
     monkeypatch.setattr(base, "read_retry_seconds", read)
     return found
@@ -96,6 +96,10 @@ FINAL: dict[str, tuple[object, int]] = {
     "no credit in words": ({"code": 400, "message": "Your credit balance is too low"}, 402),
     "no credit within": ({"code": 500, "metadata": {"error": {"code": "insufficient_quota"}}}, 402),
     "a limit of the account": ({"code": "billing_hard_limit_reached", "type": "error"}, 402),
+    "a prompt about money": (
+        {"code": 400, "message": f"Invalid message: {'long ' * 20} 'I have insufficient credit'"},
+        400,
+    ),
     "no balance": ({"message": "Insufficient Balance", "code": "unknown"}, 402),
 }
 
