@@ -26,6 +26,7 @@ from .server_replies import (
     NoReplyError,
     TooLargeReplyError,
     failure_in,
+    fields_of_piece,
     piece_of_reply,
     read_json,
     whole_reply,
@@ -105,7 +106,7 @@ class ReplyReader:
                 for choice in piece["choices"]:
                     has_choice = self._server.has_answered = True
                     self._has_end = self._has_end or choice["finish_reason"] is not None
-                    brought.update(name for name, value in choice["delta"].items() if value)
+                brought |= fields_of_piece(found)
                 yield piece
         if not has_choice:
             raise self._fail("the reply contains no message", _BROKEN)

@@ -87,7 +87,7 @@ def failure_in(found: object) -> object:
     choice = _choice(found) or {}
     if told := found.get("error") or choice.get("error"):
         return told if isinstance(told, Mapping | str) else found
-    if (reason := choice.get("finish_reason")) in _FAILED:
+    if (reason := _if_text(choice.get("finish_reason"))) in _FAILED:
         return f"its finish_reason is {reason!r}"
     is_message = not found.get("choices") and isinstance(found.get("message"), str)
     return found if is_message or found.get("object") == "error" else None
@@ -123,8 +123,8 @@ def piece_of_reply(found: object, brought: Collection[str] = ()) -> dict[str, An
 
     Args:
         found: The event.
-        brought: The fields of the message that earlier events have brought. A whole message repeats
-            them.
+        brought: The fields of the message that earlier events have brought in part. A whole message
+            repeats them.
     """
     body = _object(found)
     choice = _choice(body)
@@ -146,6 +146,13 @@ def piece_of_reply(found: object, brought: Collection[str] = ()) -> dict[str, An
         "choices": choices,
         "usage": _usage(body.get("usage")),
     }
+
+
+def fields_of_piece(found: object) -> set[str]:
+    """Return the fields of a message that an event brings in part."""
+    choice = _choice(found) if isinstance(found, Mapping) else None
+    delta = None if choice is None else choice.get("delta")
+    return {name for name, value in delta.items() if value} if isinstance(delta, Mapping) else set()
 
 
 def model_names(found: object) -> list[str]:

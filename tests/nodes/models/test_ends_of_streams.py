@@ -200,6 +200,10 @@ FORMS = {
     "the message repeated beside an empty delta": stream_of(
         chunk({"content": "So."}), chunk(None, "stop", message={"content": "So."})
     ),
+    "pieces of the message": stream_of(
+        {"choices": [{"message": {"content": "S"}}]},
+        {"choices": [{"message": {"content": "o."}, "finish_reason": "stop"}]},
+    ),
     "the message only": stream_of(
         {"choices": [{"message": {"content": "So."}, "finish_reason": "stop"}]}
     ),

@@ -154,6 +154,7 @@ BOOM = {"message": "boom", "code": 502}
             "its finish_reason is 'insufficient_system_resource'",
         ),
         ([], None),
+        ({"choices": [{"message": {}, "finish_reason": ["error"]}]}, None),
     ],
 )
 def test_a_failure_of_the_server_is_found_wherever_it_stands(found: object, told: object) -> None:
