@@ -18,8 +18,10 @@ _MILLION = 1_000_000
 ESTIMATED = "estimated_usage"
 """The key in the ``response_metadata`` of an answer whose token counts are estimated."""
 
+UNENDED = "unended"
+"""The key in the ``response_metadata`` of an answer whose server sends no sign of its end."""
 
-_STORED_METADATA = ("model_name", "model_provider", "finish_reason", ESTIMATED)
+_STORED_METADATA = ("model_name", "model_provider", "finish_reason", ESTIMATED, UNENDED)
 
 
 def select_response_metadata(answer: AIMessage) -> dict[str, Any]:

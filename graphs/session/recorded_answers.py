@@ -18,6 +18,7 @@ from ..common.content import Content
 from ..conversation.conversation import Conversation
 from ..conversation.judges import HAND_OFF, Moderator, SeparateJudge, Verdict
 from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion
+from ..conversation.usage import UNENDED
 from ..ends.all_ends import Reason
 from ..log.inner_log import read_inner_log
 from ..log.messages import metadata, newest_calls
@@ -162,8 +163,14 @@ def _speaker_answer(message: AIMessage, about: SpeakerReply) -> AIMessage:
             RECORDED: True,
             **({TO_USER: said} if any(said) else {}),
         },
-        response_metadata={"finish_reason": "length"} if about.cut_off else {},
+        response_metadata=_ending(message) if about.cut_off else {},
     )
+
+
+def _ending(message: AIMessage) -> dict[str, Any]:
+    """Return the metadata of a cut-off answer, also if the cut is only assumed."""
+    assumed = {UNENDED: True} if UNENDED in message.response_metadata else {}
+    return {"finish_reason": "length", **assumed}
 
 
 def _judge_answer(conversation: Conversation, text: str, verdict: Verdict | None) -> str:

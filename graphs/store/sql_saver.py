@@ -159,7 +159,14 @@ class StepSaver(BaseCheckpointSaver[str]):
         return self._statements(partial(self._noting.delete_thread, session))
 
     async def flush(self) -> None:
-        """Save the writes that wait for their checkpoint."""
+        """Save the writes that wait for their checkpoint. No later save remains to be done."""
+        self._stop_clock()
+        if self._flushing is not None:
+            # Its error comes from the next write.
+            await asyncio.wait([self._flushing])
+        await self._save_waiting()
+
+    async def _save_waiting(self) -> None:
         async with self._order:
             waiting, self._waiting = self._waiting, []
             if not waiting:
@@ -167,14 +174,14 @@ class StepSaver(BaseCheckpointSaver[str]):
             try:
                 await self._write(*map(self._writes, waiting))
             except Exception:
-                # Only the caller of `flush` gets this error. The node's caller gets it from the
-                # checkpoint, which tries again.
+                # Only the caller gets this error. The node's caller gets it from the checkpoint,
+                # which tries again.
                 self._waiting = waiting + self._waiting
                 raise
 
     def _flush_late(self) -> None:
         self._late = None
-        self._flushing = asyncio.create_task(self.flush())
+        self._flushing = asyncio.create_task(self._save_waiting())
         # Read here, so that asyncio does not report an exception that the next write raises, too.
         self._flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
@@ -182,10 +189,15 @@ class StepSaver(BaseCheckpointSaver[str]):
         """Remove and return the waiting writes that belong to a checkpoint."""
         taken = [one for one in self._waiting if one.place == place]
         self._waiting = [one for one in self._waiting if one.place != place]
-        if self._late is not None and not self._waiting:
+        if not self._waiting:
+            self._stop_clock()
+        return taken
+
+    def _stop_clock(self) -> None:
+        # An event loop that ends would start the task of a clock, and never run it.
+        if self._late is not None:
             self._late.cancel()
             self._late = None
-        return taken
 
     def _writes(self, given: _NodeWrites, left_out: Collection[str] = ()) -> Statement:
         """Return the statement that saves writes.

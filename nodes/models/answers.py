@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
 
 from ...graphs.common.errors import ModelError
-from ...graphs.conversation.usage import ESTIMATED, token_count
+from ...graphs.conversation.usage import ESTIMATED, UNENDED, token_count
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Reasoning, Thought
 from ...graphs.text.thoughts import split
@@ -169,7 +169,8 @@ def normalise_answer(found: object, label: str) -> AIMessage:
         text, thought = separate_thought(found, text)
         extra = {**extra, THOUGHT: thought}
     answer = found.model_copy(update={"content": text, "additional_kwargs": extra})
-    return mark_cut_off(answer) if _has_run_out(found.response_metadata) else answer
+    is_cut = is_unended(found) or _has_run_out(found.response_metadata)
+    return mark_cut_off(answer) if is_cut else answer
 
 
 def _has_run_out(metadata: Mapping[str, Any]) -> bool:
@@ -197,6 +198,11 @@ def is_cut_off(answer: AIMessage) -> bool:
     return bool(answer.response_metadata.get("finish_reason") == _CUT_OFF)
 
 
+def is_unended(answer: AIMessage) -> bool:
+    """Return whether an answer counts as cut off only since its server sends no sign of its end."""
+    return UNENDED in answer.response_metadata
+
+
 def is_recorded(answer: AIMessage) -> bool:
     """Return whether an answer was replayed from a record."""
     return RECORDED in answer.additional_kwargs
@@ -204,7 +210,7 @@ def is_recorded(answer: AIMessage) -> bool:
 
 def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
     """Return whether an answer was cut off because the context was full, not by ``max_tokens``."""
-    if not is_cut_off(answer) or is_recorded(answer):
+    if not is_cut_off(answer) or is_unended(answer) or is_recorded(answer):
         return False
     used = None if answer.response_metadata.get(ESTIMATED) else answer.usage_metadata
     if used is None:

@@ -6,12 +6,14 @@ OpenAI's client itself repeats some requests, so the HTTP client below it report
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from itertools import count as count_up
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from ...graphs.conversation.usage import Charges, Usage
 from .refusals import (
     Refusal,
+    failed_in_reply,
     find_refusal,
     is_for_now,
     is_outage,
@@ -249,10 +251,12 @@ class AtGate:
         If the server refuses the call for now, delay all calls of the model.
         """
         while True:
-            await self._enter()
+            await self._begin()
             try:
                 answer = await once()
             except Exception as error:
+                if self._is_handled(error):
+                    raise
                 if await self._waits_for_server(error):
                     continue
                 if find_refusal(error) is not None:
@@ -266,6 +270,14 @@ class AtGate:
     async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
         """Send one attempt of the call. Used only by this project's HTTP client."""
         return await send()
+
+    async def _begin(self) -> None:
+        """Wait until the gate allows the call."""
+        await self._enter()
+
+    def _is_handled(self, error: Exception) -> bool:
+        """Return whether an attempt has reported an error to the gate."""
+        return False
 
     async def _enter(self) -> None:
         # An earlier attempt was refused or has failed.
@@ -304,22 +316,12 @@ class AtGate:
 class TriesAtGate(AtGate):
     """A model call through this project's HTTP client. Each attempt waits for the gate."""
 
-    async def _make_call(self, once: Callable[[], Awaitable[T]]) -> T:
-        """Make the call; each attempt waits for the gate."""
-        while True:
-            try:
-                return await once()
-            except Exception as error:
-                # `send_try` has already handled HTTP statuses, but some servers refuse with status
-                # 200.
-                if is_status_error(error):
-                    raise
-                # An answer may be interrupted while it is streamed.
-                if await self._waits_for_server(error):
-                    continue
-                if is_for_now(error):
-                    self._hold_back(find_refusal(error))
-                raise
+    async def _begin(self) -> None:
+        """Do nothing, since each attempt waits for the gate."""
+
+    def _is_handled(self, error: Exception) -> bool:
+        """Return whether `send_try` has seen the status of an error. It has not read the reply."""
+        return is_status_error(error) and not failed_in_reply(error)
 
     async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
         """Send one attempt of the call when the gate allows it."""
@@ -335,18 +337,23 @@ class TriesAtGate(AtGate):
             if await self._waits_for_server(refusal):
                 await response.aclose()
                 continue
-            self._end_outage()
+            if response.is_error:
+                # A reply may still report that the server is down.
+                self._end_outage()
             if self._hold_back(refusal):
                 # The gate waits instead of OpenAI's client, which would not notice a pause.
                 response.headers["retry-after-ms"] = "1"
             return response
 
 
-class _Tries(NamedTuple):
+@dataclass
+class _Tries:
     """The actions at each attempt of a model call."""
 
     tell: Callable[[int], None]
     gate: AtGate | None
+    may_repeat: bool
+    """Whether the call is repeated if its reply has no end."""
 
 
 _tries: ContextVar[_Tries | None] = ContextVar("_tries", default=None)
@@ -366,7 +373,7 @@ def announce_tries(
         at = f"{name[:1].upper()}{name[1:]}"
         notify(f"{at} is busy or can't be reached: try {number} of {1 + retries}.")
 
-    token = _tries.set(_Tries(tell, gate))
+    token = _tries.set(_Tries(tell, gate, retries > 0))
     try:
         yield
     finally:
@@ -385,3 +392,12 @@ async def through_gate(send: Callable[[], Awaitable["httpx2.Response"]]) -> "htt
     """Send one attempt of the current call as soon as its gate allows it."""
     tries = _tries.get()
     return await send() if tries is None or tries.gate is None else await tries.gate.send_try(send)
+
+
+def take_repeat() -> bool:
+    """Return whether the current call may be repeated since its reply has no end: once."""
+    tries = _tries.get()
+    if tries is None or not tries.may_repeat:
+        return False
+    tries.may_repeat = False
+    return True

@@ -35,8 +35,9 @@ from .adapters.base import Adapter, Ask, SettingRefusedError, ToolCalling, make_
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
 from .adapters.list_prices import ListPrice, load_list
-from .answers import count_usage, structured_text
+from .answers import count_usage, is_unended, structured_text
 from .client.connections import clients_of_loop
+from .client.failures import name_of
 from .gate import Gate, PlannedCall, StepGate
 from .listeners import Listener
 from .recorder import ModelRequest, calling_model, current_recorder
@@ -53,6 +54,11 @@ _NOT_SHOWN = (
     "model_settings.attachments = true if it accepts them."
 )
 _PLURALS = {"image": "images", "audio": "audio files", "file": "PDFs"}
+
+_UNENDED = (
+    "{} sends no finish reason, so it is not known whether a reply is complete; its replies are "
+    "marked as cut off."
+)
 
 _NOT_VALID = 400
 """HTTP status of an invalid request."""
@@ -217,10 +223,7 @@ class Model:
             kind = block["type"]
             if self.adapter.accepts_file(kind) is not False:
                 return False
-            text = _NOT_SHOWN.format(self.label, _PLURALS[kind])
-            if text not in self.warned:
-                self.warned.add(text)
-                self.notify(text)
+            self._warn(_NOT_SHOWN.format(self.label, _PLURALS[kind]))
             return True
 
         return [
@@ -229,6 +232,18 @@ class Model:
             else one.model_copy(update={"content": hide_files(one.content, is_hidden)})
             for one in messages
         ]
+
+    def _warn(self, text: str) -> None:
+        """Send a warning, once per session."""
+        if text not in self.warned:
+            self.warned.add(text)
+            self.notify(text)
+
+    def _check_end(self, answer: AIMessage) -> AIMessage:
+        """Return an answer. Warn if its server sends no sign of its end."""
+        if is_unended(answer):
+            self._warn(_UNENDED.format(name_of(self.label, self.adapter.address)))
+        return answer
 
     async def _call(
         self,
@@ -268,7 +283,7 @@ class Model:
                 found = adapter.answer_in(error)
                 if found is None:
                     raise
-            return read(adapter.checked(found))
+            return self._check_end(read(adapter.checked(found)))
 
         at_gate = None
         if self.gate is not None:

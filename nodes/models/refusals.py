@@ -21,6 +21,7 @@ from langchain_core.messages.ai import UsageMetadata
 
 from ...graphs.common.errors import ContextTooLongError, ModelUnavailableError
 from ...graphs.common.sanitize import excerpt
+from .reported_errors import NO_CREDIT, lacks_credit, status_of_field
 
 if TYPE_CHECKING:
     import openai
@@ -47,11 +48,18 @@ _BROKEN: Final = frozenset(
 )
 """Names of the exception classes for a server that can't be reached or breaks the connection."""
 
-_UNAVAILABLE: Final = (401, 402, 403, 404)
+_UNAVAILABLE: Final = (401, NO_CREDIT, 403, 404)
 """HTTP statuses for a rejected key, no credit left, a forbidden model, and no such model."""
 
-_NO_CREDIT: Final = "insufficient_quota"
-"""OpenAI's code, with status 429, for exhausted credit. Waiting does not help."""
+_REPEATED: Final = (408, 409)
+"""HTTP statuses below 500 that OpenAI's client repeats, besides 429."""
+
+_LONGEST_WAIT: Final = 120
+"""Maximum wait in seconds that OpenAI's client accepts before it repeats a call."""
+
+_STREAMS: Final = "openai._streaming"
+_REPLIES: Final = f"{__package__}.client.reply_reader"
+"""The modules that read replies, of OpenAI's client and of this project."""
 
 _FLAGGED: Final = ("flagged", "moderation", "content_policy")
 """Words by which gateways say that a 403 is about one prompt only."""
@@ -107,7 +115,7 @@ def find_refusal(error: BaseException) -> Refusal | None:
 def is_for_now(error: BaseException) -> bool:
     """Return whether a server refused a call, but accepts calls again after a while."""
     found = find_refusal(error)
-    return found is not None and found.is_for_now and not _has_no_credit(error)
+    return found is not None and found.is_for_now
 
 
 def is_outage(error: BaseException) -> bool:
@@ -129,8 +137,32 @@ def is_unavailable(error: BaseException) -> bool:
         return True
     found = find_refusal(error)
     if found is None or found.status not in _UNAVAILABLE:
-        return _has_no_credit(error)
+        return False
     return found.status != 403 or not any(word in text_of(error) for word in _FLAGGED)
+
+
+def advise_on_credit(error: BaseException) -> str:
+    """Return the advice for an account without credit. Empty if an error has another reason."""
+    found = find_refusal(error)
+    is_about_credit = found is not None and found.status == NO_CREDIT
+    return "; check the credit and the billing of the account" if is_about_credit else ""
+
+
+def failed_in_reply(error: BaseException) -> bool:
+    """Return whether a call failed after its reply had begun, so that no client repeats it."""
+    return any(passed(one, module) for one in iter_causes(error) for module in (_REPLIES, _STREAMS))
+
+
+def is_repeatable(error: BaseException) -> bool:
+    """Return whether a reply reports an error after which OpenAI's client would repeat the call.
+
+    The client itself sees only the status 200.
+    """
+    found = find_refusal(error)
+    if found is None or not failed_in_reply(error):
+        return False
+    is_temporary = found.status in (*_REPEATED, *_BUSY) or found.status >= 500
+    return is_temporary and (read_retry_seconds(found.headers) or 0) <= _LONGEST_WAIT
 
 
 def read_retry_seconds(headers: Mapping[str, str]) -> float | None:
@@ -167,15 +199,15 @@ def _refusal_in(error: BaseException) -> Refusal | None:
         status, headers = about.get("HTTPStatusCode"), about.get("HTTPHeaders")
     else:
         status = getattr(response, "status_code", None) or getattr(error, "status_code", None)
+        # OpenAI's client turns a number in the body of an error into a text.
         status = status or getattr(error, "code", None)
         headers = getattr(response, "headers", None)
-    if not isinstance(status, int) or not 400 <= status <= 599:
+    found = status_of_field(status)
+    if found is None:
         return None
-    return Refusal(int(status), headers if isinstance(headers, Mapping) else {})
-
-
-def _has_no_credit(error: BaseException) -> bool:
-    return any(getattr(one, "code", None) == _NO_CREDIT for one in iter_causes(error))
+    told = {name: getattr(error, name, None) for name in ("code", "type", "message", "body")}
+    found = NO_CREDIT if lacks_credit(told) else found
+    return Refusal(found, headers if isinstance(headers, Mapping) else {})
 
 
 def text_of(error: BaseException) -> str:

@@ -145,8 +145,24 @@ class Learned:
     """
 
 
+@dataclass
+class KnownServer:
+    """Facts about one server, learned from its replies."""
+
+    has_answered: bool = False
+    """Whether it has answered a call, so that its address is right."""
+    sends_no_end: bool = False
+    """Whether it ends streams without a finish reason and without ``[DONE]``."""
+
+
+_servers: dict[str, KnownServer] = {}
 _by_name: dict[tuple[str, str | None], Learned] = {}
 _by_object: dict[int, Learned] = {}
+
+
+def server_at(url: str) -> KnownServer:
+    """Return the known facts about the server at an address."""
+    return _servers.setdefault(url, KnownServer())
 
 
 def learned_of_name(label: str, address: str | None) -> Learned:

@@ -17,7 +17,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ...graphs.common.errors import SpecError
 from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.handoffs import hand_off_targets, has_tool, may_be_private, read_name
+from ...graphs.conversation.handoffs import hand_off_targets, has_tool, may_be_private
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.limits import check_limits, least_limit
 from ...graphs.log.heard_text import together
@@ -110,7 +110,7 @@ def _read_transfer(call: ToolCall, names: Sequence[str]) -> ToolCall:
     if found is None:
         return call
     texts = [value for value in call["args"].values() if isinstance(value, str)]
-    by_text = {text: name for text in texts if (name := read_name(text, names)) is not None}
+    by_text = {text: name for text in texts for name in names if key_of(name) == key_of(text)}
     name = next(iter(by_text.values()), None) or _find_speaker(found["who"], names)
     if name is None:
         return call

@@ -48,7 +48,7 @@ from ...graphs.rules.transitions import (
     unjudged,
 )
 from ...graphs.speakers.speaker import Speaker
-from ..models.answers import is_cut_off, thought_of
+from ..models.answers import is_cut_off, is_unended, thought_of
 from ..models.tool_binding import HandedOver
 from .ask_all import ask_all
 from .checks import check_reply, repeated_calls
@@ -133,7 +133,8 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
     answer = given.message
     text, about = _take_text_of_calls(context.log, about, str(answer.text))
     if given.source is Source.MODEL:
-        more = continuation_request(speaker, position, text) if cut_off else None
+        goes_on = cut_off and not is_unended(answer)
+        more = continuation_request(speaker, position, text) if goes_on else None
         if more is not None:
             about = about.model_copy(update={"problem": conversation.render_prompt(more)})
             return await _write_draft(context, given, about, Phase.CUT_OFF)

@@ -54,25 +54,21 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
     # The error for a whole reply, and the error for a streamed reply if it differs.
     "page": (
         Sent(b"<html>Welcome\x1b[31m", headers={"Content-Type": "text/html"}),
-        "the reply is a page or plain text, not JSON: <html>Welcome\\x1b[31m",
-        "the reply is not a stream of events",
+        "the reply is not JSON: <html>Welcome\\x1b[31m",
     ),
-    "no body": (Sent(), "the reply is not JSON: ", "the reply is not a stream of events"),
+    "no body": (Sent(), "(the reply is not JSON: empty); check its address"),
     "half of the JSON": (
         Sent(b'{"choices": [{"mess'),
-        "the reply is not JSON: ",
-        "the reply is not a stream of events",
+        """the reply is not JSON: {"choices": [{"mess); check its address""",
     ),
     "nested too deep": (
         Sent(b"data: " + b"[" * 100_000 + b"\n\n", headers=EVENTS),
-        "the reply is a page or plain text, not JSON: ",
         "the reply is nested too deeply",
     ),
     "no gzip": (Sent(b"not packed", headers=GZIP), "sent a body that can't be decompressed"),
     "half of the gzip": (
         Sent(gzip.compress(b'{"choices": []}')[:-9], headers=GZIP),
-        "the reply contains no message",
-        "the reply is not a stream of events",
+        "sent an error instead of an answer: the reply contains no message",
     ),
     "too short": (
         Sent(raw=JSON + b'Content-Length: 90\r\n\r\n{"a'),
@@ -104,25 +100,21 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
     "redirect without an address": (Sent(status=302), "answered with an error (302)"),
     "no message": (
         Sent(b'{"choices": [], "promptFeedback": {"blockReason": "SAFETY"}}'),
-        """does not answer like OpenAI's API: the reply contains no message: {"choices": [], """
+        """sent an error instead of an answer: the reply contains no message: {"choices": [], """
         '"promptFeedback": {"blockReason": "SAFETY"}}',
-        "the reply is not a stream of events",
     ),
     "filtered": (
         Sent(b'{"choices": [{"finish_reason": "content_filter"}]}'),
         "withheld its answer: its content filter stopped it",
-        "the reply is not a stream of events",
     ),
     "no object": (
         Sent(b"data: [1]\n\n", headers=EVENTS),
-        "(the reply is a page or plain text, not JSON: data: [1]); check its address",
         "(the reply is a list, not a JSON object); check its address, which usually ends in /v1",
     ),
     "refusal without a reason": (Sent(status=403), "refused the call (403); check the permissions"),
     "error with status 200": (
         Sent(b'{"error": {"message": "no room\\u001b[2J"}}'),
         "sent an error instead of an answer: no room\\x1b[2J",
-        "the reply is not a stream of events",
     ),
 }
 

@@ -9,17 +9,21 @@ from typing import Any, ClassVar, Final
 
 from openrouter.components import ChatRequest
 from pydantic import ValidationError
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.model_families import family_of
 from duologue.nodes.testing.openai_requests import check_tool_results
 
-from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError
+from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError, make_event
 
 _ROUTING: Final = (
     "To learn more about provider routing, visit: "
     "https://openrouter.ai/docs/guides/routing/provider-selection"
 )
+
+_LATE: Final = (408, 429, 502, 503)
+"""Codes of errors of the provider behind OpenRouter, which has already begun to answer."""
 
 
 class OpenRouter(OpenAILikeServer):
@@ -58,6 +62,21 @@ class OpenRouter(OpenAILikeServer):
         """Return a completion, which always has a fingerprint."""
         made: Any = super().render_answer(reply, request, number)
         return {**made, "system_fingerprint": None}
+
+    def _answer(self, reply: Reply, request: ProviderRequest, number: int) -> Response:
+        """Send a late error with status 200, in the body or in an event.
+
+        https://openrouter.ai/docs/api/reference/errors-and-debugging and .../streaming
+        """
+        if not isinstance(reply.error, int) or reply.error not in _LATE:
+            return super()._answer(reply, request, number)
+        message = reply.message or "Provider returned error"
+        body: Any = self.render_error(RefusedRequestError(message, status=reply.error))
+        if not request.streams:
+            return JSONResponse(body)
+        choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
+        parts = [b": OPENROUTER PROCESSING\n\n", make_event({**body, "choices": [choice]})]
+        return StreamingResponse(iter(parts), media_type=self.stream_type)
 
     def no_key(self) -> RefusedRequestError:
         """Return the error for a request without a key."""

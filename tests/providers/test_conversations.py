@@ -9,7 +9,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from typer.testing import CliRunner
 
-from duologue.graphs import Conversation, Result, SpecError, converse, stream
+from duologue.graphs import Conversation, Result, SpecError, chat, converse, stream
 from duologue.graphs.cli.app import app
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -216,3 +216,26 @@ def test_each_setting_reaches_each_api_by_its_own_name(api: str) -> None:
         check_talk(run_whole(talk, client_of(api, server)), server)
     spoken = [json.dumps(one.body) for one in server.calls if "criterion_1" not in str(one.body)]
     assert all('"temperature": 0.5' in body and " 99" in body for body in spoken)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_late_error_of_openrouter_is_repeated_by_our_own_client(
+    streams: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It arrives with status 200, in the body or in an event."""
+    monkeypatch.setattr("duologue.nodes.models.adapters.base._BACK_OFF", lambda _: 0)
+    busy: list[Line] = [
+        Reply(error=429),
+        Reply(error=502, message="The provider is down."),
+        "Fine.",
+    ]
+    talk = chat("Say hi.", assistant="Clerk", max_iterations=1)
+    with fake("openrouter", busy) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "any")
+        model = "openai/gpt-5"
+        if streams:
+            list(stream(talk, model=model, store="memory:late"))
+        else:
+            converse(talk, model=model, store="memory:late")
+        assert len(server.calls) == len(busy)

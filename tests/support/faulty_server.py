@@ -6,7 +6,9 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
+
+from duologue.nodes.models import settings
 
 Body = dict[str, Any]
 
@@ -48,10 +50,12 @@ class FaultyServer:
         # else would refer to a waiting task, and Python would collect it.
         self._serving: set[asyncio.Task[None] | None] = set()
 
-    def __enter__(self) -> "FaultyServer":
+    def __enter__(self) -> Self:
         self._thread.start()
         starting = asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048)
         self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result()
+        # Another test's server may have had the same port.
+        settings._servers.pop(f"{self.url}/", None)
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -15,7 +15,7 @@ from ....graphs.log.metadata import ModelOutput
 from ....graphs.log.viewpoint import copied
 from ....graphs.speakers.formats import LabelledFormat, schema_of
 from ....graphs.speakers.schema_rules import find_unsupported
-from ..refusals import answer_in, excerpt_of, is_unavailable, read_too_long
+from ..refusals import advise_on_credit, answer_in, excerpt_of, is_unavailable, read_too_long
 from ..settings import CallSettings, Learned, learned_of_object
 from ..tool_calls import normalise_calls, recover_answer, without_mended_call
 from ..tool_names import Names
@@ -174,7 +174,7 @@ class LangChainModel(Adapter):
                 raise too_long from error
             if of_many and is_unavailable(error):
                 raise ModelUnavailableError(
-                    f"the model {self.label} failed: {excerpt_of(error)}"
+                    f"the model {self.label} failed: {excerpt_of(error)}{advise_on_credit(error)}"
                 ) from error
             raise
 

@@ -14,6 +14,7 @@ from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
 from ..client.server_replies import TooLargeReplyError
 from ..refusals import (
+    advise_on_credit,
     find_refusal,
     is_foreign,
     is_outage,
@@ -144,7 +145,8 @@ def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterat
         if is_of_others or passed(error, "langchain_core.callbacks.manager"):
             raise
         kind = ModelUnavailableError if is_unavailable(error) else kind
-        raise kind(f"the model {label} failed: {_told(error)}") from error
+        said = f"{_told(error)}{advise_on_credit(error)}"
+        raise kind(f"the model {label} failed: {said}") from error
 
 
 def _told(error: Exception) -> str:

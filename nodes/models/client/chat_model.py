@@ -4,14 +4,14 @@ The class overrides private methods of langchain-openai, so tests compare it wit
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from typing import Any, ClassVar, Final, Literal, cast
 
-import httpx2
 import openai
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
+from langchain_core.language_models.chat_models import agenerate_from_stream
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.messages.ai import InputTokenDetails, add_usage, subtract_usage
 from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
@@ -19,18 +19,10 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
 
-from ....graphs.common.sanitize import excerpt
+from ....graphs.conversation.usage import UNENDED
 from ..tool_calls import RAW, raw_calls, read_calls
-from .server_replies import (
-    DETAILS,
-    PARTS,
-    REASONING,
-    THOUGHTS,
-    NoReplyError,
-    failure_in,
-    piece_of_reply,
-    whole_reply,
-)
+from .reply_reader import ReplyReader
+from .server_replies import DETAILS, PARTS, REASONING, THOUGHTS
 
 _BLOCK: Final = 500
 """Number of streamed pieces that are joined at a time."""
@@ -149,7 +141,10 @@ class ChatModel(ChatOpenAI):
             raw = await self.root_async_client.post(
                 _PATH, cast_to=object, body=_body(payload), options={"headers": headers}
             )
-            reply = whole_reply(_checked(_json(raw.http_response), raw.http_request))
+            reader = ReplyReader(raw.http_response, self.root_async_client)
+            if await reader.is_stream():
+                return await agenerate_from_stream(self._pieces(reader))
+            reply = await reader.read_whole()
         message = reply["choices"][0]["message"]
         calls = raw_calls(message.pop("tool_calls", None))
         result = self._create_chat_result(reply)
@@ -183,7 +178,6 @@ class ChatModel(ChatOpenAI):
             ):
                 yield typed
             return
-        kept, told, count = KeptPieces(), None, 0
         headers = payload.pop("extra_headers", None) or {}
         with _errors_of_langchain():
             stream = await self.root_async_client.post(
@@ -194,24 +188,33 @@ class ChatModel(ChatOpenAI):
                 stream=True,
                 stream_cls=openai.AsyncStream[object],
             )
-            async with stream as events:
-                async for event in events:
-                    chunk = piece_of_reply(_checked(event, events.response.request))
-                    piece = self._convert_chunk_to_generation_chunk(chunk, AIMessageChunk, None)
-                    if piece is None or (count and not chunk["choices"] and not chunk["usage"]):
-                        continue
-                    count, message = count + 1, piece.message
-                    if isinstance(message, AIMessageChunk) and message.usage_metadata:
-                        # Each event reports the usage so far, and LangChain adds the reports up.
-                        message.usage_metadata = subtract_usage(message.usage_metadata, told)
-                        told = add_usage(told, message.usage_metadata)
+            reader = ReplyReader(stream.response, self.root_async_client)
+            async with stream, aclosing(self._pieces(reader)) as pieces:
+                async for piece in pieces:
                     yield piece
-                    kept.add(piece)
-                    if count % _EVENTS_AT_ONCE == 0:
-                        # Many events may arrive at once; other coroutines may run between them.
-                        await asyncio.sleep(0)
-        if not count:
-            raise NoReplyError("the reply is not a stream of events")
+
+    async def _pieces(self, reader: ReplyReader) -> AsyncGenerator[ChatGenerationChunk]:
+        """Yield the pieces of a reply."""
+        kept, told, count = KeptPieces(), None, 0
+        async with aclosing(reader.read_pieces()) as chunks:
+            async for chunk in chunks:
+                piece = self._convert_chunk_to_generation_chunk(chunk, AIMessageChunk, None)
+                if piece is None or (count and not chunk["choices"] and not chunk["usage"]):
+                    continue
+                count, message = count + 1, piece.message
+                if isinstance(message, AIMessageChunk) and message.usage_metadata:
+                    # Each event reports the usage so far, and LangChain adds the reports up.
+                    message.usage_metadata = subtract_usage(message.usage_metadata, told)
+                    told = add_usage(told, message.usage_metadata)
+                yield piece
+                kept.add(piece)
+                if count % _EVENTS_AT_ONCE == 0:
+                    # Many events may arrive at once; other coroutines may run between them.
+                    await asyncio.sleep(0)
+        if reader.is_unended:
+            yield ChatGenerationChunk(
+                message=AIMessageChunk(content=""), generation_info={UNENDED: True}
+            )
 
     def _convert_chunk_to_generation_chunk(
         self,
@@ -309,24 +312,6 @@ def _body(payload: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON to send."""
     extra = payload.pop("extra_body", None) or {}
     return {**payload, **extra}
-
-
-def _json(response: httpx2.Response) -> object:
-    """Return the JSON of a response. If its content type is not JSON, the error quotes the body."""
-    try:
-        return response.json()
-    except Exception:
-        if response.headers.get("content-type", "").partition(";")[0].endswith("json"):
-            raise
-        shown = excerpt(response.text)
-        raise NoReplyError(f"the reply is a page or plain text, not JSON: {shown}") from None
-
-
-def _checked(found: object, request: httpx2.Request) -> object:
-    """Return a reply. If it reports an error with HTTP status 200, raise that error."""
-    if failure := failure_in(found):
-        raise openai.APIError("an error", request, body=failure)
-    return found
 
 
 @contextmanager

@@ -13,10 +13,14 @@ from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailable
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
 from ..refusals import (
+    advise_on_credit,
     comes_from,
     excerpt_of,
+    failed_in_reply,
+    find_refusal,
     is_api_error,
     is_clients,
+    is_for_now,
     is_foreign,
     is_status_error,
     is_unavailable,
@@ -113,6 +117,10 @@ def _refused(error: "openai.APIStatusError", label: str) -> str:
             )
         case openai.RateLimitError():
             return f"keeps refusing calls (429){_detail(error)}; try again later"
+        case _ if advice := advise_on_credit(error):
+            return f"refuses calls, since its account has no credit{_detail(error)}{advice}"
+        case _ if failed_in_reply(error):
+            return f"sent an error instead of an answer{_detail(error)}"
         case _:
             return f"answered with an error ({error.status_code}){_detail(error)}"
 
@@ -206,25 +214,23 @@ def _in_words(error: BaseException) -> str:
 
 
 def broke_off(error: BaseException) -> bool:
-    """Return whether a connection broke during a stream, which the client does not retry."""
-    cause: BaseException | None = error
-    while cause is not None:
-        # Only failures inside the client's stream reader count. The client retries earlier
-        # failures.
-        if passed(cause, "openai._streaming"):
-            from openai import APIConnectionError
+    """Return whether a connection broke during a reply, which the client does not retry."""
+    if not (is_api_error(error) and failed_in_reply(error)):
+        return False
+    from openai import APIConnectionError
 
-            return isinstance(error, APIConnectionError)
-        cause = cause.__cause__
-    return False
+    return isinstance(error, APIConnectionError)
 
 
 def describe_retry(label: str, state: "RetryCallState") -> str:
     """Return a notice that a model is called again, and why."""
     import httpx2
 
-    below = _http_error(state.outcome.exception() if state.outcome else None)
+    error = state.outcome.exception() if state.outcome else None
+    below = _http_error(error)
     how = "stopped in mid-answer"
     if isinstance(below, httpx2.TimeoutException):
         how = str(below) or "was silent"
+    elif error is not None and find_refusal(error) is not None:
+        how = "refuses calls for now" if is_for_now(error) else "sent an error instead of an answer"
     return f"{label} {how}: trying again"

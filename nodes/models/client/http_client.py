@@ -24,6 +24,8 @@ import openai
 
 from ....graphs.common.settings import MAX_REPLY_SIZE
 from ..gate import tell_try, through_gate
+from ..refusals import read_retry_seconds
+from ..reported_errors import NO_CREDIT, lacks_credit, read_wait
 from .server_replies import TooLargeReplyError
 
 LIMIT: Final = "duologue.max_reply_size"
@@ -222,9 +224,36 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
     ) -> httpx2.Response:
         """Send a request, as in httpx."""
         request.extensions = {**request.extensions, _STREAMS: stream}
-        # Not in a hook, since hooks are also called for each redirect.
         send = super().send
-        return await through_gate(lambda: send(request, stream=stream, **options))
+
+        async def send_once() -> httpx2.Response:
+            # Not in a hook, since hooks are also called for each redirect.
+            response = await send(request, stream=stream, **options)
+            if response.status_code in _EXPLAINED:
+                await _read_error(response)
+            return response
+
+        return await through_gate(send_once)
+
+
+_EXPLAINED: Final = (400, 403, 429, 503, 529)
+"""HTTP statuses of errors whose body may say that credit is lacking, or how long to wait."""
+
+
+async def _read_error(response: httpx2.Response) -> None:
+    """Set the status and the wait that an error states in its body.
+
+    OpenAI's client and a gate only look at the status and the headers.
+    """
+    await response.aread()
+    try:
+        body = response.json()
+    except (ValueError, RecursionError):
+        return
+    if lacks_credit(body):
+        response.status_code = NO_CREDIT
+    elif read_retry_seconds(response.headers) is None and (seconds := read_wait(body)) is not None:
+        response.headers["retry-after"] = f"{seconds:g}"
 
 
 def _most_connections() -> int:

@@ -5,7 +5,7 @@ that this project reads are kept, each with a value of the right type.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ByteSize
@@ -16,6 +16,11 @@ from ....graphs.conversation.usage import token_count
 _ENDINGS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 _CUT_OFF = frozenset({"max_tokens", "model_length", "MAX_TOKENS"})
 """Other servers' values for the finish reason ``length``."""
+
+_FAILED = frozenset({"error", "insufficient_system_resource"})
+"""Finish reasons of a server that has failed: OpenRouter's (openrouter.ai/docs/api/reference/
+errors-and-debugging), and DeepSeek's (api-docs.deepseek.com/api/create-chat-completion).
+"""
 
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
 
@@ -47,6 +52,10 @@ class NoReplyError(UnreadableReplyError):
     """A reply that is not a JSON object. Its sender is usually not an API."""
 
 
+class NoMessageError(UnreadableReplyError):
+    """A reply of an API without a message. The next reply may have one."""
+
+
 class TooLargeReplyError(UnreadableReplyError):
     """A reply with more bytes than the limit allows.
 
@@ -69,13 +78,17 @@ class WithheldError(UnreadableReplyError):
 
 def failure_in(found: object) -> object:
     """Return the error that a server reports in a reply or an event with status 200, or None."""
+    if isinstance(found, list):
+        # Google sends an error in a list.
+        found = next(iter(found), None)
+        return failure_in(found) if isinstance(found, Mapping) else None
     if not isinstance(found, Mapping):
         return None
     choice = _choice(found) or {}
     if told := found.get("error") or choice.get("error"):
-        return told
-    if choice.get("finish_reason") == "error":
-        return "its finish_reason is 'error'"
+        return told if isinstance(told, Mapping | str) else found
+    if (reason := _if_text(choice.get("finish_reason"))) in _FAILED:
+        return f"its finish_reason is {reason!r}"
     is_message = not found.get("choices") and isinstance(found.get("message"), str)
     return found if is_message or found.get("object") == "error" else None
 
@@ -105,13 +118,19 @@ def whole_reply(found: object) -> dict[str, Any]:
     }
 
 
-def piece_of_reply(found: object) -> dict[str, Any]:
-    """Return one event of a streamed reply, in normalized form."""
+def piece_of_reply(found: object, brought: Collection[str] = ()) -> dict[str, Any]:
+    """Return one event of a streamed reply, in normalized form.
+
+    Args:
+        found: The event.
+        brought: The fields of the message that earlier events have brought in part. A whole message
+            repeats them.
+    """
     body = _object(found)
     choice = _choice(body)
     choices = []
     if choice is not None:
-        delta = _delta(choice, body)
+        delta = _delta(choice, body, brought)
         calls = _calls(delta.get("tool_calls"))
         sound: dict[str, Any] = {"tool_calls": calls} if calls else {}
         if delta.get("content") is not None:
@@ -129,6 +148,13 @@ def piece_of_reply(found: object) -> dict[str, Any]:
     }
 
 
+def fields_of_piece(found: object) -> set[str]:
+    """Return the fields of a message that an event brings in part."""
+    choice = _choice(found) if isinstance(found, Mapping) else None
+    delta = None if choice is None else choice.get("delta")
+    return {name for name, value in delta.items() if value} if isinstance(delta, Mapping) else set()
+
+
 def model_names(found: object) -> list[str]:
     """Return the names in a server's list of models.
 
@@ -139,7 +165,7 @@ def model_names(found: object) -> list[str]:
         UnreadableReplyError: The reply is not a list of models.
     """
     if isinstance(found, str):
-        found = _json_in(found)
+        found = read_json(found)
     # Some servers send only the list.
     models = found if isinstance(found, list) else _object(found).get("data")
     if not isinstance(models, list):
@@ -151,30 +177,42 @@ def model_names(found: object) -> list[str]:
     return names
 
 
-def _json_in(text: str) -> object:
+def read_json(text: str | bytes) -> object:
+    """Return the JSON in a text.
+
+    Raises:
+        NoReplyError: The text is not JSON.
+        UnreadableReplyError: It is nested too deeply.
+    """
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):
-        what = excerpt(text, _QUOTED) or "empty"
-        raise NoReplyError(f"the reply is not JSON: {what}") from None
+    except RecursionError:
+        raise UnreadableReplyError("the reply is nested too deeply") from None
+    except ValueError:
+        shown = text.decode(errors="replace") if isinstance(text, bytes) else text
+        raise NoReplyError(f"the reply is not JSON: {excerpt(shown) or 'empty'}") from None
 
 
 def _quoted(found: object) -> str:
     return excerpt(_as_json(found), _QUOTED)
 
 
-def _delta(choice: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _delta(
+    choice: Mapping[str, Any], body: Mapping[str, Any], brought: Collection[str]
+) -> Mapping[str, Any]:
     """Return the part of a message that an event adds. Some servers send the whole message."""
-    for given in (choice.get("delta"), choice.get("message")):
-        if isinstance(given, Mapping):
-            return given
-    if choice.get("finish_reason") or body.get("usage"):
+    if isinstance(choice.get("delta"), Mapping):
+        delta: Mapping[str, Any] = choice["delta"]
+        return delta
+    if isinstance(choice.get("message"), Mapping):
+        return {name: value for name, value in choice["message"].items() if name not in brought}
+    if choice.get("finish_reason") or body.get("usage") or "delta" in choice:
         return {}
     raise _no_message(body)
 
 
-def _no_message(body: Mapping[str, Any]) -> UnreadableReplyError:
-    return UnreadableReplyError(f"the reply contains no message: {excerpt(_as_json(body))}")
+def _no_message(body: Mapping[str, Any]) -> NoMessageError:
+    return NoMessageError(f"the reply contains no message: {excerpt(_as_json(body))}")
 
 
 def _object(found: object) -> Mapping[str, Any]:

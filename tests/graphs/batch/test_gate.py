@@ -23,6 +23,8 @@ from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.models.gate import NO_PERMIT, Gate, Permit, PlannedCall
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import Request, ScriptedServer
+from support.faulty_server import Sent
+from support.replies_in_bytes import Server as Bytes, chunk, json_of, say, stream_of
 
 
 class Turnstile:
@@ -226,7 +228,7 @@ async def test_an_agent_that_begins_anew_is_paused_before_its_first_call_alone(
     assert len(model.calls) == len(gate.counted) == 3
 
 
-def served(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def served(server: ScriptedServer | Bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "k", "DUOLOGUE_MODEL": "scripted"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
@@ -390,6 +392,51 @@ async def test_a_call_is_repeated_until_its_server_is_up_again(
     assert gate.outages == [(f"the model server at {server.url} {why}", seconds)] * 12
     assert gate.ended[-1] == 12
     assert [used.calls for _, used in gate.counted] == [1, 1]
+
+
+BUSY = {"error": {"code": "429", "message": "slow", "metadata": {"retry_after": 7}}}
+DOWN = {"error": {"code": 503, "message": "down"}}
+
+
+@pytest.mark.part(2)
+@pytest.mark.parametrize("tokens", [False, True])
+@pytest.mark.parametrize(
+    ("sent", "refusals", "outages"),
+    [
+        (json_of(BUSY), [7], []),
+        (stream_of(BUSY), [7], []),
+        (stream_of(chunk({"content": "N"}), BUSY), [7], []),
+        (json_of(DOWN), [], [(503, None)]),
+        (json_of(DOWN, **{"Retry-After": "8"}), [], [(503, 8)]),
+        (stream_of(chunk({"content": "N"}), DOWN), [], [(503, None)]),
+        (Sent(b"<html>"), [], [(502, None)]),
+        (Sent(b'{"choices": [{"mess'), [], [(502, None)]),
+    ],
+)
+async def test_an_error_inside_a_reply_reaches_the_gate_as_a_status_does(
+    sent: Sent,
+    refusals: list[float],
+    outages: list[tuple[int, float | None]],
+    tokens: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An outage lasts until a whole reply has arrived, not until the next status 200."""
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
+    gate = Turnstile()
+    with Bytes(say("Yes."), *[sent] * 10, say("No.")) as server:
+        served(server, monkeypatch)
+        events = run_session(
+            talk(None, None), "s", reset=False, tokens=tokens, gate=gate, store=tmp_path / "s.db"
+        )
+        last = [event async for event in events][-1]
+        name = f"the model server at {server.url} answers with an error"
+    assert isinstance(last, StoredSession)
+    assert [one.text for one in last.messages[1:]] == ["Yes.", "No."]
+    assert len(server.asked) == len(gate.entered) == 12
+    assert [seconds for _, seconds in gate.refusals] == refusals * 10
+    assert gate.outages == [(f"{name} ({status})", wait) for status, wait in outages] * 10
+    assert gate.ended == [10] * len(outages)
 
 
 @pytest.mark.parametrize("down", [Reply(error=503), Reply(error="drop")])

@@ -130,6 +130,26 @@ async def test_what_a_node_wrote_is_saved_with_the_checkpoint_that_it_leads_to(
         assert await read(store) == [("said", "hi")]
 
 
+async def test_no_timer_of_a_session_outlives_its_lease(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event loop that ends would start a save for the timer, and never run it."""
+    monkeypatch.setattr(saver, "_SOON", 600.0)
+    loop: Any = asyncio.get_running_loop()
+
+    def timers() -> int:
+        late = loop.time() + 300
+        return sum(not one.cancelled() and one.when() > late for one in loop._scheduled)
+
+    async with open_store(target) as store:
+        before = timers()
+        async with store.lock("s") as held:
+            await begun(held)
+            await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
+            assert timers() == before + 1
+        assert timers() == before
+
+
 async def test_what_waits_for_its_checkpoint_is_not_lost_where_none_comes(target: str) -> None:
     async with open_store(target) as store:
         async with store.lock("s") as held:

@@ -103,7 +103,15 @@ def test_an_event_may_hold_a_whole_message() -> None:
     assert delta == {"content": "So.", "tool_calls": [call | {"type": "function"}]}
 
 
-@pytest.mark.parametrize("choice", [{}, {"delta": None}, {"message": "So."}, {"text": "So."}])
+def test_a_whole_message_adds_only_the_fields_that_no_piece_has_brought() -> None:
+    """A server may repeat the whole message at the end of a stream."""
+    message = {"content": "So.", "tool_calls": [], "reasoning": "Hm."}
+    event = {"choices": [{"delta": None, "message": message, "finish_reason": "stop"}]}
+    delta = piece_of_reply(event, {"content"})["choices"][0]["delta"]
+    assert delta == {"reasoning": "Hm."}
+
+
+@pytest.mark.parametrize("choice", [{}, {"message": "So."}, {"text": "So."}])
 def test_an_event_whose_choice_says_nothing_is_refused(choice: object) -> None:
     with pytest.raises(UnreadableReplyError, match=r"^the reply contains no message"):
         piece_of_reply({"choices": [choice]})
@@ -115,6 +123,7 @@ def test_an_event_whose_choice_says_nothing_is_refused(choice: object) -> None:
         {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}},
         {"choices": [{"delta": None}], "usage": {"prompt_tokens": 5, "completion_tokens": 2}},
         {"choices": [{"delta": None, "finish_reason": "stop"}]},
+        {"choices": [{"delta": None}]},
         {"type": "ping"},
         {},
     ],
@@ -138,7 +147,14 @@ BOOM = {"message": "boom", "code": 502}
         ({"error": None, "choices": [{"message": {"content": "boom"}, "error": {}}]}, None),
         ({"message": {"content": "boom"}}, None),
         ({"type": "ping"}, None),
-        ([BOOM], None),
+        ([{"error": BOOM}], BOOM),
+        ({"error": True, **BOOM}, {"error": True, **BOOM}),
+        (
+            {"choices": [{"finish_reason": "insufficient_system_resource"}]},
+            "its finish_reason is 'insufficient_system_resource'",
+        ),
+        ([], None),
+        ({"choices": [{"message": {}, "finish_reason": ["error"]}]}, None),
     ],
 )
 def test_a_failure_of_the_server_is_found_wherever_it_stands(found: object, told: object) -> None:

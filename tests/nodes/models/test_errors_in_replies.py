@@ -1,0 +1,367 @@
+"""An error in a reply with status 200 is treated like the same error with an HTTP status (R25)."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tenacity import RetryCallState
+
+from duologue.graphs import (
+    Batch,
+    BatchRun,
+    ModelError,
+    ModelUnavailableError,
+    chat,
+    converse,
+    run_batch,
+    stream,
+)
+from duologue.nodes.models.adapters import base
+from duologue.nodes.models.refusals import read_retry_seconds
+from duologue.nodes.models.reported_errors import lacks_credit, read_status, read_wait
+from support.faulty_server import Body, Sent
+from support.replies_in_bytes import EVENTS, Server, chunk, json_of, say, stream_of
+
+TALK = chat("Say hi.", assistant="Clerk", max_iterations=1)
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"MODEL": "m", "API_KEY": "k", "STORE": "memory:errors-in-replies"}.items():
+        monkeypatch.setenv(f"DUOLOGUE_{name}", value)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return a list of the waits before repeated calls, which take no time."""
+    found: list[float] = []
+
+    def no_back_off(_: RetryCallState) -> float:
+        found.append(-1)
+        return 0
+
+    def read(headers: Any) -> float | None:  # noqa: ANN401
+        seconds = read_retry_seconds(headers)
+        if seconds is not None:
+            found.append(seconds)
+        return None if seconds is None else 0
+
+    monkeypatch.setattr(base, "_BACK_OFF", no_back_off)
+    monkeypatch.setattr(base, "read_retry_seconds", read)
+    return found
+
+
+def run(server: Server, monkeypatch: pytest.MonkeyPatch, *, streams: bool) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    if streams:
+        list(stream(TALK))
+    else:
+        converse(TALK)
+
+
+TEMPORARY: dict[str, tuple[object, int]] = {
+    # The error, and the HTTP status that means the same.
+    "a number": ({"code": 429, "message": "Rate limited upstream"}, 429),
+    "digits": ({"code": "429", "message": "slow"}, 429),
+    "digits in words": ({"code": "HTTP_503", "message": "no"}, 503),
+    "a broken number": ({"code": 502.0}, 502),
+    "a word": ({"code": "rate_limit_exceeded", "message": "no"}, 429),
+    "a status": ({"status": "RESOURCE_EXHAUSTED", "code": 8}, 429),
+    "another status": ({"status": "UNAVAILABLE", "message": "The service is down."}, 503),
+    "a type": ({"type": "overloaded_error", "message": "Overloaded"}, 529),
+    "a type of OpenAI": ({"type": "server_error", "code": None, "message": "Try again."}, 500),
+    "a class": ({"type": "ServiceUnavailableError", "message": "no"}, 503),
+    "another class": ({"type": "ThrottlingException"}, 429),
+    "nested": ({"message": "Provider returned error", "metadata": {"error": {"code": 429}}}, 429),
+    "nested in a list": ({"details": [{"reason": "RATE_LIMIT_EXCEEDED"}]}, 429),
+    "a text": ("The engine is currently overloaded, please try again later", 529),
+    "a sentence": ({"message": "Upstream request timed out"}, 504),
+    "loading": ({"message": "Model m is currently loading"}, 503),
+    "a bad gateway": ({"code": "bad_gateway"}, 502),
+    "no reason": ({"message": "Provider returned error"}, 500),
+    "a type without meaning": ({"type": "error", "code": 1234, "message": "no"}, 500),
+}
+
+FINAL: dict[str, tuple[object, int]] = {
+    "a wrong request": ({"code": 400, "message": "Internal: no such setting"}, 400),
+    "a wrong request in words": ({"type": "invalid_request_error", "message": "no"}, 400),
+    "a long prompt": ({"code": "context_length_exceeded", "type": "server_error"}, 400),
+    "a wrong key": ({"code": "invalid_api_key"}, 401),
+    "a key in a sentence": ({"message": "Unauthorized"}, 401),
+    "no permission": ({"status": "PERMISSION_DENIED"}, 403),
+    "no model": ({"code": "model_not_found", "message": "no"}, 404),
+    "no credit": ({"code": 429, "type": "insufficient_quota"}, 402),
+    "no credit in words": ({"code": 400, "message": "Your credit balance is too low"}, 402),
+    "no credit within": ({"code": 500, "metadata": {"error": {"code": "insufficient_quota"}}}, 402),
+    "a limit of the account": ({"code": "billing_hard_limit_reached", "type": "error"}, 402),
+    "a prompt about money": (
+        {"code": 400, "message": f"Invalid message: {'long ' * 20} 'I have insufficient credit'"},
+        400,
+    ),
+    "no balance": ({"message": "Insufficient Balance", "code": "unknown"}, 402),
+}
+
+
+@pytest.mark.parametrize("name", [*TEMPORARY, *FINAL])
+def test_an_error_has_the_status_that_fits_it(name: str) -> None:
+    error, status = (TEMPORARY | FINAL)[name]
+    assert read_status(error) == status
+    assert lacks_credit(error) is (status == 402)
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        ({"retry_after": 7}, 7),
+        ({"code": 429, "metadata": {"retry_after_seconds": 1.5}}, 1.5),
+        ({"metadata": {"headers": {"Retry-After": "12"}}}, 12),
+        ({"details": [{"@type": "RetryInfo", "retryDelay": "34.5s"}]}, 34.5),
+        ({"retry_after_ms": "250"}, 0.25),
+        ({"retry_delay": "800ms"}, 0.8),
+        ({"retry_after": "soon"}, None),
+        ({"retry_after": True}, None),
+        ({"message": "Try again in 5 s."}, None),
+        ("retry_after: 5", None),
+    ],
+)
+def test_an_error_may_say_how_long_to_wait(error: object, seconds: float | None) -> None:
+    assert read_wait(error) == seconds
+
+
+def in_body(error: object) -> Callable[[Body], Sent]:
+    return lambda _: json_of({"error": error})
+
+
+def in_list(error: object) -> Callable[[Body], Sent]:
+    return lambda _: json_of([{"error": error}])
+
+
+def in_choice(error: object) -> Callable[[Body], Sent]:
+    broken = {"message": {"content": "I am"}, "error": error}
+    return lambda _: json_of({"choices": [broken]})
+
+
+def in_first_event(error: object) -> Callable[[Body], Sent]:
+    return lambda _: stream_of({"error": error}, done=False)
+
+
+def in_later_event(error: object) -> Callable[[Body], Sent]:
+    return lambda _: stream_of(chunk({"content": "I am"}), {"error": error})
+
+
+def in_choice_of_event(error: object) -> Callable[[Body], Sent]:
+    broken = chunk({"content": ""}, "error", error=error)
+    return lambda _: stream_of(chunk({"content": "I am"}), broken)
+
+
+FORMS = [in_body, in_list, in_choice, in_first_event, in_later_event, in_choice_of_event]
+
+
+@pytest.mark.part(6)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", TEMPORARY)
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_temporary_error_is_repeated_wherever_it_is(
+    form: Callable[[object], Callable[[Body], Sent]],
+    name: str,
+    streams: bool,
+    waits: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error, _ = TEMPORARY[name]
+    with Server(form(error), form(error)) as server:
+        run(server, monkeypatch, streams=streams)
+    assert len(server.asked) == 3
+    assert waits == [-1, -1]
+
+
+@pytest.mark.part(4)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", FINAL)
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_final_error_is_not_repeated(
+    form: Callable[[object], Callable[[Body], Sent]],
+    name: str,
+    streams: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Server(*[form(FINAL[name][0])] * 9) as server, pytest.raises(ModelError):
+        run(server, monkeypatch, streams=streams)
+    # A prompt that is too long is shortened, if it can be.
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_the_wait_of_a_reply_is_respected(
+    streams: bool, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the header of the response, or in the error."""
+    error = {"error": {"code": 429, "message": "slow"}}
+    within = {"error": {"code": 429, "metadata": {"retry_after": 8}}}
+    event = Sent(stream_of(chunk({"content": "I"}), within).body, headers=EVENTS)
+    with Server(json_of(error, **{"Retry-After": "7"}), event, json_of(within)) as server:
+        run(server, monkeypatch, streams=streams)
+    assert waits == [7, 8, 8]
+
+
+def test_a_server_that_asks_for_a_long_wait_is_not_waited_for(
+    waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As OpenAI's client does."""
+    busy = json_of({"error": {"code": 429, "message": "slow", "retry_after": 900}})
+    with Server(busy) as server, pytest.raises(ModelError, match=r"refusing calls \(429\): slow"):
+        run(server, monkeypatch, streams=True)
+    assert len(server.asked) == 1
+    assert waits == []
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_error_that_stays_ends_in_the_sentence_of_its_status(
+    streams: bool, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "2")
+    for error, said in (
+        ({"code": "429", "message": "slow"}, "keeps refusing calls (429): slow; try again later"),
+        ({"code": 502, "message": "down"}, "sent an error instead of an answer: down"),
+        ({"code": 401, "message": "no"}, "rejected the key; check OPENAI_API_KEY"),
+    ):
+        with Server(*[in_body(error)] * 9) as server, pytest.raises(ModelError) as caught:
+            run(server, monkeypatch, streams=streams)
+        assert said in str(caught.value)
+        assert len(server.asked) == (1 if error["code"] == 401 else 3)
+        assert isinstance(caught.value, ModelUnavailableError) is (error["code"] == 401)
+
+
+NO_REPLIES = {
+    "a page": Sent(b"<html>Bad gateway</html>", headers={"Content-Type": "text/html"}),
+    "a page called JSON": Sent(b"<!doctype html>"),
+    "a page called a stream": Sent(b"<html>\n\n</html>", headers=EVENTS),
+    "nothing": Sent(),
+    "white space": Sent(b" \n "),
+    "half of the JSON": Sent(b'{"choices": [{"message": {"content": "I a'),
+    "plain text": Sent(b"upstream connect error", headers={"Content-Type": "text/plain"}),
+    "null": Sent(b"null"),
+    "no UTF-8": Sent(b"\xff\xfe{"),
+}
+
+
+@pytest.mark.part(4)
+@pytest.mark.parametrize("name", NO_REPLIES)
+@pytest.mark.parametrize("streams", [False, True])
+def test_no_reply_is_an_outage_after_an_answer_and_a_wrong_address_before(
+    name: str, streams: bool, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = NO_REPLIES[name]
+    with Server(nothing, say("Fine."), nothing, nothing) as server:
+        if name == "a page called a stream":
+            # Its lines are no fields of a stream, so that it has no message.
+            run(server, monkeypatch, streams=streams)
+        else:
+            with pytest.raises(ModelError, match="check its address"):
+                run(server, monkeypatch, streams=streams)
+            assert len(server.asked) == 1
+            run(server, monkeypatch, streams=streams)
+        assert len(server.asked) == 2
+        run(server, monkeypatch, streams=streams)
+        assert len(server.asked) == 5
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("nothing", [{"choices": []}, {"choices": None, "usage": None}, {}])
+def test_a_whole_reply_without_a_choice_is_repeated(
+    nothing: Body, streams: bool, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Server(json_of(nothing), stream_of(nothing)) as server:
+        run(server, monkeypatch, streams=streams)
+    assert len(server.asked) == 3
+
+
+CREDIT: dict[str, tuple[Body, int]] = {
+    "a code": ({"error": {"code": "insufficient_quota", "message": "You have no quota."}}, 429),
+    "a type": ({"error": {"type": "insufficient_quota", "message": "no"}}, 429),
+    "a code at the top": ({"code": "insufficient_quota", "message": "no"}, 429),
+    "a limit": ({"error": {"code": "billing_hard_limit_reached", "message": "no"}}, 400),
+    "a sentence": ({"error": {"message": "Your credit balance is too low to use it."}}, 400),
+    "a suspended account": ({"error": {"type": "exceeded_current_quota_error"}}, 429),
+    "a status": ({"error": {"message": "Insufficient Balance"}}, 402),
+    "a status alone": ({}, 402),
+    "inside 200": ({"error": {"code": "insufficient_quota", "message": "no"}}, 200),
+}
+
+
+@pytest.mark.parametrize("name", CREDIT)
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_account_without_credit_is_one_error_at_once(
+    name: str, streams: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, status = CREDIT[name]
+    lacking = Sent(json_of(body).body, status=status)
+    with (
+        Server(*[lacking] * 9) as server,
+        pytest.raises(ModelUnavailableError, match="check the credit and the billing") as caught,
+    ):
+        run(server, monkeypatch, streams=streams)
+    assert len(server.asked) == 1
+    assert "try again" not in str(caught.value)
+
+
+def test_a_limit_of_the_rate_that_speaks_of_a_quota_is_temporary(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Gemini's sentence for a limit per minute is OpenAI's for an account without credit."""
+    error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "Check your plan and billing."}
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.01s"}]
+    busy = Sent(json_of([{"error": {**error, "details": details}}]).body, status=429)
+    with Server(busy, busy) as server:
+        run(server, monkeypatch, streams=False)
+    assert len(server.asked) == 3
+
+
+def batch_of(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Run a batch of three sessions; return the statuses of its rows."""
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    talk = {
+        "task": "Say hi",
+        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+        "end_chat": {"max_iterations": 1},
+    }
+    store = f"sqlite:///{path / 'b.db'}"
+    batch = Batch(conversation=talk, vary={"labels.n": [1, 2, 3]})
+    with suppress(ModelUnavailableError):
+        run_batch(batch, name="b", store=store, concurrency=1)
+    return [str(row["status"]) for row in BatchRun("b", store=store).rows()]
+
+
+AT_GATE: list[Sent | Callable[[Body], Sent]] = [
+    in_body({"code": "rate_limit_exceeded", "message": "no", "retry_after": 0.01}),
+    in_choice({"code": "503", "retry_after_ms": 10}),
+    in_later_event({"code": 429, "retry_after": 0.01}),
+    json_of({"choices": []}, **{"Retry-After": "0.01"}),
+    NO_REPLIES["a page"],
+    NO_REPLIES["half of the JSON"],
+    stream_of(chunk({"content": "I a"}), done=False),
+]
+
+
+@pytest.mark.part(4)
+@pytest.mark.parametrize("place", range(len(AT_GATE)))
+def test_a_temporary_error_ends_no_session_of_a_batch(
+    place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = [say("Fine.")] * 3
+    with Server(*sound, AT_GATE[place], AT_GATE[place]) as server:
+        assert batch_of(server, tmp_path, monkeypatch) == ["finished"] * 3
+    # An unended reply is accepted at its second try.
+    assert len(server.asked) == (7 if place == len(AT_GATE) - 1 else 8)
+
+
+def test_an_account_without_credit_pauses_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = Sent(json_of({"error": {"code": "insufficient_quota"}}).body, status=429)
+    with Server(*[say("Fine.")] * 3, lacking) as server:
+        assert batch_of(server, tmp_path, monkeypatch)[:2] == ["finished", "paused"]
+        assert len(server.asked) == 4
+        assert batch_of(server, tmp_path, monkeypatch) == ["finished"] * 3
