@@ -28,6 +28,8 @@ STOP_REPEATED_CALLS = PROMPTS["stop_repeated_calls"]
 """The request to a speaker that repeats a call. Its problem is REPEATED_CALLS."""
 
 EMPTY_REPLY = PROMPTS["empty_reply"]
+WITHHELD_REPLY = PROMPTS["withheld_reply"]
+UNACCEPTED_CALL = PROMPTS["unaccepted_call"]
 WRONG_SPEAKER = PROMPTS["wrong_speaker"]
 NO_CONTENT = PROMPTS["no_content"]
 REPEATED_REPLY = PROMPTS["repeated_reply"]

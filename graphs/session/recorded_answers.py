@@ -40,6 +40,7 @@ from ..log.metadata import (
     is_by_person,
     outcome_of,
 )
+from ..log.reply_parts import STOP
 from ..rules.approval_question import needing_approval
 from ..rules.outcome import Outcome
 from ..speakers.interrupt_on import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
@@ -141,7 +142,7 @@ def _answer(
 
 def _make_answer(text: str, about: ModelOutput) -> AIMessage:
     """Return a model's answer, with its thought already separated."""
-    return AIMessage(text, additional_kwargs={THOUGHT: about.thought})
+    return AIMessage(text, additional_kwargs={THOUGHT: about.thought, STOP: about.stop})
 
 
 def _speaker_answer(message: AIMessage, about: SpeakerReply) -> AIMessage:
@@ -159,9 +160,9 @@ def _speaker_answer(message: AIMessage, about: SpeakerReply) -> AIMessage:
         additional_kwargs={
             THOUGHT: about.thought,
             RECORDED: True,
+            STOP: about.stop,
             **({TO_USER: said} if about.to_user else {}),
         },
-        response_metadata={"finish_reason": "length"} if about.cut_off else {},
     )
 
 

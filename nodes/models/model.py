@@ -35,13 +35,14 @@ from .adapters.base import Adapter, Ask, SettingRefusedError, ToolCalling, make_
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
 from .adapters.list_prices import ListPrice, load_list
-from .answers import count_usage, structured_text
+from .answers import count_usage, structured_text, thought_of
 from .client.connections import clients_of_loop
 from .gate import Gate, PlannedCall, StepGate
 from .listeners import Listener
 from .recorder import ModelRequest, calling_model, current_recorder
 from .refusals import find_refusal
 from .settings import CallSettings
+from .stops import answer_to_end, has_hidden_thought, settle_stop
 from .tool_binding import offers_of
 
 NO_STREAM = "nostream"
@@ -239,8 +240,6 @@ class Model:
 
         async def once(sent: CallSettings) -> AIMessage:
             shown: dict[str, Any] = {"purpose": kind_name(purpose), "speaker": speaker}
-            # The id separates the streamed pieces of one attempt from those of another.
-            shown["answer"] = uuid4().hex
             name = purpose.run_name.format(speaker=caller)
             config = RunnableConfig(metadata=shown, run_name=name)
             if private or purpose is not Speech:
@@ -252,14 +251,17 @@ class Model:
                 # Without merging, these callbacks would replace those of the run.
                 config["callbacks"] = [*listeners]
                 config = merge_configs(ensure_config(), config)
-            found: object
-            try:
-                found = await ask(sent)(adapter.own_messages(prompt), config)
-            except Exception as error:
-                found = adapter.answer_in(error)
-                if found is None:
-                    raise
-            return read(adapter.checked(found))
+
+            async def call(paused: Sequence[BaseMessage]) -> object:
+                # The id separates the streamed pieces of one attempt from those of another.
+                shown["answer"] = uuid4().hex
+                return await ask(sent)([*adapter.own_messages(prompt), *paused], config)
+
+            found = await answer_to_end(call, adapter.answer_in, adapter.label)
+            answer = read(adapter.checked(found))
+            limit = sent.values.get("max_tokens", adapter.longest_answer)
+            has_thought = thought_of(answer) is not None or has_hidden_thought(found)
+            return settle_stop(answer, limit, has_thought=has_thought)
 
         at_gate = None
         if self.gate is not None:

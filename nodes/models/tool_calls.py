@@ -151,7 +151,10 @@ run.
 
 NO_NAME = "The call has no tool name."
 NOT_JSON = "The arguments of {name} are not valid JSON: {why}."
-CUT_OFF = "The call of {name} was cut off because the answer reached its maximum length."
+CUT_OFF = (
+    "The call of {name} was cut off because the answer ended early, for example at its maximum "
+    "length."
+)
 NO_OBJECT = "The arguments of {name} must be a JSON object, not {what}."
 UNFIT = "The arguments of {name} cannot be accepted: {why}."
 UNREADABLE_CALL = "The call of {name} cannot be read."

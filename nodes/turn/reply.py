@@ -20,9 +20,10 @@ from ...graphs.conversation.handoffs import has_tool, may_be_private
 from ...graphs.conversation.judges import Concurrent, Handoff
 from ...graphs.log.heard_text import HeardText, may_say_token
 from ...graphs.log.marks import begins, length_of
-from ...graphs.log.messages import make_message, place_of, storable, storable_content
+from ...graphs.log.messages import make_message, metadata, place_of, storable, storable_content
 from ...graphs.log.metadata import (
     ALOUD,
+    Draft,
     HookVersion,
     ModelOutput,
     Source,
@@ -50,10 +51,11 @@ from ...graphs.speakers.replies import (
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.text.words import join_parts
 from ...tools.registry.functions import call
-from ..models.answers import is_recorded, mark_cut_off
+from ..models.answers import is_recorded
 from ..models.listeners import Listener, Tokens
 from ..models.model import Model
 from ..models.settings import CallSettings
+from ..models.stops import with_stop
 from ..models.to_user import Speaking, take_out_to_user
 from ..models.tool_binding import (
     HandedOver,
@@ -261,7 +263,9 @@ def join_reply(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMe
         return answer
     if not answer.text.strip() and not is_call(answer):
         # There is no continuation, so the first part stays unchanged.
-        return mark_cut_off(answer.model_copy(update={"content": before.text}))
+        about = metadata(before)
+        stop = about.stop if isinstance(about, Draft) else None
+        return with_stop(answer.model_copy(update={"content": before.text}), stop)
     if speaker.on_length == "continue":
         rest = _without_mark(speaker, before.text, answer.text)
         whole = join_parts(before.text, rest, begins_word=rest != answer.text)
