@@ -97,8 +97,10 @@ class Stop(Data):
     """The cause."""
     word: str = ""
     """The provider's own word for the cause, such as ``SAFETY``. Empty if there is none."""
-    text: str = ""
-    """The words of a refusal, or the provider's explanation. Empty if there are none."""
+    refusal: str = ""
+    """The words with which the model refused. Empty if there are none."""
+    explanation: str = ""
+    """The provider's explanation. Empty if there is none."""
     max_tokens: int | None = None
     """The token limit that a thought has used up. None if no thought has, or if it is not known."""
 
@@ -131,7 +133,8 @@ class Stop(Data):
             said += f" the {most:,} tokens of max_tokens" if most else " all tokens"
         elif self.word and not self.is_of_length:
             said += f" ({excerpt(self.word, _WORD)})"
-        return f"{said}: {excerpt(self.text)}" if self.text else said
+        told = self.refusal or self.explanation
+        return f"{said}: {excerpt(told)}" if told else said
 
 
 _WORD: Final = 60

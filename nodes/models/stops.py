@@ -124,10 +124,11 @@ def read_stop(answer: AIMessage) -> Stop | None:
     said = " ".join(_refusals(answer))
     word, cause = _find_cause(answer.response_metadata)
     if said:
-        return Stop(cause=StopCause.REFUSAL, word=word, text=said)
+        cause = StopCause.REFUSAL
     if cause is None:
         return None
-    return Stop(cause=cause, word=word, text=_explanation(answer.response_metadata))
+    explanation = _explanation(answer.response_metadata)
+    return Stop(cause=cause, word=word, refusal=said, explanation=explanation)
 
 
 def stop_of(answer: AIMessage) -> Stop | None:
@@ -144,10 +145,11 @@ def with_stop(answer: AIMessage, stop: Stop | None) -> AIMessage:
 
 
 def with_refusal(answer: AIMessage) -> AIMessage:
-    """Return an answer that contains the words of a refusal if it has no other text."""
+    """Return an answer whose text is the model's refusal, if it has no other text."""
     stop = stop_of(answer)
-    is_blank = not answer.text.strip() and stop is not None and stop.cause is StopCause.REFUSAL
-    return answer.model_copy(update={"content": stop.text}) if stop and is_blank else answer
+    if stop is None or not stop.refusal or answer.text.strip():
+        return answer
+    return answer.model_copy(update={"content": stop.refusal})
 
 
 def settle_stop(answer: AIMessage, max_tokens: int | None, *, has_thought: bool) -> AIMessage:

@@ -5,6 +5,7 @@ It drops parameters that a model does not take, unless the request requires them
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from openrouter.components import ChatRequest
@@ -14,12 +15,17 @@ from duologue.nodes.testing import Reply
 from duologue.nodes.testing.model_families import family_of
 from duologue.nodes.testing.openai_requests import check_tool_results
 
-from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError
+from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError, make_event
 
 _ROUTING: Final = (
     "To learn more about provider routing, visit: "
     "https://openrouter.ai/docs/guides/routing/provider-selection"
 )
+
+
+_CHUNK: Final = b"data: {"
+_REASONS: Final = ("tool_calls", "stop", "length", "content_filter", "error")
+_UNSAFE: Final = ("SAFETY", "PROHIBITED_CONTENT", "refusal")
 
 
 class OpenRouter(OpenAILikeServer):
@@ -57,7 +63,17 @@ class OpenRouter(OpenAILikeServer):
     def render_answer(self, reply: Reply, request: ProviderRequest, number: int) -> object:
         """Return a completion, which always has a fingerprint."""
         made: Any = super().render_answer(reply, request, number)
+        _normalise_reason(made)
         return {**made, "system_fingerprint": None}
+
+    def stream_answer(self, reply: Reply, request: ProviderRequest, number: int) -> Iterator[bytes]:
+        """Yield a stream of chunks."""
+        for event in super().stream_answer(reply, request, number):
+            if event.startswith(_CHUNK):
+                chunk = json.loads(event.removeprefix(b"data: "))
+                _normalise_reason(chunk)
+                event = make_event(chunk)
+            yield event
 
     def no_key(self) -> RefusedRequestError:
         """Return the error for a request without a key."""
@@ -82,6 +98,18 @@ class _UpstreamError(RefusedRequestError):
         super().__init__("Provider returned error", status=error.status)
         fields = {"message": error.message, "param": error.param, "code": error.code}
         self.raw = json.dumps({"error": {**fields, "type": "invalid_request_error"}}, indent=2)
+
+
+def _normalise_reason(completion: dict[str, Any]) -> None:
+    """Add the reason of the provider, and normalise it to OpenRouter's own.
+
+    https://openrouter.ai/docs/api/reference/overview, "Finish Reason"
+    """
+    for choice in completion["choices"]:
+        native = choice["finish_reason"]
+        choice["native_finish_reason"] = native
+        if native not in (None, *_REASONS):
+            choice["finish_reason"] = "content_filter" if native in _UNSAFE else "stop"
 
 
 def _check_routing(body: dict[str, Any]) -> None:
