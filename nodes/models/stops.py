@@ -18,7 +18,7 @@ from ...graphs.common.sanitize import excerpt
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Stop, StopCause
 from ...graphs.log.reply_parts import STOP
-from .refusals import find_refusal, iter_causes
+from .refusals import iter_causes
 
 _CAUSES: Final[Mapping[str, StopCause]] = {
     # OpenAI: openai/types/chat/chat_completion.py in its client, and `incomplete_details` in
@@ -95,9 +95,21 @@ _EXPLANATIONS: Final = ("explanation", "category")
 """Keys of Claude's ``stop_details``."""
 
 _BLOCKED: Final = frozenset({"content_filter", "invalid_prompt", "content_policy_violation"})
-"""Codes of an error with status 400 by which a provider says that it blocks the prompt: Azure
-(https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter), OpenAI for models
-that think, and LiteLLM.
+"""Codes of an error by which a provider says that it blocks the prompt: Azure
+(https://github.com/compl-ai/compl-ai/issues/20), OpenAI for models that think, and LiteLLM.
+"""
+
+_BLOCKED_IN_WORDS: Final[Mapping[str, StopCause]] = {
+    # Azure, also through LiteLLM: https://github.com/BerriAI/litellm/pull/16231
+    "ResponsibleAIPolicyViolation": StopCause.PROMPT,
+    # DeepSeek: https://github.com/deepseek-ai/awesome-deepseek-integration/issues/13
+    "Content Exists Risk": StopCause.PROMPT,
+    # Alibaba's Qwen: https://github.com/camel-ai/owl/issues/432
+    "data_inspection_failed": StopCause.PROMPT,
+    # Anthropic: https://github.com/anthropics/claude-code/issues/6195
+    "Output blocked by content filtering policy": StopCause.FILTER,
+}
+"""Words in the body of an error by which a provider says that it blocks the prompt or the answer.
 """
 
 _NO_DATA: Final = (
@@ -108,6 +120,9 @@ _NO_DATA: Final = (
 """Texts of the errors of langchain-ollama and langchain-core for a stream without an answer, to
 which langchain-ollama reduces Ollama's ``load``.
 """
+
+_READ: Final = 10_000
+"""Maximum number of characters of an error's body to search."""
 
 _CONTINUATIONS: Final = 5
 """Maximum number of requests for the rest of a paused answer."""
@@ -240,18 +255,26 @@ def _answer_in(error: BaseException) -> AIMessage | None:
             return one.raw_message
         if isinstance(one, ValueError) and str(one) in _NO_DATA:
             return AIMessage("", response_metadata={"finish_reason": "load"})
-        code = getattr(one, "code", None)
-        if isinstance(code, str) and code in _BLOCKED and find_refusal(one) is not None:
-            feedback = {"block_reason": code, "block_reason_message": excerpt(_message(one))}
-            return AIMessage("", response_metadata={"prompt_feedback": feedback})
+        body, code = getattr(one, "body", None), getattr(one, "code", None)
+        said = "" if body is None else str(body)[:_READ]
+        is_blocked = body is not None and isinstance(code, str) and code in _BLOCKED
+        word = (
+            code if is_blocked else next((each for each in _BLOCKED_IN_WORDS if each in said), "")
+        )
+        if word:
+            return _blocked_answer(word, body)
     return None
 
 
-def _message(error: BaseException) -> str:
-    """Return a server's own words in an error."""
-    body = getattr(error, "body", None)
+def _blocked_answer(word: str, body: object) -> AIMessage:
+    """Return the blank answer for an error by which a provider blocks the prompt or the answer."""
     told = body.get("message") if isinstance(body, Mapping) else None
-    return told if isinstance(told, str) else str(error)
+    said = told if isinstance(told, str) else ""
+    if _BLOCKED_IN_WORDS.get(word) is StopCause.FILTER:
+        reason = {"finish_reason": "content_filter", "finish_message": said or word}
+        return AIMessage("", response_metadata=reason)
+    feedback = {"block_reason": word, "block_reason_message": said}
+    return AIMessage("", response_metadata={"prompt_feedback": feedback})
 
 
 async def answer_to_end(

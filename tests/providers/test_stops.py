@@ -212,15 +212,37 @@ def test_a_blocked_prompt_is_not_sent_again(play: Any) -> None:  # noqa: ANN401
     check_shown(result, "the provider blocked the prompt (PROHIBITED_CONTENT)")
 
 
-@pytest.mark.parametrize("api", [OURS, "openai_chat", "deepseek"])
-def test_azures_error_for_a_blocked_prompt_is_a_blocked_prompt(api: str, play: Any) -> None:  # noqa: ANN401
-    """The error is quoted in github.com/compl-ai/compl-ai/issues/20."""
-    said = "The response was filtered due to the prompt triggering the content management policy."
-    blocked = Reply(error=400, code="content_filter", message=said)
+AZURES: Final = "The response was filtered due to the prompt triggering the management policy."
+BLOCKS: Final = [
+    # Each error is quoted in the issue that `nodes/models/stops.py` names.
+    (OURS, {"code": "content_filter", "message": AZURES}, "prompt"),
+    ("openai_chat", {"code": "content_filter", "message": AZURES}, "prompt"),
+    (OURS, {"code": "invalid_request_error", "message": "Content Exists Risk"}, "prompt"),
+    ("deepseek", {"code": "invalid_request_error", "message": "Content Exists Risk"}, "prompt"),
+    (OURS, {"code": "data_inspection_failed", "message": "Inappropriate."}, "prompt"),
+    (
+        OURS,
+        {"code": "400", "provider_specific_fields": {"code": "ResponsibleAIPolicyViolation"}},
+        "prompt",
+    ),
+    ("anthropic", {"message": "Output blocked by content filtering policy"}, "content_filter"),
+]
+
+
+@pytest.mark.parametrize(("api", "error", "cause"), BLOCKS)
+def test_an_error_that_blocks_a_prompt_or_an_answer_is_a_stop(
+    api: str,
+    error: dict[str, Any],
+    cause: str,
+    play: Any,  # noqa: ANN401
+) -> None:
+    blocked = Reply(error=400, body={"type": "error", "error": error})
     result, server = play(api, ["Once.", blocked], talk())
-    assert result.transcript == [("Ann", "Once."), ("Ben", "")]
-    assert len(server.calls) == 2
-    check_shown(result, "the provider blocked the prompt (content_filter): The response was")
+    is_asked_again = cause == "content_filter"
+    assert result.transcript == [("Ann", "Once."), ("Ben", "Fine." if is_asked_again else "")]
+    assert [found for _, found, _ in stopped(result)] == [cause]
+    assert len(server.calls) == (3 if is_asked_again else 2)
+    check_shown(result, "content filter" if is_asked_again else "the provider blocked the prompt")
 
 
 THINKING: Final[dict[str, dict[str, Any]]] = {
