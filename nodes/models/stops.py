@@ -15,6 +15,7 @@ from langchain_core.messages.ai import add_usage
 
 from ...graphs.common.errors import ModelError
 from ...graphs.common.sanitize import excerpt
+from ...graphs.conversation.usage import token_count
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Stop, StopCause
 from ...graphs.log.reply_parts import STOP
@@ -193,8 +194,8 @@ def has_hidden_thought(found: object) -> bool:
     answer = found["raw"] if isinstance(found, dict) else found
     if not isinstance(answer, AIMessage) or not (used := answer.usage_metadata):
         return False
-    is_empty = not answer.content and used["output_tokens"] > 0
-    return is_empty or bool(used.get("output_token_details", {}).get("reasoning"))
+    is_empty = not answer.content and bool(token_count(used.get("output_tokens")))
+    return is_empty or bool((used.get("output_token_details") or {}).get("reasoning"))
 
 
 def _refusals(answer: AIMessage) -> Iterator[str]:

@@ -108,11 +108,6 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
         '"promptFeedback": {"blockReason": "SAFETY"}}',
         "the reply is not a stream of events",
     ),
-    "filtered": (
-        Sent(b'{"choices": [{"finish_reason": "content_filter"}]}'),
-        "withheld its answer: its content filter stopped it",
-        "the reply is not a stream of events",
-    ),
     "no object": (
         Sent(b"data: [1]\n\n", headers=EVENTS),
         "(the reply is a page or plain text, not JSON: data: [1]); check its address",

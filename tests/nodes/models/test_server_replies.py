@@ -78,6 +78,11 @@ def test_an_ending_keeps_the_providers_word(told: object, reason: str | None) ->
     assert piece["choices"][0]["finish_reason"] == reason
 
 
+def test_a_filter_may_leave_only_the_reason() -> None:
+    [choice] = whole_reply({"choices": [{"finish_reason": "content_filter"}]})["choices"]
+    assert (choice["finish_reason"], choice["message"]["content"]) == ("content_filter", None)
+
+
 def test_usage_that_lacks_a_count_is_not_told() -> None:
     assert piece_of_reply({"usage": {"prompt_tokens": 5}})["usage"] is None
     given = {"prompt_tokens": 5, "completion_tokens": 2.0, "prompt_tokens_details": {"x": -1}}

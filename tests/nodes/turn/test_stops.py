@@ -164,6 +164,13 @@ def test_a_reply_that_reached_its_limit_needs_no_warning() -> None:
     assert not played.outcome.warnings
 
 
+def test_a_thought_in_tags_that_used_up_the_limit_is_not_asked_for_again() -> None:
+    played = play(talk(), [Reply(text="<think>I think and", finish_reason="length"), "Fine."])
+    assert played.transcript == [("Ann", ""), ("Bob", "Fine.")]
+    assert stops_in(played.result) == [("speech", StopCause.THOUGHT)]
+    assert played.outcome.warnings == ("Ann: its thought used up all tokens",)
+
+
 def test_a_thought_has_not_used_up_the_limit_of_a_reply_with_words() -> None:
     half = THOUGHT.model_copy(update={"text": "Once upon a ti"})
     played = play(talk(), [half, "Fine."])
