@@ -28,6 +28,7 @@ from ...nodes.models.recorder import (
     recording_by,
 )
 from ..common.content import with_digests
+from ..common.data import Data
 from ..common.errors import ContextTooLongError, SessionError
 from ..common.files import NewFile, read_file
 from ..common.secrets_filter import SecretsFilter
@@ -215,7 +216,7 @@ def _dump_answer(answer: AIMessage) -> dict[str, Any]:
     return dumped
 
 
-_PARTS: Final = {THOUGHT: Thought, STOP: Stop}
+_PARTS: Final[Mapping[str, type[Data]]] = {THOUGHT: Thought, STOP: Stop}
 """The classes of the entries of ``additional_kwargs`` that are data of duologue."""
 
 
