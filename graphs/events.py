@@ -28,7 +28,7 @@ from .common.data import Data
 from .conversation.judges import Verdict
 from .conversation.questions import Question
 from .ends.all_ends import Reason
-from .log.metadata import Source
+from .log.metadata import Source, Stop
 from .rules.outcome import Outcome
 from .speakers.interrupt_on import DecisionType
 
@@ -124,6 +124,8 @@ class MessageSaid(_Event):
     none."""
     cut_off: bool = False
     """Whether the message was cut off at the token limit."""
+    stop: Stop | None = None
+    """Why the model stopped before the message was complete. None if it is complete."""
     audience: tuple[str, ...] | None = None
     """The names of the other speakers who hear the message. Empty if no other speaker hears it, for
     example a private answer or an opening answer. None if everyone hears it."""
@@ -154,6 +156,8 @@ class ReplyRejected(_Event):
     """The rule that the reply broke."""
     cut_off: bool = False
     """Whether the reply was cut off at the token limit."""
+    stop: Stop | None = None
+    """Why the model stopped before the reply was complete. None if it is complete."""
 
 
 class ToolCallRequested(_Event):

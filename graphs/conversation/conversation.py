@@ -268,7 +268,7 @@ def _add_ends(filled: object, changes: dict[str, Any]) -> None:
             filled["when"] = without_marks(filled["when"]) | found
 
 
-SPEC_VERSIONS: Final = Versions[Migration](oldest=15)
+SPEC_VERSIONS: Final = Versions[Migration](oldest=16)
 """The versions of a spec; the newest is `SPEC_VERSION`."""
 
 

@@ -30,7 +30,7 @@ from .judges import AnyJudge, Concurrent, Judge, Moderator, RoundRobin, Separate
 from .sandbox import Sandbox
 from .usage import Price
 
-SPEC_VERSION: Final = 15
+SPEC_VERSION: Final = 16
 """The version of the specs that this release writes."""
 
 _A_PAIR = 2
@@ -95,7 +95,7 @@ text."""
 class ConversationFields(Spec):
     """The fields of a conversation, each checked alone."""
 
-    version: Literal[15] = SPEC_VERSION
+    version: Literal[16] = SPEC_VERSION
     """The version of the format in which this spec is stored."""
     title: Text | None = None
     """The title in lists of sessions. The task if None."""

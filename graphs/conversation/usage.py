@@ -18,10 +18,8 @@ _MILLION = 1_000_000
 ESTIMATED = "estimated_usage"
 """The key in the ``response_metadata`` of an answer whose token counts are estimated."""
 
-UNENDED = "unended"
-"""The key in the ``response_metadata`` of an answer whose server sends no sign of its end."""
 
-_STORED_METADATA = ("model_name", "model_provider", "finish_reason", ESTIMATED, UNENDED)
+_STORED_METADATA = ("model_name", "model_provider", "finish_reason", ESTIMATED)
 
 
 def select_response_metadata(answer: AIMessage) -> dict[str, Any]:

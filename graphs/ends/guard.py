@@ -75,6 +75,8 @@ class RowTally(Tally):
     def __init__(self, test: MessageTest) -> None:
         self._test = test
         self._row = 0
+        self.newest: Metadata | None = None
+        """The metadata of the newest message that passed the test. None if none did."""
         self._untested: list[tuple[BaseMessage, Metadata]] = []
 
     @property
@@ -83,10 +85,13 @@ class RowTally(Tally):
         before, self._row, untested = self._row, 0, self._untested
         self._untested = []
         # The newest first, so that only few messages of a long log are tested.
+        is_first = True
         for message, about in reversed(untested):
             found = self._test(message, about)
             if found is False:
                 return self._row
+            if found and is_first:
+                self.newest, is_first = about, False
             self._row += found is True
         self._row += before
         return self._row
@@ -110,6 +115,16 @@ class SpeakerRowTally(Tally):
             self._rows[about.speaker] = self.count
 
 
+class _RowGuard(Guard):
+    """Base of the guards whose row of faults may have a cause in the model or its provider."""
+
+    @classmethod
+    def explain(cls, at: AtEnd) -> str:
+        text, tally = super().explain(at), at.tallies[cls.reason]
+        stop = getattr(tally.newest, "stop", None) if isinstance(tally, RowTally) else None
+        return text if stop is None else f"{text}; the last one: {stop.clause}"
+
+
 def heard_replies(
     test: Callable[[BaseMessage, SpeechMetadata], bool | None],
 ) -> MessageTest:
@@ -123,7 +138,7 @@ def heard_replies(
     return found
 
 
-class UnreadableVerdicts(Guard):
+class UnreadableVerdicts(_RowGuard):
     """Consecutive verdicts that could not be read."""
 
     reason = "unreadable_verdicts"
@@ -205,7 +220,7 @@ class Echo(Guard):
         return SpeakerRowTally(lambda about: about.flaw is Flaw.ECHO)
 
 
-class BlankReplies(Guard):
+class BlankReplies(_RowGuard):
     """Consecutive blank replies."""
 
     reason = "blank_replies"

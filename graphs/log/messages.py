@@ -43,6 +43,7 @@ from .metadata import (
     UnheardResult,
     kind_name,
 )
+from .reply_parts import STOP
 
 M = TypeVar("M", bound=BaseMessage)
 T = TypeVar("T")
@@ -129,8 +130,12 @@ def make_message(
 ) -> AnyMessage:
     """Build a message for the log, with `number` as its place.
 
-    A message that comes from a model's answer keeps the answer's id, usage and response metadata.
+    A message that comes from a model's answer keeps the answer's id, usage, response metadata, and
+    the reason why the model stopped.
     """
+    stop = answer.additional_kwargs.get(STOP) if answer else None
+    if isinstance(about, ModelOutput) and stop is not None:
+        about = about.model_copy(update={"stop": stop})
     text = storable(content) if isinstance(content, str) else storable_content(content)
     message_id = id or (answer.id if answer else None) or str(uuid4())
     by_person = isinstance(about, SpeakerReply) and about.source is Source.HUMAN

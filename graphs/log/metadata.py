@@ -12,7 +12,14 @@ from ..common.data import Data
 from ..conversation.judges import Verdict
 from ..speakers.interrupt_on import DecisionType
 from ..speakers.replies import Failure as Failure, Flaw as Flaw, Source as Source
-from .reply_parts import ALOUD as ALOUD, Reasoning as Reasoning, Stage as Stage, Thought as Thought
+from .reply_parts import (
+    ALOUD as ALOUD,
+    Reasoning as Reasoning,
+    Stage as Stage,
+    Stop as Stop,
+    StopCause as StopCause,
+    Thought as Thought,
+)
 
 NOBODY: Final[tuple[str, ...]] = ()
 """The audience of a message that no speaker hears. The log keeps it for the record."""
@@ -90,8 +97,15 @@ class ModelOutput(MessageMetadata):
 
     thought: Thought | None = None
     """The model's thought before the message. None if there is none."""
+    stop: Stop | None = None
+    """Why the model stopped before the message was complete. None if it is complete."""
     problem: str | None = None
     """The problem of the message, in the words that the model read. None if there is no problem."""
+
+    @property
+    def cut_off(self) -> bool:
+        """Return whether the message was cut off at the token limit."""
+        return self.stop is not None and self.stop.is_of_length
 
 
 class SpecifiedTask(ModelOutput):
@@ -127,8 +141,6 @@ class SpeakerReply(ModelOutput):
     """The origin of the reply, such as a model or a person."""
     flaw: Flaw | None = None
     """The flaw of the reply. None if the reply has no flaw."""
-    cut_off: bool = False
-    """Whether the reply was cut off at the token limit."""
     handed_to: tuple[str, ...] = ()
     """The next speakers that the reply asks for by calls of ``hand_off``: their names, as the model
     wrote them. These calls are stored only here."""

@@ -1,4 +1,4 @@
-"""Parts of a reply's metadata: the stage of its turn, and the thought of its model."""
+"""Parts of a reply's metadata: the stage of its turn, its model's thought, and why it stopped."""
 
 from enum import StrEnum
 from typing import Final
@@ -6,6 +6,7 @@ from typing import Final
 from pydantic import Field, JsonValue
 
 from ..common.data import Data
+from ..common.sanitize import excerpt
 
 
 class Stage(StrEnum):
@@ -47,3 +48,103 @@ class Thought(Data):
     """Whether the thought ended with a closing tag that had no opening tag."""
     given: Reasoning | None = None
     """The original form, which is sent back to the model while the message's calls run."""
+
+
+STOP: Final = "duologue_stop"
+"""Key of the `Stop` of a model's answer in its ``additional_kwargs``."""
+
+
+class StopCause(StrEnum):
+    """The cause for which a model's reply is not complete."""
+
+    LENGTH = "length"
+    """The reply reached the token limit."""
+    THOUGHT = "thought"
+    """The model's thought used up all tokens, so that the reply has no text."""
+    FILTER = "content_filter"
+    """A filter of the provider withheld the reply, or the rest of it."""
+    PROMPT = "prompt"
+    """The provider blocked the prompt."""
+    REFUSAL = "refusal"
+    """The model refused to answer."""
+    CALL = "call"
+    """The provider could not read, or did not allow, a tool call of the model."""
+    PAUSE = "pause"
+    """The provider paused the reply more often than it is continued."""
+    FAILURE = "failure"
+    """A temporary failure of the server stopped the reply, and its repetitions as well."""
+    NO_END = "no_end"
+    """The server sends no sign of the end, so the reply may be incomplete."""
+    OTHER = "other"
+    """The provider stopped the reply for another reason."""
+
+
+_STOPS: Final = {
+    StopCause.LENGTH: "Cut off at the token limit",
+    StopCause.THOUGHT: "Its thought used up",
+    StopCause.FILTER: "Stopped by a content filter",
+    StopCause.PROMPT: "Not answered, because the provider blocked the prompt",
+    StopCause.REFUSAL: "Refused by the model",
+    StopCause.CALL: "Its tool call was not accepted by the provider",
+    StopCause.PAUSE: "Paused by the provider",
+    StopCause.FAILURE: "Stopped by a failure of the server",
+    StopCause.NO_END: "Perhaps cut off, because the server sent no sign of the end",
+    StopCause.OTHER: "Stopped by the provider",
+}
+
+
+class Stop(Data):
+    """Why a model stopped before its reply was complete. Its text is one clause for people."""
+
+    cause: StopCause
+    """The cause."""
+    word: str = ""
+    """The provider's own word for the cause, such as ``SAFETY``. Empty if there is none."""
+    refusal: str = ""
+    """The words with which the model refused. Empty if there are none."""
+    explanation: str = ""
+    """The provider's explanation. Empty if there is none."""
+    max_tokens: int | None = None
+    """The token limit that a thought has used up. None if no thought has, or if it is not known."""
+
+    @property
+    def clause(self) -> str:
+        """Return the stop's text for the middle of a sentence."""
+        said = str(self)
+        return f"{said[:1].lower()}{said[1:]}"
+
+    @property
+    def is_of_length(self) -> bool:
+        """Return whether the token limit is the cause."""
+        return self.cause in (StopCause.LENGTH, StopCause.THOUGHT)
+
+    @property
+    def is_notable(self) -> bool:
+        """Return whether an outcome mentions the stop: not if a text reached a limit or has no end.
+
+        A notice of the session names the server that sends no sign of the end.
+        """
+        return self.cause not in (StopCause.LENGTH, StopCause.NO_END)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Return whether a blank reply to nearly the same prompt would stop in the same way."""
+        again = (
+            *(StopCause.LENGTH, StopCause.NO_END, StopCause.FILTER),
+            *(StopCause.CALL, StopCause.OTHER),
+        )
+        return self.cause not in again
+
+    def __str__(self) -> str:
+        said = _STOPS[self.cause]
+        if self.cause is StopCause.THOUGHT:
+            most = self.max_tokens
+            said += f" the {most:,} tokens of max_tokens" if most else " all tokens"
+        elif self.word and not (self.is_of_length or self.cause is StopCause.NO_END):
+            said += f" ({excerpt(self.word, _WORD)})"
+        told = self.refusal or self.explanation
+        return f"{said}: {excerpt(told)}" if told else said
+
+
+_WORD: Final = 60
+"""Maximum number of characters of a provider's word that people read."""

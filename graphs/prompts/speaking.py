@@ -31,6 +31,8 @@ CALL_TOOL = PROMPTS["call_tool"]
 """The request to a speaker that writes a call as text. Its problem is WRITTEN_CALL."""
 
 EMPTY_REPLY = PROMPTS["empty_reply"]
+WITHHELD_REPLY = PROMPTS["withheld_reply"]
+UNACCEPTED_CALL = PROMPTS["unaccepted_call"]
 WRONG_SPEAKER = PROMPTS["wrong_speaker"]
 NO_CONTENT = PROMPTS["no_content"]
 REPEATED_REPLY = PROMPTS["repeated_reply"]

@@ -1,7 +1,6 @@
 """Texts about log messages for people: page, Markdown, terminal, notebook and `why` share them."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from ..conversation.judges import Verdict
 from ..log.metadata import (
@@ -12,17 +11,16 @@ from ..log.metadata import (
     InnerSession,
     MemoryReset,
     MessageMetadata,
+    ModelOutput,
     Reflection,
     RemovedMessage,
     SpeakerChoice,
     SpeakerReply,
     SpecifiedTask,
     Speech,
+    Stop,
 )
 from .outcome import Outcome
-
-CUT_OFF: Final = "Cut off at the token limit"
-"""The remark about a message that was cut off."""
 
 
 def name_author(about: MessageMetadata) -> str:
@@ -55,12 +53,12 @@ def list_remarks(about: MessageMetadata) -> tuple[str, ...]:
     """Return the remarks that people need besides the message's text."""
     found: list[str] = []
     if isinstance(about, Draft | Reflection) and about.problem is not None:
-        cut_off = isinstance(about, Draft) and about.cut_off
-        found.append(f"{describe_retry(cut_off=cut_off)}: {about.problem}")
+        stop = about.stop if isinstance(about, Draft) else None
+        found.append(f"{describe_retry(stop)}: {about.problem}")
     if isinstance(about, Speech) and about.audience is not None:
         found.append(describe_audience(about.confidants))
-    if isinstance(about, SpeakerReply) and about.cut_off and about.is_spoken:
-        found.append(CUT_OFF)
+    if (stop := shown_stop(about)) is not None:
+        found.append(str(stop))
     return tuple(found)
 
 
@@ -69,9 +67,15 @@ def describe_audience(names: Sequence[str]) -> str:
     return f"Heard only by {' and '.join(names)}" if names else "Heard by no other speaker"
 
 
-def describe_retry(*, cut_off: bool) -> str:
+def describe_retry(stop: Stop | None) -> str:
     """Return the remark that another reply was requested instead of a draft."""
-    return f"{CUT_OFF if cut_off else 'Rejected'} and asked again"
+    return f"{stop or 'Rejected'} and asked again"
+
+
+def shown_stop(about: MessageMetadata) -> Stop | None:
+    """Return the stop of a message that people see, or None. A draft's remark contains its own."""
+    is_hidden = isinstance(about, SpeakerReply) and not about.is_spoken
+    return about.stop if isinstance(about, ModelOutput) and not is_hidden else None
 
 
 def describe_kept_task(problem: str) -> str:

@@ -17,11 +17,15 @@ from ..ends.end import Tallies
 from ..log.heard_text import unanswered_token
 from ..log.messages import metadata, place_of, since_end, speeches
 from ..log.metadata import (
+    ModelOutput,
+    PendingAnswer,
     Reflection,
     SpeakerChoice,
     Speech,
     Stage,
+    Summary,
     ToolResult,
+    UnheardReply,
     is_by_person,
 )
 from .met_ends import ENDS, at_end, met_ends
@@ -153,6 +157,7 @@ def outcome(
             *_of_tool_rounds(conversation, log),
             *_of_artifacts(log),
             *_of_unread_choices(log),
+            *_of_stops(log),
             *_of_unanswered_token(conversation, reasons, whole),
         ),
     )
@@ -191,6 +196,35 @@ def _of_unread_choices(log: Sequence[BaseMessage]) -> Iterator[str]:
         )
 
 
+def describe_stop(about: ModelOutput) -> str:
+    """Return one line about a model that stopped before its message was complete."""
+    whose = about.speaker
+    match about:
+        case Reflection():
+            what = f"the verdict of {whose or 'the judge'}"
+        case SpeakerChoice():
+            what = "the choice of the next speaker"
+        case Summary():
+            what = f"the summary for {whose}"
+        case _:
+            what = whose or "the task specification"
+    return f"{what}: {about.stop.clause}" if about.stop else what
+
+
+def _of_stops(log: Sequence[BaseMessage]) -> Iterator[str]:
+    """Yield a warning for each notable way in which models stopped early."""
+    found = Counter(
+        describe_stop(about)
+        for about in map(metadata, log)
+        if isinstance(about, ModelOutput)
+        and about.stop is not None
+        and about.stop.is_notable
+        and not isinstance(about, UnheardReply | PendingAnswer)
+    )
+    for text, times in found.items():
+        yield f"{text[:1].upper()}{text[1:]}" + ("" if times == 1 else f" ({times} times)")
+
+
 def _of_unanswered_token(
     conversation: Conversation, reasons: tuple[Reason, ...], log: Sequence[BaseMessage]
 ) -> Iterator[str]:
@@ -221,6 +255,7 @@ class OutcomeStepKind(StrEnum):
     VERDICT = "verdict"  # the answer of a judge
     REJECTED = "rejected"  # a reply that broke a rule, so that another one was requested
     CUT_OFF = "cut_off"  # a message that was cut off at the token limit
+    STOPPED = "stopped"  # a message that its provider stopped, or that its model refused
     COUNTED = "counted"  # a message that a guard counted
     SAID = "said"  # a done token or a termination message
     ANSWERED = "answered"  # the answer that a done token waited for

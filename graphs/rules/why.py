@@ -25,9 +25,9 @@ from ..log.metadata import (
     Flaw,
     InnerSession,
     MessageMetadata,
+    ModelOutput,
     Reflection,
     SpeakerChoice,
-    SpeakerReply,
     SpecifiedTask,
     ToolCalls,
     ToolResult,
@@ -36,16 +36,16 @@ from ..log.metadata import (
 )
 from .log_counter import LogCounter
 from .message_words import (
-    CUT_OFF,
     describe_choice,
     describe_inner,
     describe_kept_task,
     describe_repeated_verdict,
     describe_retry,
     describe_verdict,
+    shown_stop,
 )
 from .met_ends import ENDS
-from .outcome import Outcome, OutcomeStep, OutcomeStepKind, OutcomeSteps
+from .outcome import Outcome, OutcomeStep, OutcomeStepKind, OutcomeSteps, describe_stop
 
 
 def why(
@@ -112,6 +112,8 @@ class _Trail:
         """Reset the causes, as after an earlier end."""
         self._before = self._counter.facts()
         # All causes are indices of `steps`.
+        self._stopped: list[int] = []
+        """The steps of messages whose models stopped early, whether they caused the end or not."""
         self._counted: dict[tuple[Reason, str | None], list[int]] = {}
         """The steps that each guard has counted since its last reset; by speaker for some guards.
         """
@@ -142,6 +144,8 @@ class _Trail:
         for step in _remarks(message, about):
             context.append(len(self.steps))
             self.steps.append(step)
+        if isinstance(about, ModelOutput) and about.stop is not None and about.stop.is_notable:
+            self._stopped += context
         self._counter.add(message)
         if isinstance(about, EarlierEnd):
             for reason in _reasons(Outcome.model_validate(about.outcome)):
@@ -231,6 +235,7 @@ class _Trail:
         """
         reasons = list(Reason) if outcome is None else outcome.reasons
         causes = [place for reason, place in self._newest.items() if reason in reasons]
+        causes += self._stopped
         ends = self._met_ends(outcome)
         causes += [
             place
@@ -297,20 +302,20 @@ def _remarks(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeSt
     if thought := thought_text(about):
         text = f"{about.speaker or 'A model'} thought: {thought}"
         yield OutcomeStep(kind=OutcomeStepKind.THOUGHT, text=text, **found)
+    if (stop := shown_stop(about)) is not None and isinstance(about, ModelOutput):
+        kind = OutcomeStepKind.STOPPED if stop.is_notable else OutcomeStepKind.CUT_OFF
+        yield OutcomeStep(kind=kind, text=describe_stop(about), **found)
     if (verdict := verdict_of(about)) is not None:
         text = describe_verdict(verdict, separate=about.speaker is None)
         found["speaker"] = verdict.speaker
         yield OutcomeStep(kind=OutcomeStepKind.VERDICT, text=text, verdict=verdict, **found)
     elif isinstance(about, Draft):
-        how = describe_retry(cut_off=about.cut_off).lower()
-        text = f"{about.speaker or 'The task'}: {how}: {about.problem}"
+        how = describe_retry(about.stop)
+        text = f"{about.speaker or 'The task'}: {how[:1].lower()}{how[1:]}: {about.problem}"
         yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
     elif isinstance(about, SpecifiedTask) and about.problem is not None:
         text = describe_kept_task(about.problem)
         yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
-    elif isinstance(about, SpeakerReply) and about.cut_off and about.is_spoken:
-        text = f"{about.speaker}: {CUT_OFF.lower()}"
-        yield OutcomeStep(kind=OutcomeStepKind.CUT_OFF, text=text, **found)
     elif isinstance(about, Reflection) and about.problem is not None:
         text = describe_repeated_verdict(about.speaker, about.problem)
         yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)

@@ -19,6 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel, Field, ValidationError
 
 from ...nodes.models.adapters.base import Adapter
+from ...nodes.models.answers import THOUGHT
 from ...nodes.models.recorder import (
     AdapterFacts,
     ModelRequest,
@@ -27,9 +28,12 @@ from ...nodes.models.recorder import (
     recording_by,
 )
 from ..common.content import with_digests
+from ..common.data import Data
 from ..common.errors import ContextTooLongError, SessionError
 from ..common.files import NewFile, read_file
 from ..common.secrets_filter import SecretsFilter
+from ..log.metadata import Stop, Thought
+from ..log.reply_parts import STOP
 from .differences import describe_difference
 from .http_recording import Exchange, HttpTape, refusing_calls
 from .scenario import Scenario
@@ -164,7 +168,7 @@ class Tape:
         call = calls[same]
         if call.answer is None:
             raise ContextTooLongError(call.error)
-        return AIMessage.model_validate(call.answer)
+        return _read_answer(call.answer)
 
     def check_end(self) -> None:
         """Raise RecordingError if recorded calls were not made again."""
@@ -210,6 +214,18 @@ def _dump_answer(answer: AIMessage) -> dict[str, Any]:
     kept = {name: answer.response_metadata.get(name) for name in _METADATA}
     dumped["response_metadata"] = {name: one for name, one in kept.items() if one is not None}
     return dumped
+
+
+_PARTS: Final[Mapping[str, type[Data]]] = {THOUGHT: Thought, STOP: Stop}
+"""The classes of the entries of ``additional_kwargs`` that are data of duologue."""
+
+
+def _read_answer(dumped: Mapping[str, Any]) -> AIMessage:
+    answer = AIMessage.model_validate(dumped)
+    extra = answer.additional_kwargs
+    named = ((name, part) for name, part in _PARTS.items() if extra.get(name))
+    parts = {name: part.model_validate(extra[name]) for name, part in named}
+    return answer.model_copy(update={"additional_kwargs": {**extra, **parts}})
 
 
 _one_at_a_time = threading.Lock()

@@ -8,6 +8,7 @@ from ..common.errors import SpecError
 from ..conversation.conversation import Conversation
 from ..conversation.questions import MessageQuestion, Question
 from ..conversation.usage import Usage
+from ..log.metadata import StopCause
 from ..session.options import GivenAnswer, Options
 from ..session.stored_session import StoredSession
 from .chat_requests import HistoryMessage
@@ -106,7 +107,17 @@ class Answer(NamedTuple):
     @property
     def ending(self) -> str:
         """The reason why the answer ends, as OpenAI's ``finish_reason``."""
-        return "length" if self.output is not None and self.output.is_cut_off else "stop"
+        stop = None if self.output is None else self.output.stop
+        return "stop" if stop is None else _ENDINGS.get(stop.cause, "stop")
+
+
+_ENDINGS: Final = {
+    StopCause.LENGTH: "length",
+    StopCause.THOUGHT: "length",
+    StopCause.FILTER: "content_filter",
+    StopCause.PROMPT: "content_filter",
+}
+"""OpenAI's finish reason for each cause that has one."""
 
 
 def answer_of(session: StoredSession, usage: Usage, *, is_session: bool) -> Answer:

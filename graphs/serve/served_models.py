@@ -18,7 +18,7 @@ from ..common.validation import list_names
 from ..conversation.conversation import Conversation
 from ..conversation.usage import Usage
 from ..log.messages import metadata, place_of
-from ..log.metadata import SpeakerReply
+from ..log.metadata import SpeakerReply, Stop
 from ..rules.output import find_output
 from ..session.stored_session import StoredSession
 from ..speakers.replies import HumanInputMode, HumanReply, ModelReply, TextReply
@@ -39,8 +39,8 @@ class Output(NamedTuple):
     """The text, or JSON if the speaker answers by a schema."""
     place: str | None
     """The place of its message in the log. None if there is no output."""
-    is_cut_off: bool
-    """Whether the message was cut off at the token limit."""
+    stop: Stop | None = None
+    """Why the model stopped before the message was complete. None if it is complete."""
 
 
 def check_people(file: Path, tool: ServedTool) -> None:
@@ -168,13 +168,13 @@ def output_of(session: StoredSession) -> Output:
     """Return the output of a session. The text is empty if there is none."""
     found = find_output(session.conversation, session.messages)
     if found is None:
-        return Output("", None, is_cut_off=False)
+        return Output("", None)
     about, value = metadata(found), session.output
     text = session.text if value is None else value
     return Output(
         text if isinstance(text, str) else json.dumps(text, ensure_ascii=False),
         place_of(found),
-        isinstance(about, SpeakerReply) and about.cut_off,
+        about.stop if isinstance(about, SpeakerReply) else None,
     )
 
 

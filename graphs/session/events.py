@@ -79,6 +79,7 @@ def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iter
                 text=message.text,
                 problem=about.problem or "",
                 cut_off=about.cut_off,
+                stop=about.stop,
             )
         case CodeCalls() | ToolCalls() if isinstance(message, AIMessage):
             if says_something(message, about):
@@ -135,6 +136,7 @@ def _message_event(
         heard_text=None if heard == message.text else heard,
         problem=about.problem,
         cut_off=about.cut_off,
+        stop=about.stop,
         audience=None if about.audience is None else about.confidants,
         parsed=about.parsed,
         files=tuple(files_of(message.content)),

@@ -52,10 +52,12 @@ from ..log.messages import metadata, storable, thought_text
 from ..log.metadata import (
     JudgeQuestion,
     MessageMetadata,
+    ModelOutput as ModelMessage,
     PendingAnswer,
     Reflection,
     SpeakerChoice,
     SpecifiedTask,
+    StopCause,
     Summary,
     ToolResult,
     verdict_of,
@@ -90,12 +92,14 @@ _CALLERS: Final[Mapping[type[MessageMetadata], str]] = {
 }
 """The names of the callers that are not speakers."""
 
-_STOPS: Final[Mapping[str, StopReason]] = {
-    "length": "max_tokens",
-    "tool_calls": "tool_calls",
-    "content_filter": "content_filter",
+_STOPS: Final[Mapping[StopCause, StopReason]] = {
+    StopCause.LENGTH: "max_tokens",
+    StopCause.THOUGHT: "max_tokens",
+    StopCause.FILTER: "content_filter",
+    StopCause.PROMPT: "content_filter",
+    StopCause.REFUSAL: "content_filter",
 }
-"""The finish reasons of OpenAI's API that Inspect names, too."""
+"""Inspect's stop reason for each cause that has one."""
 
 
 @dataclass(frozen=True)
@@ -280,7 +284,10 @@ class SessionWriter:
         said = ChatMessageAssistant(
             id=message.id, content=content, tool_calls=calls or None, model=model, source="generate"
         )
-        reason = _STOPS.get(str(message.response_metadata.get("finish_reason")), "stop")
+        stop = about.stop if isinstance(about, ModelMessage) else None
+        reason: StopReason = "tool_calls" if calls else "stop"
+        if stop is not None:
+            reason = _STOPS.get(stop.cause, "unknown")
         choice = ChatCompletionChoice(message=said, stop_reason=reason)
         used = None if answer.usage is None else as_usage(answer.usage)
         return ModelEvent(

@@ -18,7 +18,6 @@ from ..common.content import Content
 from ..conversation.conversation import Conversation
 from ..conversation.judges import HAND_OFF, Moderator, SeparateJudge, Verdict
 from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion
-from ..conversation.usage import UNENDED
 from ..ends.all_ends import Reason
 from ..log.inner_log import read_inner_log
 from ..log.messages import metadata, newest_calls
@@ -41,6 +40,7 @@ from ..log.metadata import (
     is_by_person,
     outcome_of,
 )
+from ..log.reply_parts import STOP
 from ..rules.approval_question import needing_approval
 from ..rules.outcome import Outcome
 from ..speakers.interrupt_on import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
@@ -142,7 +142,7 @@ def _answer(
 
 def _make_answer(text: str, about: ModelOutput) -> AIMessage:
     """Return a model's answer, with its thought already separated."""
-    return AIMessage(text, additional_kwargs={THOUGHT: about.thought})
+    return AIMessage(text, additional_kwargs={THOUGHT: about.thought, STOP: about.stop})
 
 
 def _speaker_answer(message: AIMessage, about: SpeakerReply) -> AIMessage:
@@ -161,16 +161,10 @@ def _speaker_answer(message: AIMessage, about: SpeakerReply) -> AIMessage:
         additional_kwargs={
             THOUGHT: about.thought,
             RECORDED: True,
+            STOP: about.stop,
             **({TO_USER: said} if any(said) else {}),
         },
-        response_metadata=_ending(message) if about.cut_off else {},
     )
-
-
-def _ending(message: AIMessage) -> dict[str, Any]:
-    """Return the metadata of a cut-off answer, also if the cut is only assumed."""
-    assumed = {UNENDED: True} if UNENDED in message.response_metadata else {}
-    return {"finish_reason": "length", **assumed}
 
 
 def _judge_answer(conversation: Conversation, text: str, verdict: Verdict | None) -> str:

@@ -132,7 +132,12 @@ def _tone(cause: OutcomeStep) -> Tone:
             return "good" if cause.verdict.complete else "plain"
         case OutcomeStepKind.SAID | OutcomeStepKind.ANSWERED | OutcomeStepKind.CALLED:
             return "good"
-        case OutcomeStepKind.COUNTED | OutcomeStepKind.CUT_OFF | OutcomeStepKind.CHOICE:
+        case (
+            OutcomeStepKind.COUNTED
+            | OutcomeStepKind.CUT_OFF
+            | OutcomeStepKind.STOPPED
+            | OutcomeStepKind.CHOICE
+        ):
             return "warn"
         case OutcomeStepKind.REJECTED:
             return "bad"

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Judge, SeparateJudge, Verdict
 from ...graphs.log.messages import make_message, metadata
-from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
+from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech, StopCause
 from ...graphs.prompts import judging as prompts
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_question, after_unread_verdict, after_verdict
@@ -22,6 +22,7 @@ from ...graphs.speakers.structured_answers import OwnAnswer
 from ..models.answers import thought_of
 from ..models.model import Model
 from ..models.settings import CallSettings
+from ..models.stops import stop_of
 from ..turn.node_context import NodeContext
 from ..turn.prompt import ModelAnswer, append_question, ask_model, view_of
 from .verdicts import yes_or_no
@@ -35,6 +36,16 @@ room.
 def is_second(context: NodeContext) -> bool:
     """Return whether the verdict is requested for the second time."""
     return context.position.phase is Phase.UNREAD
+
+
+def is_last(context: NodeContext, judge: Judge | SeparateJudge, answer: AIMessage) -> bool:
+    """Return whether an unreadable answer is the last one.
+
+    An answer whose thought has used up the user's limit would do so again.
+    """
+    stop = stop_of(answer)
+    is_used_up = stop is not None and stop.cause is StopCause.THOUGHT
+    return is_second(context) or (is_used_up and judge.max_tokens is not None)
 
 
 def phrase_question(context: NodeContext, question: str) -> str:
@@ -154,7 +165,7 @@ async def _structured(
 
     found = await ask_model(context, speaker, model, ask, behind=[question], most=most)
     judgement = found.found
-    if judgement is None and not is_second(context):
+    if judgement is None and not is_last(context, judge, found.answer):
         before = [_question(context, found, words, NOBODY)]
         return await record_unreadable(context, found, before, speaker.name)
     if judgement is None:
@@ -224,7 +235,7 @@ async def _is_complete(
     found = await _in_text(context, speaker, model, behind, settings)
     text = found.answer.text
     complete = yes_or_no(text)
-    if complete is None and not is_second(context):
+    if complete is None and not is_last(context, judge, found.answer):
         return await record_unreadable(context, found, [], speaker.name)
     verdict = Verdict(
         speaker=speaker.name,

@@ -33,7 +33,7 @@ from ..models.model import Model
 from ..turn.node_context import NodeContext
 from ..turn.prompt import ModelAnswer
 from .observer import ask_observer
-from .self_judge import answer_limit, is_second, phrase_question, record_unreadable
+from .self_judge import answer_limit, is_last, phrase_question, record_unreadable
 from .verdicts import read_lines
 
 _TOKENS, _EACH, _EACH_REASON = 200, 50, 150
@@ -69,7 +69,7 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     number = len(context.log) + len(found.new)
     asked = context.conversation.render_prompt(prompts.JUDGE_CRITERIA)
     question = make_message(number, asked, JudgeQuestion(audience=NOBODY))
-    if decisions is None and not is_second(context):
+    if decisions is None and not is_last(context, judge, answer):
         return await record_unreadable(context, found, [question], None)
     is_final = not is_judged(context.conversation, context.position)
     verdict = make_verdict(speaker.name, decisions, is_final=is_final)

@@ -14,11 +14,13 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
 
 from ...graphs.common.errors import ModelError
-from ...graphs.conversation.usage import ESTIMATED, UNENDED, token_count
+from ...graphs.conversation.usage import ESTIMATED, token_count
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Reasoning, Thought
+from ...graphs.log.reply_parts import STOP
 from ...graphs.text.thoughts import split
 from ...graphs.text.words import tokens_of, tokens_of_message
+from .stops import read_stop, stop_of
 from .storable_json import why_unstorable
 
 _FIELD: Final = re.compile(r"reasoning|thinking|thought")
@@ -137,25 +139,6 @@ RECORDED: Final = "duologue_recorded"
 retries of that answer.
 """
 
-_CUT_OFF: Final = "length"
-"""Finish reason that marks a normalised answer as cut off."""
-
-_ENDINGS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
-"""Keys under which LangChain's clients store the finish reason: OpenAI and Gemini, Anthropic,
-Bedrock, Ollama.
-"""
-
-_LENGTHS: Final = (
-    "length",
-    "max_tokens",
-    "max_output_tokens",
-    "model_length",
-    "model_context_window_exceeded",
-)
-"""Finish reasons of answers that were cut off, compared without regard to case. The last reason
-means that the context is full.
-"""
-
 
 def normalise_answer(found: object, label: str) -> AIMessage:
     """Return an answer as a message of plain text, with its thought in a separate field."""
@@ -168,39 +151,15 @@ def normalise_answer(found: object, label: str) -> AIMessage:
     if not is_plain and THOUGHT not in extra:
         text, thought = separate_thought(found, text)
         extra = {**extra, THOUGHT: thought}
-    answer = found.model_copy(update={"content": text, "additional_kwargs": extra})
-    is_cut = is_unended(found) or _has_run_out(found.response_metadata)
-    return mark_cut_off(answer) if is_cut else answer
-
-
-def _has_run_out(metadata: Mapping[str, Any]) -> bool:
-    """Return whether the finish reason in an answer's metadata means that it was cut off."""
-    incomplete = metadata.get("incomplete_details")
-    told = [metadata.get(name) for name in _ENDINGS]
-    # OpenAI's Responses API reports the reason in `incomplete_details`.
-    told.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
-    for one in told:
-        # Compare only the beginning, since LangChain joins the reasons of several pieces. The
-        # reason may have the prefix `FinishReason.`.
-        if str(one).casefold().removeprefix("finishreason.").startswith(_LENGTHS):
-            return True
-    return False
-
-
-def mark_cut_off(answer: AIMessage) -> AIMessage:
-    """Return an answer marked as cut off."""
-    metadata = {**answer.response_metadata, "finish_reason": _CUT_OFF}
-    return answer.model_copy(update={"response_metadata": metadata})
+    stop = read_stop(found)
+    if stop is not None and STOP not in extra:
+        extra = {**extra, STOP: stop}
+    return found.model_copy(update={"content": text, "additional_kwargs": extra})
 
 
 def is_cut_off(answer: AIMessage) -> bool:
-    """Return whether a normalised answer was cut off at its token limit."""
-    return bool(answer.response_metadata.get("finish_reason") == _CUT_OFF)
-
-
-def is_unended(answer: AIMessage) -> bool:
-    """Return whether an answer counts as cut off only since its server sends no sign of its end."""
-    return UNENDED in answer.response_metadata
+    """Return whether a normalised answer ended before it was complete."""
+    return stop_of(answer) is not None
 
 
 def is_recorded(answer: AIMessage) -> bool:
@@ -210,7 +169,8 @@ def is_recorded(answer: AIMessage) -> bool:
 
 def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
     """Return whether an answer was cut off because the context was full, not by ``max_tokens``."""
-    if not is_cut_off(answer) or is_unended(answer) or is_recorded(answer):
+    stop = stop_of(answer)
+    if stop is None or not stop.is_of_length or is_recorded(answer):
         return False
     used = None if answer.response_metadata.get(ESTIMATED) else answer.usage_metadata
     if used is None:

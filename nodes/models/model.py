@@ -26,7 +26,7 @@ from ...graphs.common.validation import list_names, name_type
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.usage import Price
 from ...graphs.ends.limits import ends_by_money
-from ...graphs.log.metadata import ModelOutput, Speech, kind_name
+from ...graphs.log.metadata import ModelOutput, Speech, StopCause, kind_name
 from ...graphs.speakers.formats import LabelledFormat, describe_schema, schema_of
 from ...graphs.speakers.structured_answers import read_structured
 from ...graphs.text.json_objects import UnreadableJsonError
@@ -35,7 +35,7 @@ from .adapters.base import Adapter, Ask, SettingRefusedError, ToolCalling, make_
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
 from .adapters.list_prices import ListPrice, load_list
-from .answers import count_usage, is_unended, structured_text
+from .answers import count_usage, structured_text, thought_of
 from .client.connections import clients_of_loop
 from .client.failures import name_of
 from .gate import Gate, PlannedCall, StepGate
@@ -43,6 +43,7 @@ from .listeners import Listener
 from .recorder import ModelRequest, calling_model, current_recorder
 from .refusals import find_refusal
 from .settings import CallSettings
+from .stops import answer_to_end, has_hidden_thought, settle_stop, stop_of
 from .tool_binding import offers_of
 from .tools_by_schema import add_instruction
 
@@ -55,7 +56,7 @@ _NOT_SHOWN = (
 )
 _PLURALS = {"image": "images", "audio": "audio files", "file": "PDFs"}
 
-_UNENDED = (
+_NO_END = (
     "{} sends no finish reason, so it is not known whether a reply is complete; its replies are "
     "marked as cut off."
 )
@@ -239,11 +240,11 @@ class Model:
             self.warned.add(text)
             self.notify(text)
 
-    def _check_end(self, answer: AIMessage) -> AIMessage:
-        """Return an answer. Warn if its server sends no sign of its end."""
-        if is_unended(answer):
-            self._warn(_UNENDED.format(name_of(self.label, self.adapter.address)))
-        return answer
+    def _warn_of_no_end(self, answer: AIMessage) -> None:
+        """Warn if an answer's server sends no sign of its end."""
+        stop = stop_of(answer)
+        if stop is not None and stop.cause is StopCause.NO_END:
+            self._warn(_NO_END.format(name_of(self.label, self.adapter.address)))
 
     async def _call(
         self,
@@ -263,8 +264,6 @@ class Model:
 
         async def once(sent: CallSettings) -> AIMessage:
             shown: dict[str, Any] = {"purpose": kind_name(purpose), "speaker": speaker}
-            # The id separates the streamed pieces of one attempt from those of another.
-            shown["answer"] = uuid4().hex
             name = purpose.run_name.format(speaker=caller)
             config = RunnableConfig(metadata=shown, run_name=name)
             if private or purpose is not Speech:
@@ -276,14 +275,19 @@ class Model:
                 # Without merging, these callbacks would replace those of the run.
                 config["callbacks"] = [*listeners]
                 config = merge_configs(ensure_config(), config)
-            found: object
-            try:
-                found = await ask(sent)(adapter.own_messages(prompt), config)
-            except Exception as error:
-                found = adapter.answer_in(error)
-                if found is None:
-                    raise
-            return self._check_end(read(adapter.checked(found)))
+
+            async def call(paused: Sequence[BaseMessage]) -> object:
+                # The id separates the streamed pieces of one attempt from those of another.
+                shown["answer"] = uuid4().hex
+                return await ask(sent)([*adapter.own_messages(prompt), *paused], config)
+
+            found = await answer_to_end(call, adapter.answer_in, adapter.label)
+            answer = read(adapter.checked(found))
+            limit = sent.values.get("max_tokens", adapter.longest_answer)
+            has_thought = thought_of(answer) is not None or has_hidden_thought(found)
+            answer = settle_stop(answer, limit, has_thought=has_thought)
+            self._warn_of_no_end(answer)
+            return answer
 
         at_gate = None
         if self.gate is not None:

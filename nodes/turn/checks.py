@@ -15,9 +15,18 @@ from ...graphs.ends.no_progress import EqualCalls, SameToolCalls
 from ...graphs.log.heard_text import done_tokens, unanswered_token
 from ...graphs.log.marks import plays, read_marks
 from ...graphs.log.messages import metadata
-from ...graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, is_by_person
+from ...graphs.log.metadata import (
+    Draft,
+    Flaw,
+    MessageMetadata,
+    Speech,
+    Stop,
+    StopCause,
+    is_by_person,
+)
 from ...graphs.log.parsing import Parsed, own_words, parse, without_remarks
 from ...graphs.prompts import handoffs, speaking as prompts
+from ...graphs.prompts.texts import Prompt
 from ...graphs.rules.reply_choice import Checked, Problem
 from ...graphs.speakers.formats import (
     JSON_CUT_OFF,
@@ -49,14 +58,14 @@ def check_reply(
     log: Sequence[BaseMessage],
     schema: type[BaseModel] | None = None,
     *,
-    cut_off: bool = False,
+    stop: Stop | None = None,
     handed_to: Sequence[str] = (),
     aloud: bool = True,
 ) -> Checked:
     """Check a reply, and add the format's missing parts if possible.
 
-    A reply that was cut off may lack its end. A reply without text may still name the next speaker.
-    A done token counts only if others hear the reply.
+    A reply that has stopped early may lack its end. A reply without text may still name the next
+    speaker. A done token counts only if others hear the reply.
     """
     is_again = bool(log) and log[-1].name == speaker.name
     request = rewrite_request(conversation, metadata(log[-1])) if is_again else ""
@@ -71,9 +80,8 @@ def check_reply(
     if misnamed is not None or (handed_to and not text.strip()):
         return Checked(text, misnamed)
     if not text.strip():
-        return Checked(
-            text, Problem(flaw=Flaw.BLANK, text=conversation.render_prompt(prompts.EMPTY_REPLY))
-        )
+        explanation = conversation.render_prompt(_why_blank(stop))
+        return Checked(text, Problem(flaw=Flaw.BLANK, text=explanation))
     if writes_call(conversation, speaker, log, text):
         explanation = conversation.render_prompt(prompts.WRITTEN_CALL)
         return Checked(text, Problem(flaw=Flaw.WRITTEN_CALL, text=explanation))
@@ -84,7 +92,7 @@ def check_reply(
         )
         return Checked(text, Problem(flaw=Flaw.ROLE_FLIP, text=explanation))
     is_formed = speaker.format is not None
-    read = _read(speaker, text, schema, cut_off=cut_off) if is_formed else Parsed()
+    read = _read(speaker, text, schema, stop) if is_formed else Parsed()
     text = read.text or text
     own = own_words(speaker, text, read.value) if is_formed else text
     if _says_nothing(conversation, speaker, text, own, read):
@@ -150,10 +158,22 @@ _FIRST: Final = 40
 """Number of characters that are searched for the first two words."""
 
 
-def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_off: bool) -> Parsed:
-    """Read a reply by its format. If it was cut off, its missing parts are accepted."""
+def _why_blank(stop: Stop | None) -> Prompt:
+    """Return the problem of a blank reply, which depends on why its model stopped."""
+    match stop:
+        case Stop(cause=StopCause.FILTER):
+            return prompts.WITHHELD_REPLY
+        case Stop(cause=StopCause.CALL):
+            return prompts.UNACCEPTED_CALL
+    return prompts.EMPTY_REPLY
+
+
+def _read(
+    speaker: Speaker, text: str, schema: type[BaseModel] | None, stopped: Stop | None
+) -> Parsed:
+    """Read a reply by its format. If it has stopped early, its missing parts are accepted."""
     form, stop = speaker.format, speaker.model_settings.stop
-    if cut_off:
+    if stopped is not None:
         match form:
             case LabelledFormat():
                 form = form.model_copy(
@@ -166,7 +186,8 @@ def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_of
     if form is None:
         return Parsed()
     read = parse(form, text, stop=stop, schema=schema, name=speaker.name)
-    if read.problem is not None and cut_off and isinstance(form, SchemaFormat):
+    is_cut_off = stopped is not None and stopped.is_of_length
+    if read.problem is not None and is_cut_off and isinstance(form, SchemaFormat):
         return Parsed(problem=JSON_CUT_OFF)
     return read
 
@@ -228,8 +249,9 @@ def rewrite_request(conversation: Conversation, draft: MessageMetadata) -> str:
     if not isinstance(draft, Draft):
         return ""
     problem = draft.problem or ""
-    # A reply that was cut off has no flaw. Its problem is the request to continue.
-    if draft.flaw is None:
+    # A reply that was cut off has no flaw. Its problem is the request to continue. A call is not
+    # repeated in words.
+    if draft.flaw is None or (draft.stop is not None and draft.stop.cause is StopCause.CALL):
         return problem
     request = _REQUESTS.get(draft.flaw, prompts.REWRITE_REPLY)
     return conversation.render_prompt(request, problem=problem)

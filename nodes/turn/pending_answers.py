@@ -7,7 +7,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, PendingAnswer, Source
 from ...graphs.speakers.speaker import TO_USER
-from ..models.answers import THOUGHT, is_cut_off, thought_of
+from ..models.answers import THOUGHT, thought_of
+from ..models.stops import with_stop
 from ..models.to_user import texts_by_id
 
 
@@ -20,7 +21,6 @@ def make_pending(number: int, speaker: str, answer: AIMessage) -> AnyMessage:
         # Whole, because the model may receive it again while its calls run.
         thought=thought_of(answer, goes_back=True),
         to_user=texts_by_id(answer, answer.tool_calls),
-        cut_off=is_cut_off(answer),
     )
     return make_message(
         number,
@@ -39,7 +39,7 @@ def read_pending(message: AIMessage) -> AIMessage:
     extra: dict[str, Any] = {} if about.thought is None else {THOUGHT: about.thought}
     if about.to_user:
         extra[TO_USER] = [about.to_user.get(str(call["id"])) for call in message.tool_calls]
-    return AIMessage(
+    answer = AIMessage(
         message.text,
         additional_kwargs=extra,
         response_metadata=message.response_metadata,
@@ -47,3 +47,4 @@ def read_pending(message: AIMessage) -> AIMessage:
         tool_calls=message.tool_calls,
         invalid_tool_calls=message.invalid_tool_calls,
     )
+    return with_stop(answer, about.stop)

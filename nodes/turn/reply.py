@@ -22,6 +22,7 @@ from ...graphs.log.heard_text import HeardText, may_say_token, together
 from ...graphs.log.marks import begins, length_of
 from ...graphs.log.messages import (
     make_message,
+    metadata,
     newest_calls,
     place_of,
     storable,
@@ -29,6 +30,7 @@ from ...graphs.log.messages import (
 )
 from ...graphs.log.metadata import (
     ALOUD,
+    Draft,
     HookVersion,
     ModelOutput,
     Source,
@@ -56,10 +58,11 @@ from ...graphs.speakers.replies import (
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.text.words import join_parts
 from ...tools.registry.functions import call
-from ..models.answers import is_recorded, mark_cut_off
+from ..models.answers import is_recorded
 from ..models.listeners import Listener, Tokens
 from ..models.model import Model
 from ..models.settings import CallSettings
+from ..models.stops import with_stop
 from ..models.to_user import Speaking, take_out_to_user
 from ..models.tool_binding import (
     HandedOver,
@@ -297,7 +300,9 @@ def join_reply(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMe
         return answer
     if not answer.text.strip() and not is_call(answer):
         # There is no continuation, so the first part stays unchanged.
-        return mark_cut_off(answer.model_copy(update={"content": before.text}))
+        about = metadata(before)
+        stop = about.stop if isinstance(about, Draft) else None
+        return with_stop(answer.model_copy(update={"content": before.text}), stop)
     if speaker.on_length == "continue":
         rest = _without_mark(speaker, before.text, answer.text)
         whole = join_parts(before.text, rest, begins_word=rest != answer.text)

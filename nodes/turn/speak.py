@@ -31,6 +31,7 @@ from ...graphs.log.metadata import (
     SpeakerReply,
     Speech,
     Stage,
+    Stop,
     ToolCalls,
     UnheardReply,
     as_reply,
@@ -48,7 +49,8 @@ from ...graphs.rules.transitions import (
     unjudged,
 )
 from ...graphs.speakers.speaker import Speaker
-from ..models.answers import is_cut_off, is_unended, thought_of
+from ..models.answers import thought_of
+from ..models.stops import stop_of, with_refusal
 from ..models.tool_binding import HandedOver
 from .ask_all import ask_all
 from .checks import check_reply, repeated_calls
@@ -108,9 +110,10 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
     given = await reply_of(context, speaker, person)
     if position.phase is Phase.CUT_OFF:
         given = given._replace(message=join_reply(speaker, context.log[-1], given.message))
-    cut_off = given.source is Source.MODEL and is_cut_off(given.message)
+    stop = stop_of(given.message) if given.source is Source.MODEL else None
     whole = speaker
-    if cut_off:
+    if stop is not None:
+        given = given._replace(message=with_refusal(given.message))
         speaker = _without_stops(whole)
     about = Speech(
         speaker=speaker.name,
@@ -119,7 +122,7 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
         source=given.source,
         parsed=given.parsed,
         thought=thought_of(given.message, goes_back=is_call(given.message)),
-        cut_off=cut_off,
+        stop=stop,
         handed_to=given.handed.to,
         private=given.handed.private,
     )
@@ -133,13 +136,13 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
     answer = given.message
     text, about = _take_text_of_calls(context.log, about, str(answer.text))
     if given.source is Source.MODEL:
-        goes_on = cut_off and not is_unended(answer)
-        more = continuation_request(speaker, position, text) if goes_on else None
+        is_short = about.stop is not None and about.stop.is_of_length
+        more = continuation_request(speaker, position, text) if is_short else None
         if more is not None:
             about = about.model_copy(update={"problem": conversation.render_prompt(more)})
             return await _write_draft(context, given, about, Phase.CUT_OFF)
         found = _checked(context, speaker, text, context.log, about)
-        if found.problem is not None and not position.asked_again:
+        if found.problem is not None and not position.asked_again and not _is_lasting(found, stop):
             about = about.model_copy(update=_noted(found.problem))
             return await _write_draft(context, given, about, Phase.REJECTED)
         if position.asked_again and worth_of(found) is not Worth.GOOD:
@@ -154,11 +157,11 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
                 given = given._replace(new=[*given.new, kept])
                 then = _metadata_of_reply(context.log[draft])
                 handed = HandedOver(then.handed_to, then.private)
-                kept_of_it = {"thought", "cut_off", "handed_to", "private"}
+                kept_of_it = {"thought", "stop", "handed_to", "private"}
                 update = {name: getattr(then, name) for name in kept_of_it}
                 update["audience"] = audience_of(conversation, turn, speaker, handed)
                 about = about.model_copy(update=update)
-                speaker = _without_stops(whole) if then.cut_off else whole
+                speaker = _without_stops(whole) if then.stop else whole
                 answer = AIMessage("")
         text = found.text
         about = about.model_copy(update=_noted(found.problem))
@@ -222,8 +225,13 @@ def as_in(stage: Stage, speaker: Speaker) -> Speaker:
     return speaker.model_copy(update={"format": None}) if stage is Stage.PRIVATE else speaker
 
 
+def _is_lasting(found: Checked, stop: Stop | None) -> bool:
+    """Return whether a reply is blank for a reason that another request would not change."""
+    return stop is not None and stop.is_lasting and not found.text.strip()
+
+
 def _without_stops(speaker: Speaker) -> Speaker:
-    """Return a speaker without stop texts, because its reply ended at the token limit."""
+    """Return a speaker without stop texts, because its reply did not end with one."""
     model_settings = speaker.model_settings.model_copy(update={"stop": ()})
     return speaker.model_copy(update={"model_settings": model_settings})
 
@@ -244,7 +252,7 @@ def _checked(
         text,
         log,
         schema,
-        cut_off=about.cut_off,
+        stop=about.stop,
         handed_to=about.handed_to,
         aloud=about.stage in ALOUD,
     )
@@ -308,7 +316,7 @@ async def _past_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
     handed = HandedOver(about.handed_to, about.private)
     heard_by = audience_of(context.conversation, context.turn, speaker, handed)
     about = as_reply(Speech, about, audience=heard_by)
-    if about.cut_off:
+    if about.stop is not None:
         speaker = _without_stops(speaker)
     hooks = context.resources.registry.hooks_of(speaker)
     turn = turn_of(context, speaker, context.log)
@@ -385,7 +393,7 @@ def _read_again(context: NodeContext, log: Sequence[AnyMessage], place: int) -> 
     # The speech is checked and parsed again. Its `to_user` texts are dropped, because the new text
     # is no argument of a call.
     about = _metadata_of_reply(message)
-    about = about.model_copy(update={"edited": False, "cut_off": False, "to_user": {}})
+    about = about.model_copy(update={"edited": False, "stop": None, "to_user": {}})
     if isinstance(about, Speech) and about.speaker in context.conversation.names:
         speaker = as_in(about.stage, context.conversation.speaker(about.speaker))
         schema = context.resources.registry.schema_of(speaker)

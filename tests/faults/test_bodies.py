@@ -103,10 +103,6 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
         """sent an error instead of an answer: the reply contains no message: {"choices": [], """
         '"promptFeedback": {"blockReason": "SAFETY"}}',
     ),
-    "filtered": (
-        Sent(b'{"choices": [{"finish_reason": "content_filter"}]}'),
-        "withheld its answer: its content filter stopped it",
-    ),
     "no object": (
         Sent(b"data: [1]\n\n", headers=EVENTS),
         "(the reply is a list, not a JSON object); check its address, which usually ends in /v1",

@@ -150,7 +150,7 @@ class AnthropicMessages(FakeServer[MessagesRequest]):
         return {
             **_envelope(request, number, self._usage(reply, request)),
             "content": _content(reply, request),
-            "stop_reason": _ENDINGS.get(reply.ending, reply.ending),
+            **_ending(reply),
         }
 
     def stream_answer(self, reply: Reply, request: MessagesRequest, number: int) -> Iterator[bytes]:
@@ -163,7 +163,7 @@ class AnthropicMessages(FakeServer[MessagesRequest]):
             yield from _block_events(index, block, reply)
             if reply.error == "drop":
                 return
-        ending = {"stop_reason": _ENDINGS.get(reply.ending, reply.ending), "stop_sequence": None}
+        ending = {**_ending(reply), "stop_sequence": None}
         # The last event does not say how long the cache keeps the tokens:
         # https://github.com/anthropics/anthropic-sdk-typescript/issues/793
         counts = {name: count for name, count in used.items() if name.endswith("_tokens")}
@@ -255,17 +255,35 @@ def _envelope(request: MessagesRequest, number: int, used: dict[str, Any]) -> di
     }
 
 
+def _ending(reply: Reply) -> dict[str, Any]:
+    """Return why the message ended.
+
+    https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons; the details are
+    anthropic/types/refusal_stop_details.py in Anthropic's Python client.
+    """
+    ending: dict[str, Any] = {"stop_reason": _ENDINGS.get(reply.ending, reply.ending)}
+    if reply.ending == "refusal":
+        details = {"type": "refusal", "category": "cyber", "explanation": reply.refusal}
+        ending["stop_details"] = details
+    return ending
+
+
 def _content(reply: Reply, request: MessagesRequest) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     if request.thinks and reply.reasoning:
         found.append({"type": "thinking", "thinking": reply.reasoning, "signature": "c2lnbmVk"})
-    if reply.text or reply.refusal:
-        found.append({"type": "text", "text": reply.text or reply.refusal})
+    said = reply.text or ("" if reply.ending == "refusal" else reply.refusal)
+    if said:
+        found.append({"type": "text", "text": said})
     for call in reply.tool_calls:
         block = {"type": "tool_use", "id": call.id, "name": call.name}
         # A model always sends a whole object; in a stream it may be cut off.
         given = call.args if isinstance(call.args, dict) else _object(call.args)
         found.append({**block, "input": given, "_arguments": call.pieces})
+    if reply.ending == "pause_turn":
+        search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search"}
+        query = {"query": "tides"}
+        found.append({**search, "input": query, "_arguments": (json.dumps(query),)})
     return found if request.streams else [_without_pieces(block) for block in found]
 
 

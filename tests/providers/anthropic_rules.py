@@ -227,7 +227,7 @@ def check_messages(body: dict[str, Any]) -> None:
     for index, message in enumerate(messages):
         _check_content(index, message, is_last=index == len(messages) - 1)
     _check_results(messages)
-    if messages[-1]["role"] == "assistant":
+    if messages[-1]["role"] == "assistant" and not _is_paused(messages[-1]):
         _check_prefill(body["model"], messages[-1])
 
 
@@ -286,6 +286,15 @@ def _refuse_owed(index: int, owed: list[str]) -> None:
             f"after: {', '.join(owed)}. Each `tool_use` block must have a corresponding "
             "`tool_result` block in the next message."
         )
+
+
+def _is_paused(message: dict[str, Any]) -> bool:
+    """Return whether a message is a paused answer, which may end a request.
+
+    https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+    """
+    parts = message["content"] if isinstance(message["content"], list) else []
+    return any(part["type"] == "server_tool_use" for part in parts)
 
 
 def _check_prefill(model: str, message: dict[str, Any]) -> None:

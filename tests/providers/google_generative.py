@@ -38,6 +38,20 @@ _TYPES: Final = {
     "int": "TYPE_INT32",
     "string": "TYPE_STRING",
 }
+_ENDINGS: Final = {"length": "MAX_TOKENS", "stop": "STOP", "tool_calls": "STOP"}
+_WITHOUT_CONTENT: Final = (
+    # https://github.com/langchain-ai/langchain-google/issues/725 quotes such a candidate.
+    "MALFORMED_FUNCTION_CALL",
+    "UNEXPECTED_TOOL_CALL",
+    "SAFETY",
+    "RECITATION",
+    "PROHIBITED_CONTENT",
+)
+BLOCKED: Final = "blocked"
+"""The finish reason by which a script blocks the prompt: the answer then has no candidate.
+
+https://ai.google.dev/api/generate-content#PromptFeedback
+"""
 _PATH: Final = re.compile(r"/v1(?:beta)?/models/([^:]+):(generateContent|streamGenerateContent)")
 """The path of a request. Google's client uses the version `v1` since 3.6, and `v1beta` before."""
 
@@ -160,6 +174,8 @@ class GoogleGenerative(FakeServer[GenerateRequest]):
         if reply.error == "drop":
             pieces = pieces[: len(pieces) // 2]
         pieces += [part for part in parts if "functionCall" in part]
+        if reply.ending == BLOCKED:
+            pieces = []
         for piece in pieces:
             yield make_event(_piece([piece], reply, request, number, is_last=False))
         if reply.error != "drop":
@@ -235,9 +251,14 @@ def _piece(
     used = usage(reply, request.prompt)
     counts = {"promptTokenCount": used["prompt_tokens"], "totalTokenCount": used["prompt_tokens"]}
     if is_last:
-        candidate["finishReason"] = "MAX_TOKENS" if reply.ending == "length" else "STOP"
+        candidate["finishReason"] = _ENDINGS.get(reply.ending, reply.ending)
         counts["candidatesTokenCount"] = used["completion_tokens"]
         counts["totalTokenCount"] = used["total_tokens"]
+    if is_last and reply.ending == BLOCKED:
+        feedback = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}
+        return {**feedback, "usageMetadata": counts, "modelVersion": request.model}
+    if reply.ending in _WITHOUT_CONTENT and not reply.text:
+        del candidate["content"]
     return {
         "candidates": [candidate],
         "usageMetadata": counts,

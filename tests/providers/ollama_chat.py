@@ -231,7 +231,8 @@ def _end(reply: Reply, request: ChatRequest) -> dict[str, Any]:
     used = usage(reply, request.prompt)
     return {
         "done": True,
-        "done_reason": "length" if reply.ending == "length" else "stop",
+        # "load" without a text means that the model has only been loaded: server/routes.go.
+        "done_reason": "stop" if reply.ending == "tool_calls" else reply.ending,
         "total_duration": 3,
         "load_duration": 1,
         "prompt_eval_count": used["prompt_tokens"],

@@ -26,7 +26,7 @@ from .base import (
     make_result,
     text_of,
 )
-from .openai_responses_form import item_events, output_of, response_of
+from .openai_responses_form import INCOMPLETE, item_events, output_of, response_of
 
 _MOVED = {
     # https://github.com/MuiseDestiny/zotero-gpt/issues/502 quotes the words for the first.
@@ -158,7 +158,7 @@ class OpenAIResponses(FakeServer[ResponsesRequest]):
             yield from item_events(event, item, index, reply)
             if reply.error == "drop":
                 return
-        kind = "response.incomplete" if reply.ending == "length" else "response.completed"
+        kind = "response.incomplete" if reply.ending in INCOMPLETE else "response.completed"
         yield event(kind, response=response_of(reply, request, number, output))
 
     def render_error(self, error: RefusedRequestError) -> object:

@@ -7,6 +7,9 @@ from duologue.nodes.testing import Reply
 
 from .base import ProviderRequest, usage
 
+INCOMPLETE = ("length", "content_filter")
+"""The reasons for which a response is incomplete: openai/types/responses/response.py."""
+
 
 def output_of(reply: Reply, number: int) -> list[dict[str, Any]]:
     """Return the items of a response: thoughts, a message, calls of functions."""
@@ -48,14 +51,15 @@ def response_of(
 ) -> dict[str, Any]:
     """Return a response with these items."""
     used = usage(reply, request.prompt)
-    is_cut = reply.ending == "length"
+    reason = {"length": "max_output_tokens"}.get(reply.ending, reply.ending)
+    is_cut = reply.ending in INCOMPLETE
     return {
         "id": f"resp_{number}",
         "object": "response",
         "created_at": 0,
         "status": "incomplete" if is_cut else "completed",
         "error": None,
-        "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+        "incomplete_details": {"reason": reason} if is_cut else None,
         "instructions": None,
         "metadata": {},
         "model": request.model,

@@ -5,6 +5,7 @@ It drops parameters that a model does not take, unless the request requires them
 """
 
 import json
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from openrouter.components import ChatRequest
@@ -24,6 +25,11 @@ _ROUTING: Final = (
 
 _LATE: Final = (408, 429, 502, 503)
 """Codes of errors of the provider behind OpenRouter, which has already begun to answer."""
+
+
+_CHUNK: Final = b"data: {"
+_REASONS: Final = ("tool_calls", "stop", "length", "content_filter", "error")
+_UNSAFE: Final = ("SAFETY", "PROHIBITED_CONTENT", "refusal")
 
 
 class OpenRouter(OpenAILikeServer):
@@ -61,6 +67,7 @@ class OpenRouter(OpenAILikeServer):
     def render_answer(self, reply: Reply, request: ProviderRequest, number: int) -> object:
         """Return a completion, which always has a fingerprint."""
         made: Any = super().render_answer(reply, request, number)
+        _normalise_reason(made)
         return {**made, "system_fingerprint": None}
 
     def _answer(self, reply: Reply, request: ProviderRequest, number: int) -> Response:
@@ -77,6 +84,15 @@ class OpenRouter(OpenAILikeServer):
         choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
         parts = [b": OPENROUTER PROCESSING\n\n", make_event({**body, "choices": [choice]})]
         return StreamingResponse(iter(parts), media_type=self.stream_type)
+
+    def stream_answer(self, reply: Reply, request: ProviderRequest, number: int) -> Iterator[bytes]:
+        """Yield a stream of chunks."""
+        for event in super().stream_answer(reply, request, number):
+            if event.startswith(_CHUNK):
+                chunk = json.loads(event.removeprefix(b"data: "))
+                _normalise_reason(chunk)
+                event = make_event(chunk)
+            yield event
 
     def no_key(self) -> RefusedRequestError:
         """Return the error for a request without a key."""
@@ -101,6 +117,18 @@ class _UpstreamError(RefusedRequestError):
         super().__init__("Provider returned error", status=error.status)
         fields = {"message": error.message, "param": error.param, "code": error.code}
         self.raw = json.dumps({"error": {**fields, "type": "invalid_request_error"}}, indent=2)
+
+
+def _normalise_reason(completion: dict[str, Any]) -> None:
+    """Add the reason of the provider, and normalise it to OpenRouter's own.
+
+    https://openrouter.ai/docs/api/reference/overview, "Finish Reason"
+    """
+    for choice in completion["choices"]:
+        native = choice["finish_reason"]
+        choice["native_finish_reason"] = native
+        if native not in (None, *_REASONS):
+            choice["finish_reason"] = "content_filter" if native in _UNSAFE else "stop"
 
 
 def _check_routing(body: dict[str, Any]) -> None:

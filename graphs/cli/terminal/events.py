@@ -29,7 +29,7 @@ from ...events import (
     VerdictGiven,
 )
 from ...log.metadata import Source
-from ...rules.message_words import CUT_OFF, describe_audience, describe_retry
+from ...rules.message_words import describe_audience, describe_retry
 from ...rules.outcome import OutcomeStep
 from ...session.status import remark
 from .console import cell, erase_lines, json_line, on_screen, one_line, plain, prose, whole
@@ -229,8 +229,8 @@ class Transcript:
                 self.body(described, "dim")
         if audience is not None:
             self.body(f"({describe_audience(audience)}.)", "dim")
-        if event.cut_off:
-            self.body(f"({CUT_OFF}.)", "dim")
+        if event.stop is not None:
+            self.body(f"({event.stop}.)", "dim")
         if event.problem is not None:
             self.body(f"(Used despite a problem: {one_line(event.problem)})", "dim")
 
@@ -253,7 +253,7 @@ class Transcript:
         # The tokens of the reply are already on the screen, and look like an accepted message.
         if reply is None or erase_lines(self._out, reply.lines):
             self.body(event.text, "dim strike" if self._live else "dim")
-        how = describe_retry(cut_off=event.cut_off)
+        how = describe_retry(event.stop)
         self.body(f"({how}: {one_line(event.problem)})", "dim")
 
     def _aside(self, text: str) -> None:

@@ -19,7 +19,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
 
-from ....graphs.conversation.usage import UNENDED
+from ..stops import NO_END, is_stop
 from ..tool_calls import RAW, raw_calls, read_calls
 from .reply_reader import ReplyReader
 from .server_replies import DETAILS, PARTS, REASONING, THOUGHTS
@@ -151,7 +151,7 @@ class ChatModel(ChatOpenAI):
         generation = result.generations[0]
         if isinstance(generation.message, AIMessage):
             ending = (generation.generation_info or {}).get("finish_reason")
-            good, broken = read_calls(calls, cut_off=ending == "length")
+            good, broken = read_calls(calls, cut_off=is_stop(ending))
             generation.message.tool_calls = good
             generation.message.invalid_tool_calls = broken
             generation.message.additional_kwargs["refusal"] = message["refusal"]
@@ -213,7 +213,7 @@ class ChatModel(ChatOpenAI):
                     await asyncio.sleep(0)
         if reader.is_unended:
             yield ChatGenerationChunk(
-                message=AIMessageChunk(content=""), generation_info={UNENDED: True}
+                message=AIMessageChunk(content=""), generation_info={"finish_reason": NO_END}
             )
 
     def _convert_chunk_to_generation_chunk(
@@ -232,6 +232,8 @@ class ChatModel(ChatOpenAI):
             chunk, default_chunk_class, base_generation_info
         )
         if made is not None:
+            if refusal := delta.get("refusal"):
+                made.message.additional_kwargs["refusal"] = refusal
             thought = _thought_in(delta)
             # A list in a list, since LangChain would join the fields of complete items.
             pieces = {name: [thought[name]] for name in DETAILS if name in thought}

@@ -27,7 +27,7 @@ from ..refusals import (
     passed,
     read_too_long,
 )
-from .server_replies import NoReplyError, TooLargeReplyError, UnreadableReplyError, WithheldError
+from .server_replies import NoReplyError, TooLargeReplyError, UnreadableReplyError
 
 if TYPE_CHECKING:
     import openai
@@ -129,8 +129,6 @@ def _unreadable(error: Exception) -> str:
     """Return why a reply could not be read."""
     if isinstance(error, TooLargeReplyError):
         return f"sent {error}"
-    if isinstance(error, WithheldError):
-        return f"withheld its answer: {error}"
     if isinstance(error, NoReplyError | json.JSONDecodeError):
         return (
             f"does not answer like OpenAI's API ({_in_words(error)}); check its address, which "

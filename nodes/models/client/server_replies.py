@@ -12,10 +12,7 @@ from pydantic import ByteSize
 
 from ....graphs.common.sanitize import excerpt
 from ....graphs.conversation.usage import token_count
-
-_ENDINGS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
-_CUT_OFF = frozenset({"max_tokens", "model_length", "MAX_TOKENS"})
-"""Other servers' values for the finish reason ``length``."""
+from ..stops import is_stop
 
 _FAILED = frozenset({"error", "insufficient_system_resource"})
 """Finish reasons of a server that has failed: OpenRouter's (openrouter.ai/docs/api/reference/
@@ -72,10 +69,6 @@ class TooLargeReplyError(UnreadableReplyError):
         super().__init__(f"{what} of more than {size}; raise DUOLOGUE_MAX_REPLY_SIZE to read it")
 
 
-class WithheldError(UnreadableReplyError):
-    """A reply whose message was removed by a filter of the server."""
-
-
 def failure_in(found: object) -> object:
     """Return the error that a server reports in a reply or an event with status 200, or None."""
     if isinstance(found, list):
@@ -99,9 +92,10 @@ def whole_reply(found: object) -> dict[str, Any]:
     choice = _choice(body)
     message = choice.get("message") if choice is not None else None
     if choice is None or not isinstance(message, Mapping):
-        if choice is not None and choice.get("finish_reason") == "content_filter":
-            raise WithheldError("its content filter stopped it")
-        raise _no_message(body)
+        # A filter may leave only the reason.
+        if choice is None or not is_stop(_ending(choice)["finish_reason"]):
+            raise _no_message(body)
+        message = {}
     content = message.get("content")
     calls = _calls(message.get("tool_calls"))
     sound = {
@@ -242,14 +236,11 @@ def _envelope(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _ending(choice: Mapping[str, Any]) -> dict[str, Any]:
-    reason = _if_text(choice.get("finish_reason"))
-    if reason in _CUT_OFF:
-        reason = "length"
-    elif reason and reason not in _ENDINGS:
-        reason = "stop"
+    reason, native = choice.get("finish_reason"), choice.get("native_finish_reason")
     logprobs = choice.get("logprobs")
     return {
-        "finish_reason": reason or None,
+        # The reason of OpenRouter's provider says more than OpenRouter's own.
+        "finish_reason": native if is_stop(native) else _if_text(reason) or None,
         "logprobs": logprobs if isinstance(logprobs, Mapping) else None,
     }
 

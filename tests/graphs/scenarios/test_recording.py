@@ -23,8 +23,9 @@ from langchain_openai import ChatOpenAI
 from duologue import Scenario, asimulate
 from duologue.graphs.scenarios import SimulationResult
 from duologue.graphs.scenarios.recording import RecordingError, RecordMode, RecordOptions, record
-from duologue.nodes.testing import ScriptedChatModel
+from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from support.fields import fields_of
 
 GOAL = "Get one charge for order 1042 refunded."
 SCENARIO = Scenario(GOAL, criteria=["The agent refunds."])
@@ -83,6 +84,17 @@ async def test_a_replay_asks_no_model_and_has_the_same_result(place: Path) -> No
         assert (again.ended, again.verdicts) == (first.ended, first.verdicts)
         assert again.passed
     assert not any(one.calls for one in NO_MODELS.values())
+
+
+async def test_a_thought_and_the_reason_of_a_stop_are_replayed(place: Path) -> None:
+    cut = Reply(text="Refund order 10", reasoning="I ask.", finish_reason="content_filter")
+    first = await run(place, "new", model=ScriptedChatModel([cut, "Thanks. ###STOP###"]))
+    again = await run(place, "none", **NO_MODELS)
+    for one in (first, again):
+        messages = one.conversation.messages
+        about = fields_of(next(each for each in messages if each.text == cut.text))
+        assert about.stop.word == "content_filter"
+        assert about.thought.text == "I ask."
 
 
 async def test_all_records_again(place: Path) -> None:

@@ -21,7 +21,7 @@ from duologue.graphs.common.settings import Settings
 from duologue.graphs.conversation.usage import ESTIMATED
 from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.nodes.models.adapters.composed import first_chat_model
-from duologue.nodes.models.answers import ran_out_of_room
+from duologue.nodes.models.answers import normalise_answer, ran_out_of_room
 from duologue.nodes.models.model import Model, Models
 from duologue.nodes.models.refusals import read_too_long
 from duologue.nodes.testing import Reply, ScriptedChatModel
@@ -430,7 +430,7 @@ def answer(reason: str, tokens: int | None, *, estimated: bool = False) -> AIMes
 def test_an_answer_ran_out_of_room_where_it_was_cut_off_before_its_own_limit(
     given: AIMessage, max_tokens: int | None, *, is_full: bool
 ) -> None:
-    assert ran_out_of_room(given, max_tokens) is is_full
+    assert ran_out_of_room(normalise_answer(given, "m"), max_tokens) is is_full
 
 
 @pytest.mark.exhaustive
@@ -464,7 +464,7 @@ async def test_the_embedded_model_stops_where_its_context_is_full() -> None:
     said = await chat_of(model).ainvoke(prompt, max_tokens=400, extra_body={"ignore_eos": True})
     assert said.usage_metadata is not None
     assert said.usage_metadata["output_tokens"] < 400
-    assert ran_out_of_room(said, 400)
+    assert ran_out_of_room(normalise_answer(said, "m"), 400)
     short = await chat_of(model).ainvoke("Hi", max_tokens=8, extra_body={"ignore_eos": True})
     assert short.response_metadata["finish_reason"] == "length"
-    assert not ran_out_of_room(short, 8)
+    assert not ran_out_of_room(normalise_answer(short, "m"), 8)

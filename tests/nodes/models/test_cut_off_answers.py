@@ -68,7 +68,7 @@ def test_r3_each_client_says_it_in_its_own_way(metadata: dict[str, Any]) -> None
         {"finish_reason": None, "stop_reason": "end_turn"},
         {"stop_reason": "stop_sequence"},
         {"done_reason": "stop", "incomplete_details": None},
-        {"incomplete_details": {"reason": "content_filter"}},
+        {"finish_reason": "eos_token"},
     ],
 )
 def test_r3_other_ends_are_none(metadata: dict[str, Any]) -> None:

@@ -71,11 +71,16 @@ def test_calls_keep_what_was_sent_as_arguments(arguments: object, text: str | No
 
 @pytest.mark.parametrize(
     ("told", "reason"),
-    [("length", "length"), ("max_tokens", "length"), ("eos", "stop"), (5, None), ("", None)],
+    [("length", "length"), ("SAFETY", "SAFETY"), ("eos", "eos"), (5, None), ("", None)],
 )
-def test_an_ending_is_one_of_those_that_there_are(told: object, reason: str | None) -> None:
+def test_an_ending_keeps_the_providers_word(told: object, reason: str | None) -> None:
     piece = piece_of_reply({"choices": [{"delta": {}, "finish_reason": told}]})
     assert piece["choices"][0]["finish_reason"] == reason
+
+
+def test_a_filter_may_leave_only_the_reason() -> None:
+    [choice] = whole_reply({"choices": [{"finish_reason": "content_filter"}]})["choices"]
+    assert (choice["finish_reason"], choice["message"]["content"]) == ("content_filter", None)
 
 
 def test_usage_that_lacks_a_count_is_not_told() -> None:

@@ -97,8 +97,7 @@ def test_r2_a_thought_is_kept_beside_the_message_and_heard_by_nobody(way: str) -
 
 
 def test_r2_a_thought_that_is_not_closed_says_nothing_so_it_is_asked_for_again() -> None:
-    cut = Reply(text=f"<think>{THOUGHT}", finish_reason="length")
-    result, prompts = play(talk(), cut, "Ready.", "Fine.")
+    result, prompts = play(talk(), f"<think>{THOUGHT}", "Ready.", "Fine.")
     assert [text for _, text in result.transcript] == ["Ready.", "Fine."]
     draft = next(fields_of(one) for one in result.messages if isinstance(metadata(one), Draft))
     assert draft.thought is not None
@@ -421,7 +420,7 @@ def test_r2_what_is_stored_as_messages_says_no_thought() -> None:
 
 SCRIPT = (
     *(call(1, f"<think>{THOUGHT}</think>I look.", reasoning="Where?"), WAYS["field"]),
-    *(Reply(text="<think>Hm", finish_reason="length"), WAYS["unopened"]),
+    *("<think>Hm", WAYS["unopened"]),
 )
 
 

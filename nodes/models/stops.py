@@ -1,0 +1,343 @@
+"""Why a model stopped: the finish reasons of all providers, and answers that go on after a stop.
+
+An answer that its provider has paused is continued, and an answer that a temporary failure of the
+server has stopped is requested again. All other stops are part of the answer.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from langchain_core.exceptions import ModelRefusalError
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import add_usage
+
+from ...graphs.common.errors import ModelError
+from ...graphs.common.sanitize import excerpt
+from ...graphs.conversation.usage import token_count
+from ...graphs.log.messages import storable
+from ...graphs.log.metadata import Stop, StopCause
+from ...graphs.log.reply_parts import STOP
+from .refusals import iter_causes
+
+NO_END: Final = "no_end"
+"""Our finish reason of an answer whose server sends no sign of its end."""
+
+_CAUSES: Final[Mapping[str, StopCause]] = {
+    NO_END: StopCause.NO_END,
+    # OpenAI: openai/types/chat/chat_completion.py in its client, and `incomplete_details` in
+    # openai/types/responses/response.py.
+    "length": StopCause.LENGTH,
+    "max_output_tokens": StopCause.LENGTH,
+    "content_filter": StopCause.FILTER,
+    # Anthropic: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+    "max_tokens": StopCause.LENGTH,
+    "model_context_window_exceeded": StopCause.LENGTH,
+    "refusal": StopCause.REFUSAL,
+    "pause_turn": StopCause.PAUSE,
+    # Gemini: `FinishReason` in google/genai/types.py of its client.
+    "safety": StopCause.FILTER,
+    "recitation": StopCause.FILTER,
+    "blocklist": StopCause.FILTER,
+    "prohibited_content": StopCause.FILTER,
+    "spii": StopCause.FILTER,
+    "model_armor": StopCause.FILTER,
+    "image_safety": StopCause.FILTER,
+    "image_prohibited_content": StopCause.FILTER,
+    "image_recitation": StopCause.FILTER,
+    "language": StopCause.OTHER,
+    "other": StopCause.OTHER,
+    "image_other": StopCause.OTHER,
+    "no_image": StopCause.OTHER,
+    "malformed_response": StopCause.OTHER,
+    "missing_thought_signature": StopCause.OTHER,
+    "malformed_function_call": StopCause.CALL,
+    "unexpected_tool_call": StopCause.CALL,
+    "too_many_tool_calls": StopCause.CALL,
+    # Bedrock: `StopReason` in botocore/data/bedrock-runtime/2023-09-30/service-2.json.
+    "guardrail_intervened": StopCause.FILTER,
+    "content_filtered": StopCause.FILTER,
+    "malformed_model_output": StopCause.OTHER,
+    "malformed_tool_use": StopCause.CALL,
+    # Mistral: https://docs.mistral.ai/api (`finish_reason` of a choice).
+    "model_length": StopCause.LENGTH,
+    "error": StopCause.FAILURE,
+    # DeepSeek: https://api-docs.deepseek.com/api/create-chat-completion
+    "insufficient_system_resource": StopCause.FAILURE,
+    # Ollama: `DoneReason` and the handlers in server/routes.go, which answer so without a text.
+    "load": StopCause.FAILURE,
+    "unload": StopCause.FAILURE,
+    # vLLM: `FinishReason` in vllm/v1/engine/__init__.py.
+    "abort": StopCause.FAILURE,
+    "repetition": StopCause.OTHER,
+    # Cohere: `ChatFinishReason` in its client.
+    "error_toxic": StopCause.FILTER,
+    "error_limit": StopCause.LENGTH,
+    "timeout": StopCause.FAILURE,
+}
+"""The cause of each finish reason of a reply that is not complete, in lower case. A reason that is
+not listed, such as ``stop`` or ``eos_token``, means a complete reply.
+"""
+
+_KEYS: Final = (
+    "native_finish_reason",
+    "finish_reason",
+    "stop_reason",
+    "stopReason",
+    "done_reason",
+)
+"""Keys under which LangChain's clients store the finish reason: OpenRouter (the reason of the
+model's provider, which says more), OpenAI and Gemini, Anthropic, Bedrock, Ollama.
+"""
+
+_REASON: Final = re.compile(
+    # LangChain joins the reasons of several pieces, and some clients print Gemini's enum.
+    rf"(?:(?:finishreason\.)?stop)*(?:(?:finishreason\.)?({'|'.join(_CAUSES)}))+"
+)
+
+_EXPLANATIONS: Final = ("explanation", "category")
+"""Keys of Claude's ``stop_details``."""
+
+_BLOCKED: Final = frozenset({"content_filter", "invalid_prompt", "content_policy_violation"})
+"""Codes of an error by which a provider says that it blocks the prompt: Azure
+(https://github.com/compl-ai/compl-ai/issues/20), OpenAI for models that think, and LiteLLM.
+"""
+
+_BLOCKED_IN_WORDS: Final[Mapping[str, StopCause]] = {
+    # Azure, also through LiteLLM: https://github.com/BerriAI/litellm/pull/16231
+    "ResponsibleAIPolicyViolation": StopCause.PROMPT,
+    # DeepSeek: https://github.com/deepseek-ai/awesome-deepseek-integration/issues/13
+    "Content Exists Risk": StopCause.PROMPT,
+    # Alibaba's Qwen: https://github.com/camel-ai/owl/issues/432
+    "data_inspection_failed": StopCause.PROMPT,
+    # Anthropic: https://github.com/anthropics/claude-code/issues/6195
+    "Output blocked by content filtering policy": StopCause.FILTER,
+}
+"""Words in the body of an error by which a provider says that it blocks the prompt or the answer.
+"""
+
+_NO_DATA: Final = (
+    "No data received from Ollama stream.",
+    "No generations found in stream.",
+    "No generation chunks were returned",
+)
+"""Texts of the errors of langchain-ollama and langchain-core for a stream without an answer, to
+which langchain-ollama reduces Ollama's ``load``.
+"""
+
+_READ: Final = 10_000
+"""Maximum number of characters of an error's body to search."""
+
+_CONTINUATIONS: Final = 5
+"""Maximum number of requests for the rest of a paused answer."""
+
+_REPETITIONS: Final = 2
+"""Maximum number of repetitions of a call that a temporary failure of the server has stopped."""
+
+_WAIT: Final = 0.5
+"""Number of seconds before the first repetition, as in OpenAI's client. It doubles each time."""
+
+
+def read_stop(answer: AIMessage) -> Stop | None:
+    """Return why a model stopped before its answer was complete, or None if it is complete."""
+    said = " ".join(_refusals(answer))
+    word, cause = _find_cause(answer.response_metadata)
+    if said:
+        cause = StopCause.REFUSAL
+    if cause is None:
+        return None
+    explanation = _explanation(answer.response_metadata)
+    return Stop(cause=cause, word=word, refusal=said, explanation=explanation)
+
+
+def stop_of(answer: AIMessage) -> Stop | None:
+    """Return the stop of a normalised answer, or None if the answer is complete."""
+    found: Stop | None = answer.additional_kwargs.get(STOP)
+    return found
+
+
+def with_stop(answer: AIMessage, stop: Stop | None) -> AIMessage:
+    """Return an answer together with its stop."""
+    kept = {key: value for key, value in answer.additional_kwargs.items() if key != STOP}
+    extra = kept if stop is None else {**kept, STOP: stop}
+    return answer.model_copy(update={"additional_kwargs": extra})
+
+
+def with_refusal(answer: AIMessage) -> AIMessage:
+    """Return an answer whose text is the model's refusal, if it has no other text."""
+    stop = stop_of(answer)
+    if stop is None or not stop.refusal or answer.text.strip():
+        return answer
+    return answer.model_copy(update={"content": stop.refusal})
+
+
+def settle_stop(answer: AIMessage, max_tokens: int | None, *, has_thought: bool) -> AIMessage:
+    """Return an answer with the stop that follows from the whole answer.
+
+    If there is only a thought, it has used up the token limit. A call that the provider did not
+    accept is dropped, since Gemini may send it nevertheless.
+    """
+    stop = stop_of(answer)
+    if stop is None:
+        return answer
+    if stop.cause is StopCause.CALL:
+        return answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
+    has_words = bool(answer.text.strip() or answer.tool_calls or answer.invalid_tool_calls)
+    if not stop.is_of_length or has_words or not has_thought:
+        return answer
+    changes = {"cause": StopCause.THOUGHT, "max_tokens": max_tokens}
+    return with_stop(answer, stop.model_copy(update=changes))
+
+
+def has_hidden_thought(found: object) -> bool:
+    """Return whether a model's answer contains a thought that its provider or client keeps back.
+
+    The tokens of an answer without content are those of a thought.
+    """
+    answer = found["raw"] if isinstance(found, dict) else found
+    if not isinstance(answer, AIMessage) or not (used := answer.usage_metadata):
+        return False
+    is_empty = not answer.content and bool(token_count(used.get("output_tokens")))
+    return is_empty or bool((used.get("output_token_details") or {}).get("reasoning"))
+
+
+def _refusals(answer: AIMessage) -> Iterator[str]:
+    """Yield the words with which a model refuses, as OpenAI's APIs send them."""
+    parts = answer.content if isinstance(answer.content, list) else []
+    blocks = (one for one in parts if isinstance(one, dict) and one.get("type") == "refusal")
+    for told in (answer.additional_kwargs.get("refusal"), *(one.get("refusal") for one in blocks)):
+        if isinstance(told, str) and told.strip():
+            yield storable(told)
+
+
+def is_stop(reason: object) -> bool:
+    """Return whether a finish reason means that a reply is not complete."""
+    return _match(reason) is not None
+
+
+def _match(reason: object) -> re.Match[str] | None:
+    # `casefold` keeps the length of these words, so the match has the places of the reason.
+    return _REASON.fullmatch(str(getattr(reason, "value", reason)).casefold())
+
+
+def _find_cause(metadata: Mapping[str, Any]) -> tuple[str, StopCause | None]:
+    """Return the provider's word and the cause in an answer's metadata."""
+    feedback = metadata.get("prompt_feedback")
+    blocked = feedback.get("block_reason") if isinstance(feedback, Mapping) else None
+    # Gemini's enum is a text, too. Its first value means that no reason is known.
+    blocked = str(getattr(blocked, "value", blocked) or "")
+    if blocked and not blocked.endswith("UNSPECIFIED"):
+        return storable(blocked), StopCause.PROMPT
+    incomplete = metadata.get("incomplete_details")
+    reasons = [metadata.get(name) for name in _KEYS]
+    # OpenAI's Responses API reports the reason in `incomplete_details`.
+    reasons.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
+    for reason in reasons:
+        if (found := _match(reason)) is not None:
+            # The word once, in the provider's letters.
+            said = str(getattr(reason, "value", reason))
+            return said[found.start(1) : found.end(1)], _CAUSES[found[1]]
+    return "", None
+
+
+def _explanation(metadata: Mapping[str, Any]) -> str:
+    """Return the provider's explanation of a stop. Empty if there is none."""
+    details, feedback = metadata.get("stop_details"), metadata.get("prompt_feedback")
+    told = [details.get(name) for name in _EXPLANATIONS] if isinstance(details, Mapping) else []
+    told.append(metadata.get("finish_message"))
+    told.append(feedback.get("block_reason_message") if isinstance(feedback, Mapping) else None)
+    return next((storable(one) for one in told if isinstance(one, str) and one.strip()), "")
+
+
+def _answer_in(error: BaseException) -> AIMessage | None:
+    """Return the answer that an error of any client stands for, or None.
+
+    It is blank if the provider has blocked the prompt, or if a stream had no answer.
+    """
+    for one in iter_causes(error):
+        if isinstance(one, ModelRefusalError) and isinstance(one.raw_message, AIMessage):
+            return one.raw_message
+        if isinstance(one, ValueError) and str(one) in _NO_DATA:
+            return AIMessage("", response_metadata={"finish_reason": "load"})
+        body, code = getattr(one, "body", None), getattr(one, "code", None)
+        said = "" if body is None else str(body)[:_READ]
+        is_blocked = body is not None and isinstance(code, str) and code in _BLOCKED
+        word = (
+            code if is_blocked else next((each for each in _BLOCKED_IN_WORDS if each in said), "")
+        )
+        if word:
+            return _blocked_answer(word, body)
+    return None
+
+
+def _blocked_answer(word: str, body: object) -> AIMessage:
+    """Return the blank answer for an error by which a provider blocks the prompt or the answer."""
+    told = body.get("message") if isinstance(body, Mapping) else None
+    said = told if isinstance(told, str) else ""
+    if _BLOCKED_IN_WORDS.get(word) is StopCause.FILTER:
+        reason = {"finish_reason": "content_filter", "finish_message": said or word}
+        return AIMessage("", response_metadata=reason)
+    feedback = {"block_reason": word, "block_reason_message": said}
+    return AIMessage("", response_metadata={"prompt_feedback": feedback})
+
+
+async def answer_to_end(
+    call: Callable[[Sequence[BaseMessage]], Awaitable[Any]],
+    find_rejected: Callable[[Exception], AIMessage | None],
+    label: str,
+) -> object:
+    """Call a model until its answer is neither paused nor stopped by a failure of the server.
+
+    Anthropic's rule for a paused answer is to send it back unchanged, after the prompt. The parts
+    are joined, and their usage is added up.
+
+    Args:
+        call: Calls the model with further messages after the prompt. Returns the answer; for an
+            answer with a schema it is a dict with the answer as ``raw``.
+        find_rejected: Returns the answer that the client rejected with an error, or None.
+        label: Name of the model in errors.
+
+    Raises:
+        ModelError: The server fails each time, without any text.
+    """
+    whole: AIMessage | None = None
+    paused, failed = 0, 0
+    while True:
+        try:
+            found = await call([] if whole is None else [whole])
+        except Exception as error:
+            found = find_rejected(error) or _answer_in(error)
+            if found is None:
+                raise
+        answer = found["raw"] if type(found) is dict else found
+        if not isinstance(answer, AIMessage):
+            return found
+        joined = answer if whole is None else _join(whole, answer)
+        stop = read_stop(answer)
+        cause = None if stop is None else stop.cause
+        if cause is StopCause.PAUSE and paused < _CONTINUATIONS:
+            whole, paused = joined if joined.content else whole, paused + 1
+        elif cause is StopCause.FAILURE and failed < _REPETITIONS:
+            await asyncio.sleep(_WAIT * 2**failed)
+            failed += 1
+        elif cause is StopCause.FAILURE and not joined.text.strip():
+            raise ModelError(
+                f"the server of the model {label} stops each answer before its first word "
+                f"({excerpt(stop.word) if stop else ''}); try again later"
+            )
+        else:
+            return {**found, "raw": joined} if type(found) is dict else joined
+
+
+def _join(first: AIMessage, rest: AIMessage) -> AIMessage:
+    """Return a paused answer together with its continuation."""
+    both = (first.content, rest.content)
+    before, after = ([one] if isinstance(one, str) else one for one in both)
+    return rest.model_copy(
+        update={
+            "content": [*before, *after],
+            "additional_kwargs": {**first.additional_kwargs, **rest.additional_kwargs},
+            "usage_metadata": add_usage(first.usage_metadata, rest.usage_metadata),
+        }
+    )

@@ -1,0 +1,192 @@
+"""R29: why a model stopped, in each kind of answer of a conversation."""
+
+from typing import Any, Final
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from duologue.graphs import Conversation, Result, Session, load_conversation
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import ModelOutput, Speech, StopCause
+from duologue.nodes.models.stops import is_stop, read_stop
+from duologue.nodes.testing import Reply, ScriptedChatModel
+from duologue.tools import Hook, Turn
+from support.logs import as_replayed
+from support.people_help import play
+
+REFUSED: Final = Reply(refusal="I can't help with that.")
+FILTERED: Final = Reply(text="", finish_reason="content_filter")
+THOUGHT: Final = Reply(reasoning="I think and", finish_reason="length")
+
+
+def talk(rounds: int = 1, **fields: Any) -> Conversation:
+    speakers = fields.pop("speakers", [{"name": "Ann"}, {"name": "Bob"}])
+    end_chat = {"max_iterations": rounds, **fields.pop("end_chat", {})}
+    return load_conversation(
+        {"task": "Plan.", "speakers": speakers, "end_chat": end_chat, **fields}
+    )
+
+
+def stops_in(result: Result) -> list[tuple[str, StopCause]]:
+    found = [one for one in map(metadata, result.messages) if isinstance(one, ModelOutput)]
+    return [(one.kind, one.stop.cause) for one in found if one.stop is not None]
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("content_filter", StopCause.FILTER),
+        ("Content_Filter", StopCause.FILTER),
+        ("FinishReason.SAFETY", StopCause.FILTER),
+        ("SAFETYSAFETY", StopCause.FILTER),
+        ("STOPSTOPSAFETY", StopCause.FILTER),
+        ("FinishReason.STOPFinishReason.MAX_TOKENS", StopCause.LENGTH),
+        ("max_tokensmax_tokens", StopCause.LENGTH),
+        ("ERROR_TOXIC", StopCause.FILTER),
+        ("malformed_tool_use", StopCause.CALL),
+    ],
+)
+def test_a_reason_is_found_in_each_form(reason: str, cause: StopCause) -> None:
+    for key in ("finish_reason", "stop_reason", "stopReason", "done_reason"):
+        stop = read_stop(AIMessage("", response_metadata={key: reason}))
+        assert stop is not None
+        assert stop.cause is cause
+        assert stop.word.casefold() in reason.casefold()
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [None, "", 0, [], "stop", "STOPSTOP", "end_turn", "eos_token", "stop_sequence", "COMPLETE"],
+)
+def test_any_other_reason_means_a_complete_reply(reason: object) -> None:
+    assert not is_stop(reason)
+    assert read_stop(AIMessage("Hi.", response_metadata={"finish_reason": reason})) is None
+
+
+def test_a_prompt_that_is_not_blocked_has_no_stop() -> None:
+    for block in (None, "", 0, "BLOCKED_REASON_UNSPECIFIED"):
+        feedback = {"prompt_feedback": {"block_reason": block}}
+        assert read_stop(AIMessage("", response_metadata=feedback)) is None
+
+
+def test_speakers_that_speak_at_once_keep_their_reasons() -> None:
+    played = play(talk(turn_order="concurrent"), [REFUSED, FILTERED, "In other words."])
+    assert played.transcript == [("Ann", "I can't help with that."), ("Bob", "In other words.")]
+    assert ("speech", StopCause.REFUSAL) in stops_in(played.result)
+    assert len(played.outcome.warnings) == 2
+
+
+def test_a_hook_hears_a_refusal_and_the_reason_stays() -> None:
+    def shout(turn: Turn, reply: AIMessage) -> AIMessage:
+        return AIMessage(str(reply.text).upper())
+
+    hook = Hook(after_speaker=shout)
+    spec = talk(speakers=[{"name": "Ann", "hooks": ["shout"]}, {"name": "Bob"}])
+    played = play(spec, [REFUSED, "Fine."], hooks={"shout": hook})
+    assert played.transcript[0] == ("Ann", "I CAN'T HELP WITH THAT.")
+    speech = next(one for one in map(metadata, played.result.messages) if isinstance(one, Speech))
+    assert speech.stop is not None
+    assert speech.stop.refusal == "I can't help with that."
+
+
+def test_a_refused_task_specification_keeps_the_task() -> None:
+    played = play(talk(task_specification={}), [REFUSED, "One.", "Two."])
+    assert played.transcript == [("Ann", "One."), ("Bob", "Two.")]
+    [warning] = played.outcome.warnings
+    assert warning == "The task specification: refused by the model: I can't help with that."
+
+
+def test_a_refused_choice_is_no_choice() -> None:
+    spec = talk(
+        2, speakers=[{"name": name} for name in ("Ann", "Bob", "Cid")], turn_order="moderator"
+    )
+
+    def script(prompt: Any, call: Any) -> Any:  # noqa: ANN401
+        refused = Reply(refusal="I can't choose Cid.")
+        return refused if call.purpose == "choice" else f"Words {len(prompt)} of {call.speaker}."
+
+    played = play(spec, ScriptedChatModel(script=script))
+    assert [name for name, _ in played.transcript][:2] == ["Ann", "Bob"]
+    assert "The choice of the next speaker: refused by" in " ".join(played.outcome.warnings)
+
+
+@pytest.mark.parametrize("form", ["structured", "two_questions"])
+def test_a_refused_verdict_of_a_speaker_is_unreadable(form: str) -> None:
+    judge = {"kind": "speaker", "form": form}
+    spec = talk(
+        judge=judge,
+        speakers=[{"name": "Ann", "task": "Plan.", "checks_completion": True}, {"name": "Bob"}],
+        end_chat={"mode": "end_chat_after_first_completion"},
+    )
+
+    def script(prompt: Any, call: Any) -> Any:  # noqa: ANN401
+        if call.purpose != "verdict":
+            return f"Words {len(prompt)} of {call.speaker}."
+        return Reply(refusal="No. I can't judge.")
+
+    played = play(spec, ScriptedChatModel(script=script))
+    verdicts = played.outcome.verdicts
+    assert verdicts
+    assert not any(verdict.readable for verdict in verdicts)
+    assert "the verdict of Ann: refused by the model" in " ".join(map(str, played.result.why()))
+
+
+@pytest.mark.parametrize(("limit", "calls"), [({"max_tokens": 70}, 1), ({}, 2)])
+def test_a_verdict_is_asked_for_again_only_with_a_larger_limit(
+    limit: dict[str, int], calls: int
+) -> None:
+    judge = {"kind": "separate", "criteria": ["Bob agrees."], **limit}
+    spec = talk(judge=judge, end_chat={"mode": "end_chat_after_first_completion"})
+
+    thought = Reply(reasoning="and " * 3000, finish_reason="length")
+
+    def script(prompt: Any, call: Any) -> Any:  # noqa: ANN401
+        return thought if call.purpose == "verdict" else f"Words {len(prompt)} of {call.speaker}."
+
+    model = ScriptedChatModel(script=script)
+    played = play(spec, model)
+    judged = [call for call in model.calls if call.purpose == "verdict"]
+    assert len(judged) == calls * len(played.outcome.verdicts)
+    assert "The verdict of the judge: its thought used up" in " ".join(played.outcome.warnings)
+
+
+def test_a_refused_reply_with_a_format_is_asked_for_again() -> None:
+    lines = {"kind": "lines", "lines": ["Plan:"]}
+    spec = talk(speakers=[{"name": "Ann", "format": lines}, {"name": "Bob"}])
+    played = play(spec, [REFUSED, "Plan: rest.", "Fine."])
+    assert played.transcript[0] == ("Ann", "Plan: rest.")
+    assert stops_in(played.result) == [("draft", StopCause.REFUSAL)]
+
+
+def test_a_reply_that_reached_its_limit_needs_no_warning() -> None:
+    played = play(talk(), [Reply(text="Once upon a ti", finish_reason="length"), "Fine."])
+    assert stops_in(played.result) == [("speech", StopCause.LENGTH)]
+    assert not played.outcome.warnings
+
+
+def test_a_thought_in_tags_that_used_up_the_limit_is_not_asked_for_again() -> None:
+    played = play(talk(), [Reply(text="<think>I think and", finish_reason="length"), "Fine."])
+    assert played.transcript == [("Ann", ""), ("Bob", "Fine.")]
+    assert stops_in(played.result) == [("speech", StopCause.THOUGHT)]
+    assert played.outcome.warnings == ("Ann: its thought used up all tokens",)
+
+
+def test_a_thought_has_not_used_up_the_limit_of_a_reply_with_words() -> None:
+    half = THOUGHT.model_copy(update={"text": "Once upon a ti"})
+    played = play(talk(), [half, "Fine."])
+    assert stops_in(played.result) == [("speech", StopCause.LENGTH)]
+
+
+def test_a_stored_session_is_replayed_with_its_reasons() -> None:
+    store = "memory:replayed-stops"
+    played = play(
+        talk(), [FILTERED, Reply(text="On", finish_reason="SAFETY"), REFUSED], store=store
+    )
+    assert [cause for _, cause in stops_in(played.result)] == [
+        StopCause.FILTER,
+        StopCause.FILTER,
+        StopCause.REFUSAL,
+    ]
+    again = Session(played.result.session_id, store=store).replay()
+    assert stops_in(again) == stops_in(played.result)
+    assert as_replayed(again.messages) == as_replayed(played.result.messages)
