@@ -17,7 +17,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ...graphs.log.messages import storable
-from .answers import is_cut_off
+from .answers import OPAQUE_OF_CALLS, RAW as RAW, is_cut_off
 from .storable_json import TOO_DEEP, TOO_LARGE, why_unstorable
 
 _ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -143,12 +143,6 @@ def _renamed(message: BaseMessage, names: Names) -> BaseMessage:
     return message.model_copy(update={"name": names[message.name or ""]})
 
 
-RAW = "raw_tool_calls"
-"""Key of the calls of a streamed answer, exactly as they were sent, in its ``additional_kwargs``.
-LangChain's own reading of a stream repairs invalid or truncated calls, but a partial call must not
-run.
-"""
-
 NO_NAME = "The call has no tool name."
 NOT_JSON = "The arguments of {name} are not valid JSON: {why}."
 CUT_OFF = "The call of {name} was cut off because the answer reached its maximum length."
@@ -173,8 +167,10 @@ def raw_calls(found: object) -> list[dict[str, Any]]:
         function = fields.get("function")
         inner = function if isinstance(function, Mapping) else {}
         raw = {"id": fields.get("id"), **{key: inner.get(key) for key in ("name", "arguments")}}
-        index = fields.get("index")
-        taken.append(raw if index is None else {**raw, "index": index})
+        raw |= {
+            key: fields[key] for key in ("index", *OPAQUE_OF_CALLS) if fields.get(key) is not None
+        }
+        taken.append(raw)
     return taken
 
 

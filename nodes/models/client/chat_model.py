@@ -20,12 +20,10 @@ from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
 
 from ....graphs.common.sanitize import excerpt
+from ..answers import CALL_FIELDS, DETAILS, OPAQUE, fields_of_calls
+from ..opaque_fields import add_fields
 from ..tool_calls import RAW, raw_calls, read_calls
 from .server_replies import (
-    DETAILS,
-    PARTS,
-    REASONING,
-    THOUGHTS,
     NoReplyError,
     failure_in,
     piece_of_reply,
@@ -118,7 +116,7 @@ class ChatModel(ChatOpenAI):
         stop: list[str] | None = None,
         **kwargs: Any,  # as in the base class
     ) -> dict[str, Any]:
-        messages = [_as_sent(each) for each in self._convert_input(input_).to_messages()]
+        messages = self._convert_input(input_).to_messages()
         texts = [_as_text(message) for message in messages]
         others = [each for each, text in zip(messages, texts, strict=True) if text is None]
         payload: dict[str, Any] = super()._get_request_payload(others, stop=stop, **kwargs)
@@ -129,7 +127,7 @@ class ChatModel(ChatOpenAI):
             payload[self.limit_name] = most
         converted = iter(payload["messages"])
         payload["messages"] = [
-            text or _with_thought(next(converted), message)
+            text or add_fields(next(converted), message)
             for message, text in zip(messages, texts, strict=True)
         ]
         return payload
@@ -161,6 +159,8 @@ class ChatModel(ChatOpenAI):
             generation.message.invalid_tool_calls = broken
             generation.message.additional_kwargs["refusal"] = message["refusal"]
             generation.message.additional_kwargs |= _thought_in(message)
+            if fields := fields_of_calls(calls):
+                generation.message.additional_kwargs[CALL_FIELDS] = fields
         return result
 
     async def _astream(
@@ -231,7 +231,7 @@ class ChatModel(ChatOpenAI):
             thought = _thought_in(delta)
             # A list in a list, since LangChain would join the fields of complete items.
             pieces = {name: [thought[name]] for name in DETAILS if name in thought}
-            made.message.additional_kwargs |= {**thought, **pieces}
+            made.message.additional_kwargs |= thought | pieces
             if calls and isinstance(made.message, AIMessageChunk):
                 made.message.additional_kwargs[RAW] = calls
                 made.message.tool_call_chunks = [_as_usual(call) for call in calls]
@@ -247,23 +247,7 @@ def _as_usual(call: dict[str, Any]) -> ToolCallChunk:
 
 
 def _thought_in(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: fields[name] for name in (*REASONING, *DETAILS, PARTS) if fields.get(name)}
-
-
-def _as_sent(message: BaseMessage) -> BaseMessage:
-    """Return a message without the thought of another provider, which this API refuses."""
-    parts = message.content if isinstance(message.content, list) else []
-    kept = [part for part in parts if not (isinstance(part, dict) and part.get("type") in THOUGHTS)]
-    return message if len(kept) == len(parts) else message.model_copy(update={"content": kept})
-
-
-def _with_thought(sent: dict[str, Any], message: BaseMessage) -> dict[str, Any]:
-    """Return a message with the thought in the server's fields, which `ChatOpenAI` leaves out."""
-    thought = _thought_in(message.additional_kwargs)
-    if parts := thought.pop(PARTS, None):
-        spoken = [{"type": "text", "text": message.text}] if message.text else []
-        sent = {**sent, "content": [*parts, *spoken]}
-    return {**sent, **thought}
+    return {name: fields[name] for name in OPAQUE if fields.get(name)}
 
 
 def _is_plain(payload: dict[str, Any]) -> bool:
