@@ -25,7 +25,7 @@ version = release = __version__
 author = copyright = "The duologue authors"  # noqa: A001
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "README"
-include_patterns = ["*.md", "docs/*.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/measurements/*.md"]
 exclude_patterns = [".*", "build", "graphs", "nodes", "notebooks", "tests", "tools"]
 myst_heading_anchors = 4
 default_role = "py:obj"
@@ -86,7 +86,7 @@ def _menu() -> str:
     for part in index.split("\n**")[1:]:
         heading, _, listed = part.partition("**")
         menu.append(
-            _part(heading, [f"docs/{name}" for name in re.findall(r"\]\(([\w-]+)\.md\)", listed)])
+            _part(heading, [f"docs/{name}" for name in re.findall(r"\]\(([\w/-]+)\.md\)", listed)])
         )
     return "\n".join([*menu, _part("The project", ["CONTRIBUTING", "CHANGELOG"])])
 

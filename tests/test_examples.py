@@ -23,12 +23,12 @@ PRINTED = [
         [*GARDEN, "<CAMEL_TASK_DONE>"],
         """
         Owner: Instruction: Choose a place.
-        Input: None
+            Input: None
 
         Gardener: Solution: The sunny corner. Next request.
 
         Owner: Instruction: Choose plants.
-        Input: None
+            Input: None
 
         Gardener: Solution: Beans and kale. Next request.
 

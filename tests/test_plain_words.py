@@ -17,7 +17,7 @@ import pytest
 ROOT: Final = Path(__file__).parent.parent
 PAGES: Final = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
 USES_PER_1000_WORDS: Final = {

@@ -299,9 +299,9 @@ class Budget:
 
     @staticmethod
     def _usage(call: PlannedCall, prompt: int, answer: int) -> Usage:
-        cost = None if call.price is None else call.price.of(prompt, 0, answer)
-        tokens = {"input_tokens": prompt, "output_tokens": answer}
-        return Usage(calls=1, estimated_calls=1, cost=cost, **tokens)
+        used = Usage(calls=1, estimated_calls=1, input_tokens=prompt, output_tokens=answer)
+        cost = None if call.price is None else call.price.of(used)
+        return used.model_copy(update={"cost": cost})
 
     def _problem(self, needed: Usage) -> str | None:
         """Return the reason why a call does not fit, as a sentence, or None."""

@@ -7,9 +7,11 @@ is opened.
 """
 
 import asyncio
+import re
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -242,6 +244,25 @@ def find_mime_type(data: bytes) -> str | None:
     return None
 
 
+def read_bytes(data: bytes, name: str | None = None) -> Block:
+    """Return bytes of a tool as a file of a known type, as text in UTF-8, or as their number."""
+    kind = find_mime_type(data)
+    if kind is not None:
+        return file_block(b64encode(data).decode(), kind, name)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = None
+    if text is None or _CONTROL.search(text):
+        size = "1 byte" if len(data) == 1 else f"{len(data):,} bytes"
+        text = f"[{', '.join(filter(None, (name, size)))}, not shown]"
+    return text_block(text)
+
+
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+"""Characters that texts do not contain. Colours of terminals begin with another one."""
+
+
 def _open(path: Path, where: str, left: int) -> Block:
     shown = excerpt(str(path))
     try:
@@ -310,7 +331,7 @@ def keep_inline(content: Content) -> Content:
         try:
             block, next_gap = _read_part(part, "block", left, opens=False), ""
         except SpecError:
-            block, next_gap = text_block(_describe_refused(part)), "\n"
+            block, next_gap = _read_refused(part), "\n"
         if is_inline_file(block):
             left -= size_of_file(block)
             next_gap = "\n"
@@ -319,6 +340,18 @@ def keep_inline(content: Content) -> Content:
     return add_text(blocks)
 
 
-def _describe_refused(part: object) -> str:
+def _read_refused(part: object) -> Block:
+    """Return the text in the bytes of a file, or a line that describes the block."""
+    is_file = isinstance(part, Mapping) and part.get("type") == "file"
+    data = part.get("base64") if isinstance(part, Mapping) and is_file else None
+    if isinstance(data, str) and 0 < len(data) <= MOST_BYTES:
+        with suppress(ValueError):
+            found = read_bytes(b64decode(data, validate=True), _name_kind(part))
+            if not is_inline_file(found):
+                return found
+    return text_block(f"[{_name_kind(part)}, not shown]")
+
+
+def _name_kind(part: object) -> str:
     kind = part.get("mime_type") or part.get("type") if isinstance(part, Mapping) else None
-    return f"[{excerpt(str(kind or 'content'), 60)}, not shown]"
+    return excerpt(str(kind or "content"), 60)

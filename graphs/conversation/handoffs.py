@@ -6,6 +6,7 @@ from pydantic import JsonValue
 
 from ..speakers.formats import SchemaFormat
 from ..speakers.speaker import Speaker
+from ..text.names import read_name
 from .conversation import Conversation
 from .judges import Handoff
 
@@ -33,16 +34,14 @@ def may_be_private(conversation: Conversation) -> bool:
     return isinstance(order, Handoff) and order.private
 
 
-def read_name(text: str, names: Sequence[str]) -> str | None:
-    """Read an answer that is only a name. Case, and punctuation around the name, are ignored."""
-    plain = text.strip(" \t\r\n*_`\"'.:!#>@").casefold()
-    return next((name for name in names if name.casefold() == plain), None)
+def read_target(conversation: Conversation, name: str, text: str) -> str | None:
+    """Return the speaker that a text names, if this speaker may hand over to it, or None."""
+    return read_name(text, hand_off_targets(conversation, name), conversation.names)
 
 
 def first_allowed(conversation: Conversation, name: str, given: Sequence[str]) -> str | None:
     """Return the first of the named speakers that this speaker may hand over to, or None."""
-    may = hand_off_targets(conversation, name)
-    return next(filter(None, (read_name(one, may) for one in given)), None)
+    return next(filter(None, (read_target(conversation, name, one) for one in given)), None)
 
 
 def read_next_speaker(conversation: Conversation, parsed: JsonValue) -> tuple[str, ...]:

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, NotRequired, Protocol, cast
 
 from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails
 from pydantic import Field, NonNegativeInt
+from typing_extensions import TypedDict
 
 from ..common.counts import WithTokens, sum_known
 from ..common.data import Data, Spec
@@ -38,38 +40,28 @@ def token_count(told: object) -> int | None:
     return round(told) if is_count and 0 <= told <= _MOST_TOKENS else None
 
 
-class Price(Spec):
-    """A model's price for a million tokens, in any currency."""
+class InputKinds(InputTokenDetails, total=False):
+    """The prompt tokens that a provider bills apart, in LangChain's format."""
 
-    input: float = Field(kw_only=False, ge=0, allow_inf_nan=False)
-    """The price of prompt tokens."""
-    output: float = Field(kw_only=False, ge=0, allow_inf_nan=False)
-    """The price of answer tokens."""
-    cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """The price of prompt tokens from a cache. The price of other prompt tokens if None."""
-
-    def of(self, prompt: int, cached: int, answer: int) -> float:
-        """Return the cost of a call.
-
-        Args:
-            prompt: Tokens of the prompt, including cached tokens.
-            cached: Prompt tokens that came from a cache.
-            answer: Tokens of the answer.
-
-        Returns:
-            The cost, in the currency of the price.
-        """
-        for_cached = self.input if self.cached_input is None else self.cached_input
-        charged = (prompt - cached) * self.input + cached * for_cached + answer * self.output
-        return max(charged, 0.0) / _MILLION
+    ephemeral_5m_input_tokens: int
+    """Tokens that were written to Claude's cache for five minutes; not in ``cache_creation``."""
+    ephemeral_1h_input_tokens: int
+    """Tokens that were written to Claude's cache for an hour; not in ``cache_creation``."""
 
 
-class Charges(Protocol):
-    """A source of a model's prices."""
+class CallUsage(TypedDict):
+    """The token usage of a model call, in LangChain's format."""
 
-    def of(self, prompt: int, cached: int, answer: int) -> float:
-        """Return the cost of a call."""
-        ...
+    input_tokens: int
+    """Tokens of the prompt."""
+    output_tokens: int
+    """Tokens of the answer."""
+    total_tokens: int
+    """Tokens of both."""
+    input_token_details: NotRequired[InputKinds]
+    """Tokens of the prompt by kind."""
+    output_token_details: NotRequired[OutputTokenDetails]
+    """Tokens of the answer by kind."""
 
 
 class Usage(WithTokens, Data):
@@ -83,6 +75,15 @@ class Usage(WithTokens, Data):
     """Tokens of the answers."""
     cached_tokens: NonNegativeInt = 0
     """Tokens of the prompts that came from a provider's cache; included in ``input_tokens``."""
+    cache_write_tokens: NonNegativeInt = 0
+    """Tokens of the prompts that were written to a provider's cache; included in
+    ``input_tokens``."""
+    cache_write_1h_tokens: NonNegativeInt = 0
+    """Tokens that were written to a cache for an hour; included in ``cache_write_tokens``."""
+    audio_input_tokens: NonNegativeInt = 0
+    """Tokens of audio in the prompts; included in ``input_tokens``."""
+    audio_output_tokens: NonNegativeInt = 0
+    """Tokens of audio in the answers; included in ``output_tokens``."""
     estimated_calls: NonNegativeInt = 0
     """Number of calls whose tokens are estimated, because the model does not report them."""
     cost: float | None = Field(default=None, ge=0)
@@ -98,21 +99,75 @@ class Usage(WithTokens, Data):
         Returns:
             The sum.
         """
-        used = answer.usage_metadata
+        used = cast("CallUsage | None", answer.usage_metadata)
         if used is None:
             return self.model_copy(update={"calls": self.calls + 1})
-        cached = used.get("input_token_details", {}).get("cache_read") or 0
+        read = used.get("input_token_details") or InputKinds()
+        for_hour = read.get("ephemeral_1h_input_tokens", 0)
         one = Usage(
             calls=1,
             input_tokens=used["input_tokens"],
             output_tokens=used["output_tokens"],
-            cached_tokens=cached,
+            cached_tokens=read.get("cache_read", 0),
+            cache_write_tokens=for_hour
+            + read.get("cache_creation", 0)
+            + read.get("ephemeral_5m_input_tokens", 0),
+            cache_write_1h_tokens=for_hour,
+            audio_input_tokens=read.get("audio", 0),
+            audio_output_tokens=(used.get("output_token_details") or {}).get("audio", 0),
             estimated_calls=ESTIMATED in answer.response_metadata,
-            cost=None
-            if price is None
-            else price.of(used["input_tokens"], cached, used["output_tokens"]),
         )
-        return add_usage((self, one))
+        cost = None if price is None else price.of(one)
+        return add_usage((self, one.model_copy(update={"cost": cost})))
+
+
+class Price(Spec):
+    """A model's price for a million tokens, in any currency."""
+
+    input: float = Field(kw_only=False, ge=0, allow_inf_nan=False)
+    """The price of prompt tokens."""
+    output: float = Field(kw_only=False, ge=0, allow_inf_nan=False)
+    """The price of answer tokens."""
+    cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """The price of prompt tokens from a cache. The price of other prompt tokens if None."""
+    cache_write: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """The price of prompt tokens that are written to a cache. 1.25 times the price of other prompt
+    tokens if None, as Anthropic and OpenAI bill them."""
+    cache_write_1h: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """The price of prompt tokens that are written to a cache for an hour. Twice the price of other
+    prompt tokens if None, as Anthropic bills them."""
+    audio_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """The price of audio in prompts. The price of other prompt tokens if None."""
+    audio_output: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """The price of audio in answers. The price of other answer tokens if None."""
+
+    def of(self, used: Usage) -> float:
+        """Return the cost of the tokens that calls used, in the currency of the price."""
+        kinds = (
+            (used.cached_tokens, self.cached_input, self.input),
+            (
+                used.cache_write_tokens - used.cache_write_1h_tokens,
+                self.cache_write,
+                1.25 * self.input,
+            ),
+            (used.cache_write_1h_tokens, self.cache_write_1h, 2 * self.input),
+            (used.audio_input_tokens, self.audio_input, self.input),
+        )
+        others = used.input_tokens - sum(tokens for tokens, _, _ in kinds)
+        text = used.output_tokens - used.audio_output_tokens
+        spoken = self.output if self.audio_output is None else self.audio_output
+        charged = others * self.input + text * self.output + used.audio_output_tokens * spoken
+        for tokens, price, default in kinds:
+            charged += tokens * (default if price is None else price)
+        return max(charged, 0.0) / _MILLION
+
+
+class Charges(Protocol):
+    """A source of a model's prices."""
+
+    def of(self, used: Usage) -> float:
+        """Return the cost of the tokens that calls used."""
+        ...
 
 
 _COUNTS = tuple(name for name in Usage.model_fields if name != "cost")

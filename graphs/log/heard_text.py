@@ -13,16 +13,16 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
 from ..conversation.conversation import Conversation
-from ..conversation.handoffs import first_allowed, hand_off_targets, read_name
+from ..conversation.handoffs import first_allowed, hand_off_targets, read_target
 from ..conversation.judges import HAND_OFF
 from ..ends.done_token import DoneToken
 from ..ends.end import leaves, lone
 from ..prompts import handoffs as prompts
 from ..prompts.handoffs import PRIVATE_MESSAGE
 from ..speakers.formats import LabelledFormat, normalize_mark
-from ..speakers.replies import DATA
+from ..speakers.replies import DATA, Source
 from ..speakers.speaker import TO_USER
-from ..text.done_words import may_say, says, settled, without
+from ..text.done_words import defuse, is_quoted, may_say, says, settled, without
 from ..text.fences import prose_places
 from .marks import begins, length_of
 from .messages import metadata, place_of
@@ -30,15 +30,45 @@ from .metadata import MessageMetadata, SpeakerReply, is_open_speech, is_public_s
 from .parsing import holds_code, languages_run
 
 
-def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> list[str]:
-    """Return the done tokens in a message that count when this speaker writes them."""
+def done_tokens(
+    conversation: Conversation,
+    speaker: str | None,
+    text: str,
+    log: Iterable[BaseMessage] = (),
+) -> list[str]:
+    """Return the done tokens in a message that count when this speaker writes them.
+
+    A token that is quoted from a message of the log does not count. Only messages of speakers who
+    may not say the token themselves can be quoted: two speakers may agree in the same words.
+    """
     mine = _tokens_of(conversation, speaker)
     return [
         end.token
         for end in mine
         if may_say(end.token, text)
         and says(end.token, _shown(conversation, speaker, end, text), end.counts, speaker)
+        and not _is_quoted(end, text, log)
     ]
+
+
+def _is_quoted(end: DoneToken, text: str, log: Iterable[BaseMessage]) -> bool:
+    others = (
+        message
+        for message in (log if end.by is not None else ())
+        if is_public_speech(about := metadata(message)) and about.speaker != end.by
+    )
+    return any(is_quoted(end.token, text, message.text) for message in others)
+
+
+def defuse_tokens(conversation: Conversation, listener: str, text: str) -> str:
+    """Return another speaker's text without the done tokens that only the listener may say.
+
+    The listener can't end the conversation by a quotation then.
+    """
+    for end in _tokens_of(conversation, listener):
+        if end.by is not None:
+            text = defuse(end.token, text)
+    return text
 
 
 def may_say_token(conversation: Conversation, speaker: str) -> bool:
@@ -63,7 +93,7 @@ def unanswered_token(
         for end in lone(conversation.end_chat.when)
         if isinstance(end, DoneToken) and end.answered is not True and end.by in (None, speaker)
     }
-    said = (token for token in done_tokens(conversation, speaker, text) if token in enough)
+    said = (one for one in done_tokens(conversation, speaker, text, log) if one in enough)
     token = next(said, None)
     if token is None or _is_run_by_another(conversation, speaker, text):
         return None
@@ -215,27 +245,41 @@ def handing_over(
 ) -> list[tuple[ToolCall, ToolMessage]]:
     """Return the handoff calls of a message, each with its result.
 
-    The speaker sees them like other calls: models repeat the form of the calls that they see.
+    The speaker sees them like other calls: models repeat the form of the calls that they see. Calls
+    beside tools are in the message of these calls.
     """
-    render_prompt, may = (
-        conversation.render_prompt,
-        hand_off_targets(conversation, about.speaker or ""),
-    )
-    chosen = first_allowed(conversation, about.speaker or "", about.handed_to)
+    if about.source is Source.HANDOFF:
+        return []
     made = []
-    for number, given in enumerate(about.handed_to if may else ()):
-        name = read_name(given, may)
-        if name is None:
-            result = render_prompt(prompts.HAND_OFF_REFUSED, other=given, names=", ".join(may))
-        elif name == chosen:
-            result, chosen = render_prompt(prompts.HAND_OFF_ACCEPTED, name=name), None
-        else:
-            result = render_prompt(prompts.HAND_OFF_IGNORED)
+    results = describe_handoffs(conversation, about.speaker or "", about.handed_to)
+    for number, (given, (name, result)) in enumerate(zip(about.handed_to, results, strict=False)):
         args = {"to": name or given} | ({"private": True} if about.private else {})
         call_id = f"{place_of(message)}-to-{number}"
         call = ToolCall(name=HAND_OFF, args=args, id=call_id, type="tool_call")
         made.append((call, ToolMessage(result, tool_call_id=call_id, id=call_id)))
     return made
+
+
+def describe_handoffs(
+    conversation: Conversation, speaker: str, given: Sequence[str]
+) -> list[tuple[str | None, str]]:
+    """Return, for each handoff of a reply, the named speaker or None, and the result for the model.
+
+    The first allowed name counts. The list is empty if the speaker may not hand over.
+    """
+    render_prompt, may = conversation.render_prompt, hand_off_targets(conversation, speaker)
+    chosen = first_allowed(conversation, speaker, given)
+    results: list[tuple[str | None, str]] = []
+    for text in given if may else ():
+        name = read_target(conversation, speaker, text)
+        if name is None:
+            result = render_prompt(prompts.HAND_OFF_REFUSED, other=text, names=", ".join(may))
+        elif name == chosen:
+            result, chosen = render_prompt(prompts.HAND_OFF_ACCEPTED, name=name), None
+        else:
+            result = render_prompt(prompts.HAND_OFF_IGNORED)
+        results.append((name, result))
+    return results
 
 
 def provider_names(names: Sequence[str]) -> dict[str, str]:

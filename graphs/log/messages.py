@@ -253,6 +253,8 @@ def since_end(log: Sequence[M]) -> Sequence[M]:
 def says_something(message: BaseMessage, about: MessageMetadata) -> bool:
     """Return whether a speaker says text with a message: in its turn, or with its tool calls."""
     speaks = about.is_spoken and isinstance(about, SpeakerReply)
+    if isinstance(about, Speech) and about.is_delivered:
+        return False
     return speaks and (not about.has_calls or bool(message.text.strip()))
 
 

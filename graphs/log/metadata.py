@@ -165,6 +165,11 @@ class Speech(SpeakerReply):
         """Return whether the message ends a turn."""
         return not self.interrupts
 
+    @property
+    def is_delivered(self) -> bool:
+        """Return whether calls of the turn have sent the text already, so that others know it."""
+        return bool(self.to_user)
+
 
 class OpeningAnswer(MessageMetadata):
     """An opening answer that the first speaker of the rounds hears."""
@@ -289,7 +294,8 @@ class SpeakerChoice(ModelOutput):
 
     kind: Literal["speaker_choice"] = "speaker_choice"
     to: str | None = None
-    """The name of the next speaker."""
+    """The name of the next speaker. None if the choice could not be read, so that the moderator was
+    asked again."""
 
     on_page = True
     run_name = "Moderator chooses"

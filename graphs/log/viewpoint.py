@@ -36,15 +36,24 @@ from ..prompts.results import RESULT_FILES
 from ..prompts.texts import RenderPrompt
 from ..speakers.model_thought import THOUGHT, Thought
 from ..speakers.private_messages import calls_of
-from .heard_text import as_heard_alone, handing_over, heard_text, provider_names, put_back
+from .heard_text import (
+    as_heard_alone,
+    defuse_tokens,
+    handing_over,
+    heard_text,
+    provider_names,
+    put_back,
+)
+from .marks import begins
 from .memory import is_in_view, is_told, memory, private_lines, remembered
-from .messages import continues_log, metadata, place_of, says_something
+from .messages import continues_log, metadata, place_of
 from .metadata import (
     HookVersion,
     Instruction,
     JudgeQuestion,
     MessageMetadata,
     SpeakerReply,
+    Speech,
     ToolCalls,
 )
 
@@ -209,6 +218,14 @@ class View:
                 shown.view[-1] = HumanMessage(content, name=last.name, id=last.id)
         return text
 
+    def _text_of(self, message: BaseMessage, about: MessageMetadata) -> str:
+        """Return the text that is heard of another's message, without forged labels and tokens."""
+        text = heard_text(self._conversation, message, about)
+        if about.speaker is None:
+            return text
+        text = defuse_tokens(self._conversation, self._speaker.name, text)
+        return _quote_labels(text, self._conversation.names) if self._is_labelled else text
+
     def _add(self, shown: "_Shown", log: Sequence[BaseMessage]) -> None:
         name = self._speaker.name
         results, replaced = _results(log, name), _replaced(log, name)
@@ -230,7 +247,9 @@ class View:
                 thought = getattr(about, "thought", None) if self._has_thoughts else None
                 _add_own(shown, message, about, own, results, calls, render_prompt, thought)
                 continue
-            text = heard_text(self._conversation, message, about)
+            if isinstance(about, Speech) and about.is_delivered:
+                continue
+            text = self._text_of(message, about)
             if self._in_prompt and not (shown.heard and about.speaker):
                 text = self._told_apart(shown, text, about)
             to = about.to if isinstance(about, Instruction) else None
@@ -390,6 +409,20 @@ def _taken(new: set[str | None], call_id: str | None) -> bool:
     return True
 
 
+def _quote_labels(text: str, names: Sequence[str]) -> str:
+    """Mark the lines that begin with a speaker's name as quotations.
+
+    Otherwise they would look like messages of that speaker.
+    """
+    first, *others = text.strip().splitlines() or [""]
+    labels = [f"{name}:" for name in names]
+    is_label = [any(begins(line, label) for label in labels) for line in others]
+    if not any(is_label):
+        return text
+    marked = zip(is_label, others, strict=True)
+    return "\n".join([first, *(f"> {line}" if found else line for found, line in marked)])
+
+
 def _labelled(text: str, name: str | None) -> str:
     """Return a message of another speaker with its name as a label, unless the name is None."""
     text = text.strip() or SILENCE
@@ -435,66 +468,3 @@ def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: st
     view = viewpoint(conversation, [message for message in log if place_of(message) in since], name)
     last = view[-1] if view else None
     return last.content if isinstance(last, HumanMessage) else ""
-
-
-def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
-    """Return the transcript as text, as an observer who takes no part hears it."""
-    spoken = ((message, metadata(message)) for message in log)
-    return "\n\n".join(
-        f"{_from_outside(about)}: {describe_content(message.content).strip() or SILENCE}"
-        for message, about in spoken
-        if (private or about.audience is None) and says_something(message, about)
-    )
-
-
-def _from_outside(about: MessageMetadata) -> str:
-    if about.audience is None:
-        return f"{about.speaker}"
-    if about.confidants:
-        return f"{about.speaker} (to {' and '.join(about.confidants)} only)"
-    return f"{about.speaker} (private)"
-
-
-class TranscriptLine(NamedTuple):
-    """A message, a tool call or a result of a log, as a line of text."""
-
-    place: str
-    """The place of the message in the log."""
-    text: str
-    """The text. It may contain line breaks."""
-
-
-def transcript_lines(log: Sequence[BaseMessage]) -> list[TranscriptLine]:
-    """Return the messages, tool calls and results of a log, private ones included.
-
-    The number of a line, from 1, is the number of a message in reports and in reasons of verdicts.
-    """
-    called: dict[str | None, str] = {}
-    lines: list[TranscriptLine] = []
-    for message in log:
-        about, place = metadata(message), place_of(message)
-        if not about.is_spoken:
-            continue
-        if isinstance(message, ToolMessage):
-            if (name := called.get(message.tool_call_id)) is not None:
-                result = describe_content(message.content)
-                lines.append(TranscriptLine(place, f"(result of {name}) {result}"))
-            continue
-        if message.text.strip():
-            text = f"{_from_outside(about)}: {describe_content(message.content).strip()}"
-            lines.append(TranscriptLine(place, text))
-        for one in message.tool_calls if isinstance(message, AIMessage) else ():
-            called[one["id"]] = one["name"]
-            text = f"({about.speaker} called {one['name']} with {one['args']})"
-            lines.append(TranscriptLine(place, text))
-    return lines
-
-
-def numbered_transcript(log: Sequence[BaseMessage], part: Sequence[BaseMessage]) -> str:
-    """Return the lines of a part of a log, with their numbers in the whole log."""
-    shown = {place_of(message) for message in part}
-    return "\n".join(
-        f"{number}. {line.text}"
-        for number, line in enumerate(transcript_lines(log), start=1)
-        if line.place in shown
-    )

@@ -14,6 +14,8 @@ HAND_OFF_IGNORED = PROMPTS["hand_off_ignored"]
 """The result of a further call after the next speaker is chosen."""
 HAND_OFF_REFUSED = PROMPTS["hand_off_refused"]
 """The result of a call with a name that cannot be chosen."""
+HAND_OFF_UNDONE = PROMPTS["hand_off_undone"]
+"""The result of a call beside other calls, one of which has failed."""
 
 PRIVATE_MESSAGE = PROMPTS["private_message"]
 """The label of a private message, for the speakers who receive it."""

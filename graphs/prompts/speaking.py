@@ -27,6 +27,9 @@ REWRITE_REPLY = PROMPTS["rewrite_reply"]
 STOP_REPEATED_CALLS = PROMPTS["stop_repeated_calls"]
 """The request to a speaker that repeats a call. Its problem is REPEATED_CALLS."""
 
+CALL_TOOL = PROMPTS["call_tool"]
+"""The request to a speaker that writes a call as text. Its problem is WRITTEN_CALL."""
+
 EMPTY_REPLY = PROMPTS["empty_reply"]
 WRONG_SPEAKER = PROMPTS["wrong_speaker"]
 NO_CONTENT = PROMPTS["no_content"]
@@ -34,6 +37,7 @@ REPEATED_REPLY = PROMPTS["repeated_reply"]
 ECHOED_REPLY = PROMPTS["echoed_reply"]
 PREMATURE_END = PROMPTS["premature_end"]
 REPEATED_CALLS = PROMPTS["repeated_calls"]
+WRITTEN_CALL = PROMPTS["written_call"]
 
 CONTINUE_REPLY = PROMPTS["continue_reply"]
 SHORTEN_REPLY = PROMPTS["shorten_reply"]

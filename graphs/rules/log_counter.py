@@ -50,6 +50,7 @@ class LogCounter:
         self._heard: tuple[BaseMessage, Speech] | None = None
         self._heard_from: dict[str | None, None] = {}
         self._spoken: dict[str | None, None] = {}
+        self._public: list[BaseMessage] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -85,6 +86,7 @@ class LogCounter:
             self._heard = message, about
             self._heard_from[about.speaker] = None
             self._take_tokens(message, about)
+            self._public.append(message)
 
     def _take_tokens(self, message: BaseMessage, about: Speech) -> None:
         """Store a message's done tokens. A message of another speaker answers earlier tokens."""
@@ -93,7 +95,7 @@ class LogCounter:
             self._unanswered = ()
         if about.source in DATA:
             return
-        tokens = done_tokens(self._conversation, about.speaker, message.text)
+        tokens = done_tokens(self._conversation, about.speaker, message.text, self._public)
         if not tokens:
             return
         new = [(token, who) for token in tokens if (token, who) not in self._tokens_said]

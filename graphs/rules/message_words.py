@@ -36,7 +36,7 @@ def describe_note(about: MessageMetadata) -> str | None:
         case Reflection(verdict=Verdict() as verdict):
             return describe_verdict(verdict, separate=about.speaker is None)
         case SpeakerChoice():
-            return describe_choice(about.to or "", readable=about.problem is None)
+            return describe_choice(about.to, readable=about.problem is None)
         case SpecifiedTask(problem=str(problem)):
             return describe_kept_task(problem)
         case InnerSession():
@@ -79,14 +79,12 @@ def describe_kept_task(problem: str) -> str:
     return f"The original task was kept, because two rewrites were rejected: {problem}"
 
 
-def describe_choice(name: str, *, readable: bool) -> str:
-    """Return one line about the choice of the next speaker."""
-    return f"{name} speaks next" if readable else describe_unread_choice(name)
-
-
-def describe_unread_choice(name: str) -> str:
-    """Return one line about a choice of the next speaker that was unreadable."""
-    return f"The choice of the next speaker was unreadable: {name} is next"
+def describe_choice(name: str | None, *, readable: bool) -> str:
+    """Return one line about the choice of the next speaker; None is chosen by another request."""
+    if readable:
+        return f"{name} speaks next"
+    then = "requested again" if name is None else f"{name} is next"
+    return f"The choice of the next speaker was unreadable: {then}"
 
 
 def describe_reopening(outcome: Outcome) -> str:

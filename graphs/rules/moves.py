@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from ..conversation.conversation import Conversation
-from ..conversation.judges import Concurrent
+from ..conversation.judges import Concurrent, Moderator
 from ..conversation.limits import most_messages, most_tool_rounds
 from ..ends.end import Strength
 from ..log.metadata import (
@@ -82,6 +82,10 @@ def _if_concurrent(conversation: Conversation) -> int:
     return int(isinstance(conversation.turn_order, Concurrent))
 
 
+def _with_moderator(conversation: Conversation) -> int:
+    return int(isinstance(conversation.turn_order, Moderator))
+
+
 def _with_summaries(conversation: Conversation) -> int:
     return int(any(map(conversation.sums_up, conversation.speakers)))
 
@@ -112,6 +116,9 @@ _TURN = (Phase.PASSED, Phase.SUMMARISED, Phase.REQUESTED, *_REPLY, Phase.LEFT)
 
 CALL_OF_SPEAKER: Final = frozenset(_TURN)
 """The phases after which the model calls of a step belong to the speaker of the turn."""
+
+_CHOICE = (Phase.UNCHOSEN, Phase.CHOSEN)
+"""The phases after the question who speaks next."""
 
 _CHECK = (Phase.ASKED, Phase.UNREAD, Phase.JUDGED)
 """The phases after the question whether a task is complete."""
@@ -176,10 +183,10 @@ MOVES: Final[Mapping[Phase, Move]] = {
     Phase.SPOKEN: Move(
         Actor.NEXT,
         Strength.CAP,
-        (Phase.CHECKED, *_CHECK, Phase.CHOSEN, *_TURN),
+        (Phase.CHECKED, *_CHECK, *_CHOICE, *_TURN),
         _once,
     ),
-    Phase.CHECKED: Move(Actor.NEXT, Strength.CAP, (*_CHECK, Phase.CHOSEN, *_TURN), _once),
+    Phase.CHECKED: Move(Actor.NEXT, Strength.CAP, (*_CHECK, *_CHOICE, *_TURN), _once),
     Phase.ASKED: Move(
         Actor.JUDGE,
         Strength.HARD,
@@ -194,7 +201,8 @@ MOVES: Final[Mapping[Phase, Move]] = {
         _once,
         Reads((JudgeQuestion,), (Reflection,)),
     ),
-    Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (Phase.CHOSEN, *_TURN), _once),
+    Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (*_CHOICE, *_TURN), _once),
+    Phase.UNCHOSEN: Move(Actor.JUDGE, Strength.HARD, (Phase.CHOSEN,), _with_moderator),
     Phase.CHOSEN: Move(
         Actor.NEXT,
         Strength.CAP,

@@ -16,7 +16,14 @@ from ..ends.all_ends import Reason
 from ..ends.end import Tallies
 from ..log.heard_text import unanswered_token
 from ..log.messages import metadata, place_of, since_end, speeches
-from ..log.metadata import Reflection, Speech, Stage, ToolResult, is_by_person
+from ..log.metadata import (
+    Reflection,
+    SpeakerChoice,
+    Speech,
+    Stage,
+    ToolResult,
+    is_by_person,
+)
 from .met_ends import ENDS, at_end, met_ends
 from .position import Position
 
@@ -145,6 +152,7 @@ def outcome(
             *conversation.sandbox.warnings,
             *_of_tool_rounds(conversation, log),
             *_of_artifacts(log),
+            *_of_unread_choices(log),
             *_of_unanswered_token(conversation, reasons, whole),
         ),
     )
@@ -170,6 +178,17 @@ def _of_artifacts(log: Sequence[BaseMessage]) -> Iterator[str]:
     """Yield each reason why an artifact was not stored once."""
     results = (about for about in map(metadata, log) if isinstance(about, ToolResult))
     yield from dict.fromkeys(one.artifact_problem for one in results if one.artifact_problem)
+
+
+def _of_unread_choices(log: Sequence[BaseMessage]) -> Iterator[str]:
+    """Yield a warning if the order decided who spoke next, since a choice could not be read."""
+    choices = (about for about in map(metadata, log) if isinstance(about, SpeakerChoice))
+    times = sum(one.problem is not None and one.to is not None for one in choices)
+    if times:
+        yield (
+            f"{times} of the moderator's choices could not be read, so the next speaker in order "
+            "spoke; choose another model for the turn_order"
+        )
 
 
 def _of_unanswered_token(

@@ -30,6 +30,7 @@ class Phase(StrEnum):
     ASKED = "asked"  # the speaker answered the judge's first question; the second follows
     UNREAD = "unread"  # the verdict can't be read; another one is requested
     JUDGED = "judged"  # the task of the speaker was judged
+    UNCHOSEN = "unchosen"  # the choice of the next speaker can't be read; another one is requested
     CHOSEN = "chosen"  # the next speaker was chosen
     LEFT = "left"  # a person ended the conversation
 

@@ -82,7 +82,8 @@ def decide(conversation: Conversation, position: Position) -> Decision:
         case Actor.TOOLS:
             return _at(Node.TOOL_EXECUTOR, turn)
         case Actor.JUDGE:
-            return _at(Node.COMPLETION_JUDGE, turn, due=Phase.JUDGED)
+            task = Phase.CHOSEN if position.phase is Phase.UNCHOSEN else Phase.JUDGED
+            return _at(Node.COMPLETION_JUDGE, turn, due=task)
         case _:
             comes = due(conversation, position)
             if comes is not None:
@@ -247,6 +248,11 @@ def after_verdict(conversation: Conversation, position: Position, *, complete: b
             else (),
         }
     )
+
+
+def after_unread_choice(position: Position) -> Position:
+    """Return the position after an unreadable choice, when another one is requested."""
+    return position.model_copy(update={"phase": Phase.UNCHOSEN})
 
 
 def after_choice(conversation: Conversation, position: Position, name: str | None) -> Position:

@@ -37,11 +37,11 @@ from ..log.metadata import (
 from .log_counter import LogCounter
 from .message_words import (
     CUT_OFF,
+    describe_choice,
     describe_inner,
     describe_kept_task,
     describe_repeated_verdict,
     describe_retry,
-    describe_unread_choice,
     describe_verdict,
 )
 from .met_ends import ENDS
@@ -130,6 +130,8 @@ class _Trail:
         """
         self._inner: list[int] = []
         """The inner sessions that led to the next message."""
+        self._fallbacks: list[int] = []
+        """The choices of the next speaker in place of which the order decided."""
         self._context: dict[int, list[int]] = {}
         """For each cause, the other steps that belong to it."""
 
@@ -151,6 +153,8 @@ class _Trail:
             self._inner += context
         elif isinstance(about, Reflection) and about.verdict is None and about.problem is not None:
             self._retries.append((context[-1], Reason.UNREADABLE_VERDICTS))
+        elif isinstance(about, SpeakerChoice) and about.to is not None:
+            self._fallbacks += context
         elif _matters(about):
             self._count(message, about, [*self._inner, *context])
             self._inner = []
@@ -239,6 +243,7 @@ class _Trail:
             rows = [row for (of, _), row in self._counted.items() if of is reason]
             # At an end, only the speaker who was counted last has caused it.
             causes += [place for row in (rows if outcome is None else rows[-1:]) for place in row]
+        causes += self._fallbacks
         found = {*causes, *(one for place in causes for one in self._context.get(place, ()))}
         return [self.steps[place] for place in sorted(found)]
 
@@ -315,8 +320,7 @@ def _remarks(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeSt
     elif isinstance(about, InnerSession):
         yield OutcomeStep(kind=OutcomeStepKind.INNER, text=describe_inner(about), **found)
     elif isinstance(about, SpeakerChoice) and about.problem is not None:
-        found["speaker"] = about.to
-        text = describe_unread_choice(about.to or "")
+        found["speaker"], text = about.to, describe_choice(about.to, readable=False)
         yield OutcomeStep(kind=OutcomeStepKind.CHOICE, text=text, **found)
 
 

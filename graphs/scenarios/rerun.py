@@ -11,7 +11,7 @@ from ..common.errors import SpecError
 from ..common.threads import in_background
 from ..conversation.conversation import Conversation
 from ..log.messages import metadata, place_of
-from ..log.viewpoint import transcript_lines
+from ..log.transcript import transcript_lines
 from ..session.options import Options
 from ..session.session import Session
 from ..speakers.replies import AgentReply

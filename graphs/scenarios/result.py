@@ -11,7 +11,7 @@ from ..common.errors import InconclusiveResult
 from ..common.sanitize import excerpt
 from ..conversation.judges import Finding
 from ..log.messages import metadata
-from ..log.viewpoint import transcript_lines
+from ..log.transcript import transcript_lines
 from ..session.session import Result, Session
 from .agreement import Agreement, measure_agreement
 from .scenario import Ending, Scenario, ScenarioVerdict

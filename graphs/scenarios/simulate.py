@@ -165,7 +165,7 @@ def ending_of(found: Result) -> Ending:
             about = metadata(message)
             if about.speaker != user or not about.is_spoken:
                 continue
-            said = done_tokens(found.conversation, user, message.text)
+            said = done_tokens(found.conversation, user, message.text, found.messages)
             kind = next((kind for token, kind in _TOKENS.items() if token in said), None)
             if kind is not None:
                 rest = heard_text(found.conversation, message, about).strip(" \n:,;-")

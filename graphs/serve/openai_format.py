@@ -121,7 +121,12 @@ def write_usage(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+            "audio_tokens": usage.audio_input_tokens,
+        },
+        "completion_tokens_details": {"audio_tokens": usage.audio_output_tokens},
     }
 
 

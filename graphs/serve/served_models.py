@@ -180,9 +180,5 @@ def output_of(session: StoredSession) -> Output:
 
 def usage_since(before: Usage, now: Usage) -> Usage:
     """Return the usage of the calls that were made after an earlier count."""
-    return Usage(
-        calls=now.calls - before.calls,
-        input_tokens=now.input_tokens - before.input_tokens,
-        output_tokens=now.output_tokens - before.output_tokens,
-        cached_tokens=now.cached_tokens - before.cached_tokens,
-    )
+    counts = now.model_dump(exclude={"cost"})
+    return Usage(**{name: count - getattr(before, name) for name, count in counts.items()})

@@ -200,8 +200,12 @@ def _equip_agent(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) 
     if more:
         changes["tools"] = (*speaker.tools, *more)
     if schema is not None:
-        if not isinstance(schema, type):
-            raise SpecError(f"schema: must be a pydantic model's class, not {name_type(schema)}")
+        if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
+            raise SpecError(
+                "schema: must be a pydantic model's class, which derives from BaseModel, not "
+                f"{name_type(schema)}; write one with a field for each value, or omit schema to "
+                "get a text"
+            )
         # A model that is restricted to a schema cannot call tools.
         form = "text" if more or speaker.tools else "structured"
         changes["format"] = SchemaFormat(schema, form=form)

@@ -1,6 +1,6 @@
 """A message of the log in a dump, as plain JSON."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from uuid import uuid4
 
 from langchain_core.messages import (
@@ -18,7 +18,7 @@ from ...nodes.models.storable_json import why_unstorable
 from ..common.content import Content, replace_text, text_block
 from ..common.content_input import keep_inline, read_content
 from ..common.data import Data
-from ..conversation.usage import select_response_metadata
+from ..conversation.usage import CallUsage, select_response_metadata
 from ..log.artifacts import pack_artifact, unpack_artifact
 from ..log.messages import (
     make_message,
@@ -87,7 +87,7 @@ class Message(Data):
     """The unique id of the message. If None, a new id is made."""
     metadata: Annotated[AnyMetadata, Field(discriminator="kind")]
     """The kind of the message, its speaker, its audience, and the rest of its metadata."""
-    usage: UsageMetadata | None = None
+    usage: CallUsage | None = None
     """The token usage of the model call that wrote the message, in LangChain's format. None if
     unknown.
     """
@@ -136,7 +136,10 @@ class Message(Data):
             self.content,
             original_metadata(self.metadata),
             answer=AIMessage(
-                "", id=self.message_id, usage_metadata=self.usage, response_metadata=self.model
+                "",
+                id=self.message_id,
+                usage_metadata=cast("UsageMetadata | None", self.usage),
+                response_metadata=self.model,
             ),
             tool_calls=[
                 ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")

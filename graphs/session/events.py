@@ -68,6 +68,8 @@ def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iter
         yield ThoughtReceived(speaker=about.speaker, text=thought)
     speaker = about.speaker or ""
     match about:
+        case Speech() if about.is_delivered:
+            return
         case Speech():
             yield _message_event(conversation, message, about)
         case Draft():
@@ -113,8 +115,8 @@ def _beside(message: BaseMessage, about: MessageMetadata) -> Iterator[Event]:
             yield VerdictGiven(id=place, by=about.speaker, verdict=about.verdict)
         case Summary():
             yield HistoryShortened(id=place, speaker=about.speaker or "", text=message.text)
-        case SpeakerChoice():
-            yield SpeakerChosen(id=place, speaker=about.to or "", problem=about.problem)
+        case SpeakerChoice(to=str(name)):
+            yield SpeakerChosen(id=place, speaker=name, problem=about.problem)
         case InnerSession():
             yield Notice(text=f"{describe_inner(about)} ({place})")
         case EarlierEnd():

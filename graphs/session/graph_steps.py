@@ -403,7 +403,8 @@ async def play(
         # A result would look as if the message had been said.
         raise SessionError(
             f"Session {held.session!r} waits for another answer, so the message was not added; "
-            "answer the waiting question first, or stop the session."
+            "answer the waiting question first with Session.answer(…), say the message in place of "
+            "an answer with Session.add_message(…), or stop the session."
         )
     if result.outcome is not None:
         if deletes:

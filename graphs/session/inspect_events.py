@@ -416,12 +416,13 @@ def _as_call(call: LangChainToolCall) -> ToolCall:
 
 
 def as_usage(used: Usage) -> ModelUsage:
-    """Return usage in Inspect's form, in which the input does not include cached tokens."""
+    """Return usage in Inspect's form, in which the input does not include a cache's tokens."""
     return ModelUsage(
-        input_tokens=used.input_tokens - used.cached_tokens,
+        input_tokens=used.input_tokens - used.cached_tokens - used.cache_write_tokens,
         output_tokens=used.output_tokens,
         total_tokens=used.tokens,
         input_tokens_cache_read=used.cached_tokens or None,
+        input_tokens_cache_write=used.cache_write_tokens or None,
         total_cost=used.cost,
     )
 

@@ -13,7 +13,7 @@ from ..conversation.judges import SeparateJudge, Verdict
 from ..conversation.usage import Usage, add_usage
 from ..log.messages import metadata
 from ..log.metadata import Reflection, Speech
-from ..log.viewpoint import numbered_transcript, overheard
+from ..log.transcript import numbered_transcript, overheard
 from ..rules.message_words import describe_findings
 from ..store.base import SessionLease, Store
 from ..store.rows import reading_store

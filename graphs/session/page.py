@@ -123,7 +123,8 @@ def _position(state: State) -> Position:
     return Position.model_validate(state.get("position") or {})
 
 
-_BESIDE: Final = {Phase.CHECKED, Phase.ASKED, Phase.UNREAD, Phase.JUDGED, Phase.CHOSEN}
+_CHOICE: Final = {Phase.UNCHOSEN, Phase.CHOSEN}
+_BESIDE: Final = {Phase.CHECKED, Phase.ASKED, Phase.UNREAD, Phase.JUDGED, *_CHOICE}
 """Phases between turns."""
 
 
@@ -151,7 +152,7 @@ def _who(conversation: Conversation, position: Position) -> str:
     is_verdict = position.phase in (Phase.ASKED, Phase.UNREAD, Phase.JUDGED)
     if is_verdict and isinstance(conversation.judge, SeparateJudge):
         return "The judge"
-    if position.phase is Phase.CHOSEN:
+    if position.phase in _CHOICE:
         return "Who speaks next"
     if position.phase is Phase.CHECKED:
         return "Predicates"

@@ -152,14 +152,15 @@ def _speaker_answer(message: AIMessage, about: SpeakerReply) -> AIMessage:
     ]
     calls = [*message.tool_calls, *named]
     said = [about.to_user.get(str(call["id"])) for call in calls]
+    is_blank = isinstance(about, Speech) and about.is_delivered
     return AIMessage(
-        message.text,
+        "" if is_blank else message.text,
         tool_calls=calls,
         invalid_tool_calls=[*message.invalid_tool_calls],
         additional_kwargs={
             THOUGHT: about.thought,
             RECORDED: True,
-            **({TO_USER: said} if about.to_user else {}),
+            **({TO_USER: said} if any(said) else {}),
         },
         response_metadata={"finish_reason": "length"} if about.cut_off else {},
     )

@@ -15,7 +15,8 @@ from ..log.messages import metadata, says_something, speeches
 from ..log.metadata import InnerSession, Speech, outcome_of
 from ..log.state import log_of
 from ..log.trajectory import trajectory
-from ..log.viewpoint import memory_messages, overheard, viewpoint
+from ..log.transcript import overheard
+from ..log.viewpoint import memory_messages, viewpoint
 from ..rules.outcome import Outcome, OutcomeStep
 from ..rules.output import find_output, output_text, output_value
 from ..rules.why import why

@@ -33,7 +33,8 @@ from ..log.metadata import (
     is_by_person,
     parsed_of,
 )
-from ..log.viewpoint import SILENCE, View, overheard
+from ..log.transcript import overheard
+from ..log.viewpoint import SILENCE, View
 from ..rules.message_words import (
     describe_inner,
     describe_note,

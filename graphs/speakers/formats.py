@@ -5,7 +5,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from enum import IntEnum
 from functools import cache, lru_cache
@@ -266,24 +266,6 @@ class ParsedBlock(Data):
 _NAME_LENGTH: Final = 64
 """Maximum length of a schema's name that OpenAI accepts, in characters."""
 
-_STRICT: Final = frozenset(
-    {
-        *("type", "properties", "required", "additionalProperties", "items", "enum", "const"),
-        *("anyOf", "$ref", "$defs", "title", "description", "default", "pattern", "format"),
-        *("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-        *("minItems", "maxItems", "minLength", "maxLength"),
-    }
-)
-"""The keywords that OpenAI's strict mode supports. It refuses a schema with other keywords."""
-
-_FORMATS: Final = frozenset(
-    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
-)
-"""The text formats that the strict mode supports."""
-
-_VALUE_KEYWORDS: Final = ("type", "anyOf", "enum", "const", "$ref")
-"""The keywords that restrict values. A schema without any of them accepts every value."""
-
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON schema of a pydantic model in the form that models and servers receive."""
@@ -299,8 +281,32 @@ def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
     if referred:
         # The other fields of a reference repeat its definition.
         schema = {**schema["$defs"][referred], "$defs": schema["$defs"]}
+    schema = _inline_described(schema, schema.get("$defs", {}))
     title = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", model.__name__))).strip("_")
     return {**schema, "title": title[:_NAME_LENGTH] or "answer"}
+
+
+def _inline_described(
+    part: Any,  # noqa: ANN401  # any part of a JSON schema
+    definitions: Mapping[str, Any],
+    within: tuple[str, ...] = (),
+) -> Any:  # noqa: ANN401
+    """Return a schema in which no reference has other keywords, which OpenAI and Gemini refuse.
+
+    github.com/camel-ai/camel/issues/3001; ai.google.dev/api/generate-content, `responseJsonSchema`
+    """
+    if isinstance(part, list):
+        return [_inline_described(each, definitions, within) for each in part]
+    if not isinstance(part, dict):
+        return part
+    name = part.get("$ref")
+    if isinstance(name, str) and len(part) > 1:
+        if name in within:
+            return {"$ref": name}
+        others = {key: value for key, value in part.items() if key != "$ref"}
+        found = definitions.get(name.removeprefix("#/$defs/"), {})
+        part, within = {**found, **others}, (*within, name)
+    return {key: _inline_described(each, definitions, within) for key, each in part.items()}
 
 
 def write_schema_json(found: BaseModel) -> str:
@@ -321,40 +327,6 @@ def is_object(model: type[BaseModel]) -> bool:
     return schema_of(model).get("type") == "object"
 
 
-def is_strict(schema: Mapping[str, Any]) -> bool:
-    """Return whether OpenAI's strict mode supports a schema completely.
-
-    The strict mode refuses some keywords. It also allows no keys that the schema does not name, so
-    an object with arbitrary keys would have to be empty.
-    """
-    return all(map(_is_strict, _parts(schema)))
-
-
-def _is_strict(part: Mapping[str, Any]) -> bool:
-    is_open = part.get("additionalProperties", False) is not False
-    is_free = is_open or (part.get("type") == "object" and "properties" not in part)
-    return (
-        not is_free
-        and _STRICT.issuperset(part)
-        and part.get("format", "date") in _FORMATS
-        and any(word in part for word in _VALUE_KEYWORDS)
-    )
-
-
-def _parts(schema: object) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and all schemas in it, except within keywords the strict mode refuses."""
-    if not isinstance(schema, Mapping):
-        # True accepts any value, and so does an empty schema.
-        yield {}
-        return
-    yield schema
-    inner = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
-    inner += schema.get("anyOf", [])
-    inner += [schema["items"]] if "items" in schema else []
-    for part in inner:
-        yield from _parts(part)
-
-
 def describe_format(format: Format, schema: type[BaseModel] | None = None) -> str:  # noqa: A002
     """Describe the format of a reply, for a system prompt or a request to rewrite the reply."""
     match format:
@@ -372,11 +344,13 @@ def describe_format(format: Format, schema: type[BaseModel] | None = None) -> st
         case SchemaFormat():
             if schema is None:
                 return f"Your message must be JSON of the schema {format.name!r} and nothing else."
-            fields = json.dumps(schema_of(schema), ensure_ascii=False)
-            return (
-                "Your message must be JSON and nothing else. It must fit this JSON schema: "
-                f"{fields}"
-            )
+            return describe_schema(schema)
+
+
+def describe_schema(schema: type[BaseModel]) -> str:
+    """Describe a reply in JSON, for a prompt."""
+    fields = json.dumps(schema_of(schema), ensure_ascii=False)
+    return f"Your message must be JSON and nothing else. It must fit this JSON schema: {fields}"
 
 
 def is_format_described(format: Format, prompt: str) -> bool:  # noqa: A002

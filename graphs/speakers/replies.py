@@ -267,6 +267,8 @@ class Source(StrEnum):
     """The code that the speaker ran."""
     TOOL = "tool"
     """The tools that the speaker called."""
+    HANDOFF = "handoff"
+    """A handoff that the speaker's model called together with tools. They have succeeded."""
     HOOK = "hook"
     """A hook that replies before the speaker's other sources."""
 
@@ -307,3 +309,5 @@ class Flaw(StrEnum):
     """The reply only repeats its request: placeholders, marks without text, or its instructions."""
     UNANSWERED = "unanswered"
     """The reply contains a done token before another speaker has spoken."""
+    WRITTEN_CALL = "written_call"
+    """The reply contains a tool call as text."""

@@ -4,6 +4,7 @@ In doubt the result is False: an end that comes too late costs a few calls, one 
 loses the result.
 """
 
+import re
 from typing import Final, Literal, TypeAlias
 
 from .fences import Span
@@ -67,6 +68,54 @@ def says(token: str, text: str, match: Match = "alone", name: str | None = None)
         name: The speaker of the text. This name and a colon may precede the token.
     """
     return bool(_parts(token, text, match, name))
+
+
+_WORD: Final = re.compile(r"\w+")
+_CLAUSE_END: Final = re.compile(r"[.!?:;,\n\"“”„«»。！？：；，、]")  # noqa: RUF001
+_NEAREST: Final = 3
+"""Number of words before a token that are compared with another text."""
+_WHOLE: Final = 8
+"""Minimum number of words of a text that counts as repeated before a token."""
+
+
+def is_quoted(token: str, text: str, other: str) -> bool:
+    """Return whether the last token in a text belongs to words that are taken from another text.
+
+    That is the case if the same clause or the same last words precede the token in both, or if the
+    whole other text precedes it. A text that is the token alone quotes nothing.
+    """
+    exact = spelling(token).exact
+    found = [*exact.finditer(text)]
+    before = text[: found[-1].start()] if found else ""
+    clause, words = _last_clause(before), _words(before)
+    if not words:
+        return False
+    for one in exact.finditer(other):
+        said = other[: one.start()]
+        last = _words(said)[-_NEAREST:]
+        if clause and clause == _last_clause(said):
+            return True
+        if len(last) == _NEAREST and words[-_NEAREST:] == last:
+            return True
+    whole = _words(exact.sub(" ", other))
+    return len(whole) >= _WHOLE and words[-len(whole) :] == whole
+
+
+def _last_clause(text: str) -> list[str]:
+    """Return the words of the last clause of a text that has any."""
+    clauses = (words for part in reversed(_CLAUSE_END.split(text)) if (words := _words(part)))
+    return next(clauses, [])
+
+
+def _words(text: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(text)]
+
+
+def defuse(token: str, text: str) -> str:
+    """Replace a token in a text by words that nobody can take for it, unless it is ordinary."""
+    if is_ordinary(token) or not may_say(token, text):
+        return text
+    return spelling(token).loose.sub("(stop word)", text)
 
 
 def without(

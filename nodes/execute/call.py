@@ -27,6 +27,7 @@ from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState
 from ..turn.interrupt import describe_unstorable
 from ..turn.node_context import NodeContext, session_id
 from ..turn.prompt import select_heard
+from .binary_results import replace_bytes
 
 
 class CallResult(NamedTuple):
@@ -100,7 +101,12 @@ def read_new_result(message: ToolMessage, tool: str) -> CallResult:
 
 
 def unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:
-    """Return the result of a call of a tool that the speaker does not have (Lagent, Agere)."""
+    """Return the result of a call of a tool that the speaker does not have (Lagent, Agere).
+
+    Args:
+        name: The name that the model wrote.
+        allowed: The names of the speaker's tools, with the tool that hands over.
+    """
     there_are = f"Your tools: {', '.join(allowed)}" if allowed else "You have no tools"
     return CallResult(f"There is no tool {name!r}. {there_are}.", Failure.CALL)
 
@@ -194,18 +200,18 @@ class _CommandError(Exception):
 def _contained(tool: BaseTool) -> BaseTool:
     """Return a tool that raises only exceptions, since a SystemExit would end the event loop.
 
-    It raises an error instead of returning a `Command`.
+    It raises an error instead of returning a `Command`, and returns no raw bytes.
     """
 
     @wraps(tool._run)
     def run(*args: object, **arguments: object) -> object:
         with _exceptions_alone():
-            return _without_command(tool._run(*args, **arguments))
+            return replace_bytes(tool, _without_command(tool._run(*args, **arguments)))
 
     @wraps(tool._arun)
     async def arun(*args: object, **arguments: object) -> object:
         with _exceptions_alone():
-            return _without_command(await tool._arun(*args, **arguments))
+            return replace_bytes(tool, _without_command(await tool._arun(*args, **arguments)))
 
     # LangChain runs a tool's coroutine in its own task, so ToolNode's `awrap_tool_call` is too
     # late. A subclass does not work either, since LangChain looks at the tool's class.

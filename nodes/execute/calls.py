@@ -15,6 +15,8 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
 
 from ...graphs.common.errors import AnswerError, SpecError
+from ...graphs.conversation.handoffs import hand_off_targets
+from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.sandbox import Kept, Language, Sandbox, new_key
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CodeCalls, Failure
@@ -31,6 +33,7 @@ from ..turn.running_sessions import record_as_task
 from .approval import apply_decision, instead_of_tool, kind_of
 from .call import CallResult, read_new_result, run_call, tool_state, unknown_tool
 from .conversation_call import call_conversation
+from .handoffs import answer_handoffs
 from .results import Answers
 
 
@@ -122,9 +125,11 @@ class CallsRun:
     async def all_of(self, message: AIMessage, decisions: Mapping[str, AnyDecision]) -> Answers:
         """Run the calls after their hooks, and return the result of each."""
         is_code = isinstance(metadata(message), CodeCalls)
-        found: dict[str, CallResult] = {}
+        found = answer_handoffs(self.context, self.speaker, message)
         asked: list[_Call] = []
         for made in message.tool_calls:
+            if str(made["id"]) in found:
+                continue
             decision = decisions.get(str(made["id"]))
             answer = instead_of_tool(made, decision)
             if answer is not None:
@@ -225,7 +230,8 @@ class CallsRun:
         allowed = self.speaker.tools if self.speaker.tool_choice != "none" else ()
         tool = registry.tool(call["name"]) if call["name"] in allowed else None
         if tool is None:
-            return unknown_tool(call["name"], allowed)
+            hands_over = [HAND_OFF] if hand_off_targets(conversation, self.speaker.name) else []
+            return unknown_tool(call["name"], [*allowed, *hands_over])
         if isinstance(tool, ConversationTool):
             return await call_conversation(self.context, self.speaker, call, tool)
         seconds = timeout_of(tool)

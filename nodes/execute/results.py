@@ -14,10 +14,12 @@ from ...graphs.rules.transitions import after_pause, after_reply
 from ...graphs.speakers.speaker import Speaker
 from ..turn.hooks import Hooks, after_tool, turn_of
 from ..turn.interrupt import Interruption
+from ..turn.log_writer import returns_directly
 from ..turn.node_context import NodeContext
 from .approval import edit_told
 from .call import CallResult, read_new_result, read_result
 from .conversation_call import inner_lines, usage_with_calls
+from .handoffs import answer_handoffs, settle_handoffs
 
 Answers = Mapping[str, CallResult]
 """The result of each call by its id, in the order of the calls."""
@@ -30,12 +32,14 @@ async def run_result_hooks(
     turn = turn_of(context, speaker, context.log)
     calls: Mapping[str | None, ToolCall] = {call["id"]: call for call in message.tool_calls}
     answers: dict[str, CallResult] = {}
+    handoffs = answer_handoffs(context, speaker, message)
     for found in context.log[context.log.index(message) + 1 :]:
         if not isinstance(found, ToolMessage):
             # A message that somebody sent meanwhile.
             continue
         answer, call = read_result(found), calls.get(found.tool_call_id)
-        if call is not None and answer.failure is not Failure.PERSON:
+        is_tool = call is not None and found.tool_call_id not in handoffs
+        if call is not None and is_tool and answer.failure is not Failure.PERSON:
             run = ToolCall(
                 name=answer.tool or call["name"],
                 args=call["args"] if answer.arguments is None else answer.arguments,
@@ -70,19 +74,23 @@ async def return_results(
     """Record the results of the calls, for the speaker to use or as the speaker's message."""
     usage = usage_with_calls(context.usage, answers.values())
     is_code = isinstance(metadata(message), CodeCalls)
+    handoffs = answer_handoffs(context, speaker, message)
+    others = {call_id: one for call_id, one in answers.items() if call_id not in handoffs}
+    undone = settle_handoffs(context, handoffs, others)
     # A person's refusal is not an error, so the calls count as a round here. Otherwise a turn could
     # continue forever.
     counts = (None, Failure.PERSON)
-    succeeded = not is_code and any(answer.failure in counts for answer in answers.values())
-    is_said = is_code or _is_direct(context, speaker, message, answers)
-    told = dict(answers)
+    succeeded = not is_code and any(answer.failure in counts for answer in others.values())
+    is_direct = not handoffs and _is_direct(context, speaker, message, answers)
+    is_said = is_code or is_direct or (bool(handoffs) and undone is None)
+    told = {**answers, **(undone or {})}
     phase = Phase.GIVEN if is_said else Phase.RETURNED
     position = after_pause(context.position, context.turn, phase, succeeded=succeeded)
     tool_round = position.tool_rounds if succeeded and not is_said else None
     if not is_said:
         # A result that becomes the message gets no note about a person's changes.
         for call in message.tool_calls:
-            answer = answers[str(call["id"])]
+            answer = told[str(call["id"])]
             told[str(call["id"])] = answer._replace(text=edit_told(call, answer))
     lines = result_lines(context, speaker, told, final=not is_code, tool_round=tool_round)
     return await context.step(position, lines, usage)
@@ -128,8 +136,7 @@ def _is_direct(
     if any(answer.failure or answer.decision in by_person for answer in answers.values()):
         return False
     ran = [answers[str(call["id"])].tool or call["name"] for call in message.tool_calls]
-    tools = (context.resources.registry.tool(name) for name in ran)
-    return speaker.return_direct or all(tool is not None and tool.return_direct for tool in tools)
+    return returns_directly(context, speaker, ran)
 
 
 def result_lines(

@@ -1,7 +1,8 @@
 """Choice of the next speaker by a function, by a moderator model, or by a speaker.
 
-If a moderator's choice can't be read, or is not a speaker's name, the log records that, and the
-next speaker in order speaks.
+If a moderator's choice can't be read, or is not a speaker's name, the moderator is asked once more.
+If the second choice can't be read either, the log records that, and the next speaker in order
+speaks.
 """
 
 from collections.abc import Sequence
@@ -12,16 +13,17 @@ from pydantic import create_model
 
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import list_names
-from ...graphs.conversation.handoffs import read_name
 from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Handoff, Moderator, TurnFunction
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, SpeakerChoice
 from ...graphs.prompts import judging as prompts
-from ...graphs.rules.transitions import after_choice
+from ...graphs.rules.position import Phase
+from ...graphs.rules.transitions import after_choice, after_unread_choice
 from ...graphs.rules.turns import in_turn, next_speaker
 from ...graphs.speakers.model_settings import ModelSettings
 from ...graphs.speakers.structured_answers import OwnAnswer
+from ...graphs.text.names import read_name
 from ...tools.registry.functions import call
 from ..models.answers import thought_of
 from ..models.model import Model
@@ -73,25 +75,30 @@ async def _asked(
 ) -> ModelAnswer[str | None]:
     own = ModelSettings(temperature=order.temperature)
     settings = context.settings("turn_order", own, VERDICT_TEMPERATURE)
-    render_prompt = context.conversation.render_prompt
-    question = render_prompt(prompts.CHOOSE_NEXT_SPEAKER, names=", ".join(names))
+    render_prompt, known = context.conversation.render_prompt, ", ".join(names)
+    question = render_prompt(prompts.CHOOSE_NEXT_SPEAKER, names=known)
     if order.form == "word":
         question = render_prompt(prompts.NEXT_SPEAKER_NAME_ONLY, question=question)
+    if context.position.phase is Phase.UNCHOSEN:
+        question = render_prompt(prompts.RETRY_CHOICE, question=question, names=known)
+    system = _system(context, order)
+    # Users number the speakers in their own prompts.
+    listed = "\n".join((*system, question))
 
     async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, str | None]:
         if order.form == "word":
             answer = await model.answer(prompt, settings, purpose=SpeakerChoice)
-            return answer, read_name(answer.text, names)
-        answer, found = await model.structured(
-            prompt,
-            _schema(names),
-            settings,
-            purpose=SpeakerChoice,
-            instead='turn_order.form = "word"',
-        )
-        return answer, None if found is None else str(found.model_dump()["next_speaker"])
+        else:
+            answer, _ = await model.structured(
+                prompt,
+                _schema(names),
+                settings,
+                purpose=SpeakerChoice,
+                instead='turn_order.form = "word"',
+            )
+        return answer, read_name(answer.text, names, context.conversation.names, listed=listed)
 
-    return await ask_observer(context, model, _system(context, order), question, ask, private=False)
+    return await ask_observer(context, model, system, question, ask, private=False)
 
 
 def _system(context: NodeContext, order: Moderator) -> list[str]:
@@ -120,7 +127,10 @@ async def _chosen(
     new: Sequence[AnyMessage] = (),
     usage: dict[str, Usage] | None = None,
 ) -> dict[str, Any]:
-    position = after_choice(context.conversation, context.position, name)
+    if name is None and context.position.phase is not Phase.UNCHOSEN:
+        position = after_unread_choice(context.position)
+    else:
+        position = after_choice(context.conversation, context.position, name)
     about = SpeakerChoice(
         audience=NOBODY,
         to=position.chosen,

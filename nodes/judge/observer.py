@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.messages import make_message, metadata, place_of
 from ...graphs.log.metadata import NOBODY, Summary
-from ...graphs.log.viewpoint import numbered_transcript, overheard
+from ...graphs.log.transcript import numbered_transcript, overheard
 from ...graphs.prompts import judging as prompts
 from ...graphs.prompts.summaries import SHORTENED, fill_template
 from ...graphs.text.words import tokens_of

@@ -20,7 +20,7 @@ from ...graphs.conversation.judges import (
 )
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection
-from ...graphs.log.viewpoint import transcript_lines
+from ...graphs.log.transcript import transcript_lines
 from ...graphs.prompts import judging as prompts
 from ...graphs.prompts.texts import RenderPrompt
 from ...graphs.rules.transitions import after_verdict

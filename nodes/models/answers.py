@@ -8,10 +8,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
+from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
 
 from ...graphs.common.errors import ModelError
 from ...graphs.conversation.usage import ESTIMATED, token_count
@@ -45,9 +45,9 @@ OPAQUE: Final = (*REASONING, *DETAILS, PARTS)
 """Fields of a message in OpenAI's form that contain a thought."""
 
 RAW: Final = "raw_tool_calls"
-"""Key of the calls of a streamed answer, exactly as they were sent, in its ``additional_kwargs``.
-LangChain's own reading of a stream repairs invalid or truncated calls, but a partial call must not
-run.
+"""Key of the calls of a streamed answer in its ``additional_kwargs``: one list for each event, with
+the pieces exactly as they were sent. LangChain's own reading of a stream joins pieces of different
+calls, and repairs invalid or truncated calls, but a partial call must not run.
 """
 
 CALL_FIELDS: Final = "call_fields"
@@ -131,7 +131,9 @@ def _fields(answer: AIMessage) -> dict[str, Any]:
 def _call_fields(answer: AIMessage) -> dict[str, Any]:
     """Return the opaque fields of an answer's calls, by the calls' ids."""
     extra = answer.additional_kwargs
-    found: dict[str, Any] = {**(extra.get(CALL_FIELDS) or fields_of_calls(extra.get(RAW) or ()))}
+    found: dict[str, Any] = {
+        **(extra.get(CALL_FIELDS) or fields_of_calls(chain.from_iterable(extra.get(RAW) or ())))
+    }
     signatures = extra.get(_SIGNATURES)
     for call_id, signature in signatures.items() if isinstance(signatures, Mapping) else ():
         found[str(call_id)] = {_SIGNATURES: signature}
@@ -306,8 +308,16 @@ def structured_text(found: Any, label: str) -> AIMessage:  # noqa: ANN401
     )
 
 
-def count_usage(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
-    """Return an answer with its token usage, which is estimated if the model reports none."""
+def count_usage(
+    answer: AIMessage, prompt: Sequence[BaseMessage], request: Sequence[object] = ()
+) -> AIMessage:
+    """Return an answer with its token usage, which is estimated if the model reports none.
+
+    Args:
+        answer: The answer.
+        prompt: The prompt.
+        request: Other parts of the request, which may say how long a cache keeps the prompt.
+    """
     told = answer.usage_metadata
     metadata = answer.response_metadata
     read = None if told is None else token_count(told.get("input_tokens"))
@@ -318,7 +328,48 @@ def count_usage(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
         written = tokens_of_message(answer) + tokens_of(thought.text if thought else "")
         told, metadata = None, {**metadata, ESTIMATED: True}
     used = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-    details = None if told is None else told.get("input_token_details")
-    if details and (cached := token_count(details.get("cache_read"))):
-        used["input_token_details"] = InputTokenDetails(cache_read=min(cached, read))
+    if told is not None and (kinds := _kinds_in(told.get("input_token_details"), read)):
+        if "cache_creation" in kinds and not any(name in kinds for name in _FOR_A_TIME):
+            # Claude's streams do not report the time, by which the price differs:
+            # github.com/anthropics/anthropic-sdk-typescript/issues/793.
+            contents = [one.content for one in prompt]
+            if _is_kept_for_an_hour([*request, *contents]):
+                kinds["ephemeral_1h_input_tokens"] = kinds.pop("cache_creation")
+        used["input_token_details"] = cast("InputTokenDetails", kinds)
+    if told is not None and (kinds := _kinds_in(told.get("output_token_details"), written)):
+        used["output_token_details"] = cast("OutputTokenDetails", kinds)
     return answer.model_copy(update={"usage_metadata": used, "response_metadata": metadata})
+
+
+_FOR_A_TIME: Final = ("ephemeral_1h_input_tokens", "ephemeral_5m_input_tokens")
+"""LangChain's names for tokens that were written to Claude's cache for a known time."""
+
+_TIERS: Final = ("", "priority_", "flex_")
+"""The texts that LangChain puts before the name of a kind, by the service tier of OpenAI."""
+
+
+def _kinds_in(details: Mapping[str, object] | None, total: int) -> dict[str, int]:
+    """Return the tokens that are billed apart, by kind. Together they are at most the total."""
+    if not details:
+        return {}
+    found, left = dict[str, int](), total
+    for kind in ("cache_read", *_FOR_A_TIME, "cache_creation", "audio"):
+        counts = (token_count(details.get(f"{tier}{kind}")) for tier in _TIERS)
+        count = sum(filter(None, counts))
+        if kind == "cache_creation":
+            # Some clients count the tokens of a known time here, too.
+            count = max(0, count - sum(found.get(name, 0) for name in _FOR_A_TIME))
+        if count := min(count, left):
+            found[kind] = count
+            left -= count
+    return found
+
+
+def _is_kept_for_an_hour(request: object) -> bool:
+    """Return whether a part of a request tells Claude's cache to keep the prompt for an hour."""
+    if isinstance(request, Mapping):
+        control = request.get("cache_control")
+        if isinstance(control, Mapping) and control.get("ttl") == "1h":
+            return True
+        request = [*request.values()]
+    return isinstance(request, list) and any(map(_is_kept_for_an_hour, request))

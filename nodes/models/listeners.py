@@ -11,6 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generati
 from ...graphs.log.heard_text import HeardText
 from ...graphs.log.messages import storable
 from ...graphs.text.thoughts import ThoughtReader, Told
+from ...graphs.text.written_calls import may_begin_call
 from .answers import thought_beside
 
 
@@ -81,6 +82,8 @@ class Tokens(Listener):
             the answer, which differs between attempts.
         heard: Returns a new reader that extracts the text that other speakers hear.
         is_unopened: Whether the thought may end with a closing tag that has no opening tag.
+        is_call: Returns whether a whole text is a tool call. Text that begins like a call is
+            withheld until it has ended. None if the speaker has no tools.
     """
 
     def __init__(
@@ -89,10 +92,12 @@ class Tokens(Listener):
         heard: Callable[[], HeardText],
         *,
         is_unopened: bool = False,
+        is_call: Callable[[str], bool] | None = None,
     ) -> None:
         self._tell = tell
         self._make = heard
         self.is_unopened = is_unopened
+        self._is_call = is_call
         self.begin()
 
     def begin(self) -> None:
@@ -106,6 +111,8 @@ class Tokens(Listener):
         self._answer = uuid4().hex
         self._heard = self._make()
         self._has_thought = False
+        self._withheld = ""
+        self._may_be_call = self._is_call is not None
 
     async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
         """Report a piece of the answer."""
@@ -116,7 +123,18 @@ class Tokens(Listener):
             self._has_thought = True
             parts = (self._beside.strip(), self.reader.thought)
             self._told("thought", "\n\n".join(filter(None, parts)))
-        self._told("token", self._heard.take(told.speech, is_over=is_over))
+        speech = self._release(told.speech, is_over=is_over)
+        self._told("token", self._heard.take(speech, is_over=is_over))
+
+    def _release(self, speech: str, *, is_over: bool) -> str:
+        """Return the speech that is certainly no tool call."""
+        if self._is_call is None or not self._may_be_call:
+            return speech
+        self._withheld += speech
+        if not is_over and may_begin_call(self._withheld):
+            return ""
+        self._may_be_call = False
+        return "" if is_over and self._is_call(self._withheld) else self._withheld
 
     def _told(self, what: str, text: str) -> None:
         if text:

@@ -27,7 +27,7 @@ from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.usage import Price
 from ...graphs.ends.limits import ends_by_money
 from ...graphs.log.metadata import ModelOutput, Speech, kind_name
-from ...graphs.speakers.formats import LabelledFormat
+from ...graphs.speakers.formats import LabelledFormat, describe_schema, schema_of
 from ...graphs.speakers.structured_answers import read_structured
 from ...graphs.text.json_objects import UnreadableJsonError
 from ...graphs.text.words import tokens_of_message
@@ -43,6 +43,7 @@ from .recorder import ModelRequest, calling_model, current_recorder
 from .refusals import find_refusal
 from .settings import CallSettings
 from .tool_binding import offers_of
+from .tools_by_schema import add_instruction
 
 NO_STREAM = "nostream"
 """Value of LangGraph's `TAG_NOSTREAM`, whose import would take about a second."""
@@ -132,7 +133,7 @@ class Model:
             return offer.ask(adapter, settings, marks, purpose)
 
         def read(found: object) -> AIMessage:
-            return count_usage(offer.read(found, adapter), prompt)
+            return count_usage(offer.read(found, adapter), prompt, adapter.options_of(settings))
 
         def form() -> dict[str, Any]:
             sent = [*map(convert_to_openai_tool, tools)]
@@ -164,10 +165,18 @@ class Model:
         prompt = offers_of(adapter.prompting, tool_calling)().prompt(sent, adapter.prompting)
 
         def ask(settings: CallSettings) -> Ask:
-            return adapter.structured(settings, schema, instead)
+            if not adapter.find_unsupported(schema_of(schema)):
+                return adapter.structured(settings, schema, instead)
+            # The structured output of some providers would allow fewer answers, or none.
+            as_text, described = (
+                adapter.answer(settings, None, None, purpose),
+                describe_schema(schema),
+            )
+            return lambda messages, config: as_text(add_instruction(messages, described), config)
 
         def read(found: object) -> AIMessage:
-            return count_usage(structured_text(found, adapter.label), prompt)
+            answer = structured_text(found, adapter.label)
+            return count_usage(answer, prompt, adapter.options_of(settings))
 
         def form() -> dict[str, Any]:
             return {"schema": schema.model_json_schema()}

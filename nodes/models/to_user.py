@@ -19,6 +19,7 @@ from ...graphs.log.heard_text import GAP, together
 from ...graphs.speakers.speaker import TO_USER
 from ...graphs.text.thoughts import Told
 from ...tools.registry.functions import parameters_of
+from .call_pieces import CallJoiner, StreamedCall
 from .listeners import Listener
 from .tool_calls import RAW
 
@@ -187,10 +188,9 @@ def add_to_user(tool: BaseTool) -> BaseTool:
 
 @dataclass(eq=False)
 class _Call:
-    """A call that is being streamed."""
+    """The text in a call that is being streamed."""
 
-    id: str | None
-    index: object
+    call: StreamedCall
     argument: Argument = field(default_factory=Argument)
     waits: str = ""
     """Text that was read and is not shown yet."""
@@ -216,6 +216,7 @@ class Speaking(Listener):
         self.late = ""
         """The part of the content that arrived after the first shown text."""
         self.calls: list[_Call] = []
+        self._joiner = CallJoiner()
 
     async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
         """Handle a piece of the message."""
@@ -238,10 +239,10 @@ class Speaking(Listener):
             self.late += told.speech
         else:
             self._content += told.speech
-        for part in _parts(message):
-            call = self._call_of(part)
-            if isinstance(part["arguments"], str):
-                call.waits += call.argument.read(part["arguments"])
+        for event in _parts(message):
+            for streamed, arguments in self._joiner.add(event):
+                call = self._text_of(streamed)
+                call.waits += call.argument.read(arguments)
         for call in self.calls:
             if call.told or call.waits.strip():
                 gap = GAP if not call.told and (self._told or self._content.strip()) else ""
@@ -257,30 +258,21 @@ class Speaking(Listener):
             call.told += call.waits
             call.waits = ""
 
-    def _call_of(self, part: Mapping[str, Any]) -> _Call:
-        """Return the call to which a streamed part belongs, by the same rules as `read_calls`."""
-        call_id = str(part["id"]) if part["id"] else None
-        index = part.get("index")
+    def _text_of(self, streamed: StreamedCall) -> _Call:
+        """Return the text in a call. It is empty if the call is new."""
         for call in self.calls:
-            if (
-                index is not None
-                and call.index == index
-                and not (call_id and call.id and call.id != call_id)
-            ):
-                call.id = call.id or call_id
+            if call.call is streamed:
                 return call
-        if self.calls and not part["name"] and not call_id:
-            return self.calls[-1]
-        self.calls.append(_Call(call_id, index))
+        self.calls.append(_Call(streamed))
         return self.calls[-1]
 
 
-def _parts(message: AIMessageChunk) -> Sequence[Mapping[str, Any]]:
-    """Return the parts of calls in a piece of a message, in the form of `raw_calls`."""
-    raw: Sequence[Mapping[str, Any]] | None = message.additional_kwargs.get(RAW)
+def _parts(message: AIMessageChunk) -> Sequence[Sequence[Mapping[str, Any]]]:
+    """Return the pieces of calls in a piece of a message, in the form of `raw_calls`, by events."""
+    raw: Sequence[Sequence[Mapping[str, Any]]] | None = message.additional_kwargs.get(RAW)
     if raw is not None:
         return raw
-    return [{**part, "arguments": part["args"]} for part in message.tool_call_chunks]
+    return [[{**part, "arguments": part["args"]} for part in message.tool_call_chunks]]
 
 
 def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIMessage:
@@ -293,7 +285,7 @@ def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIM
     said: dict[object, str | None] = {came: came.told for came in left}
     for place, call in enumerate(answer.tool_calls):
         text = texts[place] or ""
-        alike = [came for came in left if came.id == call["id"]]
+        alike = [came for came in left if came.call.id == call["id"]]
         came = min(alike, key=lambda one: not text.startswith(one.told), default=None)
         if came is not None:
             left.remove(came)

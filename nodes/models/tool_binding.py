@@ -1,21 +1,23 @@
 """The tools offered to a speaker's model, by the API's tool calls or by a JSON schema.
 
 The tool for handing over to the next speaker is never run. A call of it, with the accompanying
-text, is the speaker's message.
+text, is the speaker's message. Beside other calls, it is the message after these have succeeded.
 """
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ...graphs.common.errors import SpecError
 from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.handoffs import hand_off_targets, has_tool, may_be_private
+from ...graphs.conversation.handoffs import hand_off_targets, has_tool, may_be_private, read_name
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.limits import check_limits, least_limit
 from ...graphs.log.heard_text import together
@@ -31,7 +33,7 @@ from .answers import normalise_answer, structured_text
 from .listeners import Listener
 from .settings import CallSettings
 from .to_user import add_to_user
-from .tool_calls import add_called_names, rename_tools, wire_names
+from .tool_names import add_called_names, key_of, rename_tools, wire_names
 from .tools_by_schema import prompt_with_tools, read_answer
 
 _LONGEST = 200
@@ -45,6 +47,8 @@ class HandedOver(NamedTuple):
     """Names of the requested next speakers, as the model wrote them."""
     private: bool = False
     """Whether only the next speaker hears the message."""
+    text: str = ""
+    """The message."""
 
 
 def make_hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool:
@@ -75,26 +79,97 @@ def _never(**_: object) -> None:
     raise AssertionError("the hand-over tool never runs: a call of it is a message")
 
 
+_TRANSFER: Final = re.compile(
+    r"(?:\A|[\W_])(?:transfer|hand|delegate|escalate|forward|pass|redirect|route|switch)"
+    r"(?:[\W_]*(?:off|over|back|control|conversation))*[\W_]*to(?P<who>[\W_]*[^\W_].*)",
+    re.IGNORECASE,
+)
+"""A name of a tool that hands over to a speaker, as in other frameworks."""
+
+_WORD: Final = re.compile(r"[A-Z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+|\d+")
+_ANY_SPEAKER: Final = frozenset({"agent", "assistant", "speaker"})
+
+
+def read_transfers(conversation: Conversation, speaker: Speaker, answer: AIMessage) -> AIMessage:
+    """Return an answer in which a call such as ``transfer_to_orders`` is a call of ``hand_off``.
+
+    The call must be of no tool of the speaker, and its name or an argument must fit one speaker.
+    """
+    names = hand_off_targets(conversation, speaker.name)
+    if not names or not answer.tool_calls:
+        return answer
+    calls = [
+        call if call["name"] in speaker.tools else _read_transfer(call, names)
+        for call in answer.tool_calls
+    ]
+    return answer.model_copy(update={"tool_calls": calls})
+
+
+def _read_transfer(call: ToolCall, names: Sequence[str]) -> ToolCall:
+    found = _TRANSFER.search(call["name"])
+    if found is None:
+        return call
+    texts = [value for value in call["args"].values() if isinstance(value, str)]
+    by_text = {text: name for text in texts if (name := read_name(text, names)) is not None}
+    name = next(iter(by_text.values()), None) or _find_speaker(found["who"], names)
+    if name is None:
+        return call
+    message = next((text for text in texts if text not in by_text), "")
+    args = {"message": message, **call["args"], "to": name}
+    return ToolCall(name=HAND_OFF, args=args, id=call["id"], type="tool_call")
+
+
+def _find_speaker(written: str, names: Sequence[str]) -> str | None:
+    """Return the only speaker whose name has the words that a model has written, or None."""
+    same = [name for name in names if key_of(name) == key_of(written)]
+    words = _words_of(written)
+    near = [
+        name
+        for name in names
+        if (own := _words_of(name)) and words and (own <= words or words <= own)
+    ]
+    return next((fits[0] for fits in (same, near) if len(fits) == 1), None)
+
+
+def _words_of(name: str) -> set[str]:
+    return {word.casefold() for word in _WORD.findall(name)} - _ANY_SPEAKER
+
+
 def read_hand_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:
-    """Return an answer with its hand-over calls turned into text, and the requested hand-over."""
-    made = [call["args"] for call in answer.tool_calls if call["name"] == HAND_OFF]
-    if not made:
+    """Return an answer with its hand-over calls turned into text, and the requested hand-over.
+
+    Beside other calls, the hand-over remains a call, which contains the text of the answer: nobody
+    hears the text before these calls have succeeded.
+    """
+    handed = read_hand_over_calls(answer)
+    if not handed.to:
         return answer, HandedOver()
-    text = str(answer.text)
+    if len(handed.to) == len(answer.tool_calls) and not answer.invalid_tool_calls:
+        whole = answer.model_copy(update={"content": handed.text, "tool_calls": []})
+        return whole, handed
+    if TO_USER in answer.additional_kwargs:
+        # These texts were sent at once.
+        return answer, HandedOver()
+    calls, text = [], handed.text
+    for call in answer.tool_calls:
+        if call["name"] == HAND_OFF:
+            call, text = {**call, "args": {**call["args"], "message": text}}, ""
+        calls.append(call)
+    return answer.model_copy(update={"content": "", "tool_calls": calls}), HandedOver()
+
+
+def read_hand_over_calls(message: AIMessage) -> HandedOver:
+    """Return the hand-over that the calls of a message request, with the text of the message."""
+    made = [call["args"] for call in message.tool_calls if call["name"] == HAND_OFF]
+    if not made:
+        return HandedOver()
+    text = str(message.text)
     told = (storable(str(one["message"])) for one in made if one.get("message"))
     # Many models repeat the message in the text of the answer.
     spoken = [one for one in dict.fromkeys(told) if one.strip() not in text]
-    others = [place for place, one in enumerate(answer.tool_calls) if one["name"] != HAND_OFF]
-    update: dict[str, Any] = {
-        "content": together(text, spoken),
-        "tool_calls": [answer.tool_calls[place] for place in others],
-    }
-    if TO_USER in answer.additional_kwargs:
-        texts = [answer.additional_kwargs[TO_USER][place] for place in others]
-        update["additional_kwargs"] = {**answer.additional_kwargs, TO_USER: texts}
-    whole = answer.model_copy(update=update)
     names = tuple(storable(str(one.get("to") or "")[:_LONGEST]) for one in made)
-    return whole, HandedOver(names, private=made[0].get("private") is True)
+    private = made[0].get("private") is True
+    return HandedOver(names, private=private, text=together(text, spoken))
 
 
 def offered_tools(registry: Registry, speaker: Speaker) -> list[BaseTool]:

@@ -1,151 +1,26 @@
 """Tool calls in a model's answer, read so that the log can store them and a tool can run.
 
 A call is either kept exactly as the server sent it, or becomes an invalid call whose reason the
-model sees. A tool may have any printable name, such as ``server.tool`` or ``höchster Wert``.
-Providers accept 1 to 64 letters, digits, ``_`` and ``-``. The log contains only registered names.
+model sees.
 """
 
-import hashlib
 import json
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolMessage
+from langchain_core.messages import AIMessage, InvalidToolCall
 from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ...graphs.log.messages import storable
 from .answers import OPAQUE_OF_CALLS, RAW as RAW, is_cut_off
+from .call_pieces import arguments_as_text, decode_arguments, join_calls
 from .storable_json import TOO_DEEP, TOO_LARGE, why_unstorable
-
-_ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_LONGEST = 64
-_SIGNS = 8
-"""Number of hex digits of the digest that makes a sent name unique."""
-
-_MEANT_OTHERWISE = frozenset({"any", "auto", "none", "required"})
-"""Names that mean a choice of tools to OpenAI or LangChain."""
-
-Names = dict[str, str]
-"""Registered names, each with the name that is sent for it."""
-
-
-def wire_names(names: Iterable[str]) -> Names:
-    """Map the names of a speaker's tools to names that providers accept.
-
-    An accepted name is unchanged. The sent form of any other name depends only on that name. If two
-    names have the same form, a digest makes them distinct, whatever their order.
-    """
-    return _added({}, names)
-
-
-def add_called_names(names: Names, messages: Iterable[BaseMessage]) -> Names:
-    """Return the names, together with those of earlier calls.
-
-    The tools of earlier calls may not be offered now, or may not exist.
-    """
-    # Most messages of a long log contain no calls.
-    callers = (
-        message
-        for message in messages
-        if isinstance(message, ToolMessage)
-        or (isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls))
-    )
-    return _added(names, [name for message in callers for name in _called(message)])
-
-
-def rename_tools(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
-    """Replace the tool names in a prompt by the names that are sent."""
-    if all(sent == name for name, sent in names.items()):
-        return [*messages]
-    return [
-        _renamed(message, names)
-        if any(names[name] != name for name in _called(message))
-        else message
-        for message in messages
-    ]
-
-
-def find_registered(name: str, names: Names) -> str:
-    """Return the registered name of a tool that a model has called."""
-    found = {wire: given for given, wire in names.items()}
-    for written in (name, name.strip()):
-        if written in found:
-            return found[written]
-        if written in names:
-            return written
-    return name
-
-
-def _added(known: Names, names: Iterable[str]) -> Names:
-    new = [name for name in dict.fromkeys(names) if name not in known]
-    if not new:
-        return dict(known)
-    mapped = dict(known)
-    taken = set(known.values())
-    wished = {name: _plain(name) for name in new}
-    for name in sorted(new, key=lambda name: (not _is_accepted(name), name)):
-        wire = wished[name]
-        if len(wire) > _LONGEST:
-            wire = _told_apart(name, wire, _SIGNS)
-        signs = _SIGNS
-        while wire in taken:
-            wire = _told_apart(name, wished[name], signs)
-            signs += 1
-        taken.add(wire)
-        mapped[name] = wire
-    return {**known, **{name: mapped[name] for name in new}}
-
-
-def _is_accepted(name: str) -> bool:
-    return _ACCEPTED.fullmatch(name) is not None and name not in _MEANT_OTHERWISE
-
-
-def _plain(name: str) -> str:
-    """Return the name in characters that providers accept, possibly too long."""
-    if _is_accepted(name):
-        return name
-    # Accents are dropped, and so are letters without an ASCII form.
-    bare = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", bare).strip("_") or "tool"
-    return f"{plain}_tool" if plain in _MEANT_OTHERWISE else plain
-
-
-def _told_apart(name: str, plain: str, signs: int) -> str:
-    # A name may contain a lone surrogate, which UTF-8 cannot encode.
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:signs]
-    return f"{plain[: _LONGEST - signs - 1]}_{digest}"
-
-
-def _called(message: BaseMessage) -> list[str]:
-    """Return the names of the tools in a message."""
-    if isinstance(message, AIMessage):
-        calls = (*message.tool_calls, *message.invalid_tool_calls)
-        return [call["name"] or "" for call in calls]
-    return [message.name] if isinstance(message, ToolMessage) and message.name else []
-
-
-def _renamed(message: BaseMessage, names: Names) -> BaseMessage:
-    if isinstance(message, AIMessage):
-        return message.model_copy(
-            update={
-                "tool_calls": [
-                    {**call, "name": names[call["name"]]} for call in message.tool_calls
-                ],
-                "invalid_tool_calls": [
-                    {**call, "name": names[call["name"] or ""]}
-                    for call in message.invalid_tool_calls
-                ],
-            }
-        )
-    return message.model_copy(update={"name": names[message.name or ""]})
-
+from .tool_names import Names, find_registered
 
 NO_NAME = "The call has no tool name."
 NOT_JSON = "The arguments of {name} are not valid JSON: {why}."
-CUT_OFF = "The call of {name} was cut off because the answer reached its maximum length."
+CUT_OFF = "The call of {name} did not run because the answer was cut off."
 NO_OBJECT = "The arguments of {name} must be a JSON object, not {what}."
 UNFIT = "The arguments of {name} cannot be accepted: {why}."
 UNREADABLE_CALL = "The call of {name} cannot be read."
@@ -174,8 +49,13 @@ def raw_calls(found: object) -> list[dict[str, Any]]:
     return taken
 
 
-def read_call(name: object, arguments: object, call_id: object) -> ToolCall | InvalidToolCall:
-    """Return a call, or an invalid call with the reason, from the values that the server sent."""
+def read_call(
+    name: object, arguments: object, call_id: object, *, cut_off: bool = False
+) -> ToolCall | InvalidToolCall:
+    """Return a call, or an invalid call with the reason, from the values that the server sent.
+
+    If the answer was cut off, a call without arguments may have lost all of them.
+    """
     called = storable(name) if isinstance(name, str) else ""
     key = storable(str(call_id)) if call_id else None
     if not called:
@@ -183,17 +63,19 @@ def read_call(name: object, arguments: object, call_id: object) -> ToolCall | In
     read = arguments
     if isinstance(arguments, str):
         try:
-            # Line breaks within strings are accepted, as in LangChain's partial reading.
-            read = json.loads(arguments, strict=False) if arguments.strip() else {}
+            read = decode_arguments(arguments)
         except RecursionError:
             return _broken(called, arguments, key, _unfit(called, TOO_DEEP))
         except json.JSONDecodeError as error:
             why = f"{error.msg}, at character {error.pos + 1}"
-            return _broken(called, arguments, key, NOT_JSON.format(name=called, why=why))
+            error_text = (CUT_OFF if cut_off else NOT_JSON).format(name=called, why=why)
+            return _broken(called, arguments, key, error_text)
         except ValueError:
             # Python refuses numbers of more than some thousand digits.
             return _broken(called, arguments, key, _unfit(called, TOO_LARGE))
     if read is None:
+        if cut_off:
+            return _broken(called, arguments, key, CUT_OFF.format(name=called))
         read = {}
     if not isinstance(read, dict):
         what = _WORDS.get(type(read), f"a {type(read).__name__}")
@@ -207,20 +89,23 @@ def read_call(name: object, arguments: object, call_id: object) -> ToolCall | In
 def read_calls(
     raw: Iterable[Mapping[str, Any]], *, cut_off: bool = False
 ) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """Read the calls of one answer, and return the valid calls and the invalid calls."""
-    whole: list[dict[str, Any]] = []
-    for part in raw:
-        before = whole[-1] if whole else None
-        goes_on = before is not None and not part["name"] and not part["id"]
-        if goes_on and before is not None and isinstance(part["arguments"], str):
-            before["arguments"] = (before["arguments"] or "") + part["arguments"]
-        else:
-            whole.append(dict(part))
-    read = [read_call(call["name"], call["arguments"], call["id"]) for call in whole]
-    if cut_off and read and (not whole[-1]["arguments"] or read[-1]["type"] == "invalid_tool_call"):
-        # A call without any arguments may have lost all of them.
-        read[-1] = _half(read[-1], whole[-1]["arguments"])
-    return split_calls(read)
+    """Read the calls of an answer that is not streamed, and return valid and invalid calls.
+
+    Args:
+        raw: The calls, in the form of `raw_calls`.
+        cut_off: Whether the answer was cut off: it reached its maximum length, or it has no end. A
+            call is then valid only if its arguments arrived, and are whole JSON.
+    """
+    return _read(join_calls([raw]), cut_off=cut_off)
+
+
+def _read(
+    whole: Iterable[Mapping[str, Any]], *, cut_off: bool
+) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+    read = (
+        read_call(call["name"], call["arguments"], call["id"], cut_off=cut_off) for call in whole
+    )
+    return split_calls([*read])
 
 
 def split_calls(
@@ -237,8 +122,9 @@ def normalise_calls(answer: AIMessage, names: Names) -> AIMessage:
     if raw is None and not answer.tool_calls and not answer.invalid_tool_calls:
         return answer
     if raw is not None:
-        named = [{**call, "name": _meant(call["name"], names)} for call in raw]
-        good, broken = read_calls(named, cut_off=is_cut_off(answer))
+        joined = join_calls(raw)
+        named = [{**call, "name": find_registered(call["name"], names)} for call in joined]
+        good, broken = _read(named, cut_off=is_cut_off(answer))
     else:
         good, broken = split_calls(
             [
@@ -300,18 +186,12 @@ def _half(call: ToolCall | InvalidToolCall, arguments: object) -> InvalidToolCal
 
 def _broken(name: str, arguments: object, call_id: str | None, error: str) -> InvalidToolCall:
     return InvalidToolCall(
-        type="invalid_tool_call", name=name, args=_as_text(arguments), id=call_id, error=error
+        type="invalid_tool_call",
+        name=name,
+        args=arguments_as_text(arguments),
+        id=call_id,
+        error=error,
     )
-
-
-def _as_text(arguments: object) -> str:
-    """Return the arguments as the log stores them."""
-    if isinstance(arguments, str):
-        return storable(arguments)
-    try:
-        return json.dumps(arguments)
-    except (TypeError, ValueError, RecursionError):
-        return f"({type(arguments).__name__})"
 
 
 def _unfit(name: str, why: str) -> str:

@@ -23,6 +23,7 @@ from langchain_core.utils.json import parse_partial_json
 
 from ...graphs.text.fences import without_fences
 from .tool_calls import CUT_OFF, read_call, split_calls
+from .tool_names import find_registered
 
 _KEPT = frozenset(
     {"enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
@@ -144,7 +145,8 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
         said = found.get(REPLY, text if found else "")
         return answer.model_copy(update={"content": said if isinstance(said, str) else text})
     if whole:
-        good, broken = split_calls([read_call(found[TOOL], found.get(ARGUMENTS), None)])
+        name = find_registered(found[TOOL], {tool.name: tool.name for tool in tools})
+        good, broken = split_calls([read_call(name, found.get(ARGUMENTS), None)])
     else:
         good, broken = [], [_cut_off(found[TOOL], text, tools)]
     return answer.model_copy(
@@ -185,15 +187,18 @@ def prompt_with_tools(
     if not tools:
         return flat
     listed = "\n".join(map(describe, tools))
-    text = TOLD.format(tools=listed)
-    if flat and isinstance(flat[0], SystemMessage):
-        flat[0] = SystemMessage(f"{flat[0].text}\n\n{text}")
-    else:
-        flat.insert(0, SystemMessage(text))
+    flat = add_instruction(flat, TOLD.format(tools=listed))
     if choice == "none":
         # At the end, so that the prompt before it is the same with any choice.
         flat = _merged([*flat, HumanMessage(NO_CALL)])
     return flat
+
+
+def add_instruction(messages: Sequence[BaseMessage], text: str) -> list[BaseMessage]:
+    """Return a prompt with a text at the end of its system prompt."""
+    if messages and isinstance(messages[0], SystemMessage):
+        return [SystemMessage(f"{messages[0].text}\n\n{text}"), *messages[1:]]
+    return [SystemMessage(text), *messages]
 
 
 def describe_tool(tool: BaseTool, *, briefly: bool = False) -> str:

@@ -328,7 +328,7 @@ def _chunks(reply: Reply, prompt: Prompt) -> Iterator[ChatGenerationChunk]:
             chunk = AIMessageChunk(
                 content="",
                 tool_call_chunks=[part],
-                additional_kwargs={RAW: [{**raw, "arguments": function["arguments"]}]},
+                additional_kwargs={RAW: [[{**raw, "arguments": function["arguments"]}]]},
             )
             yield ChatGenerationChunk(message=chunk)
     if reply.error == "drop":

@@ -55,7 +55,7 @@ def check_strict_schema(
             check_strict_schema(each, what, param, code, (*context, str(index)))
     if not isinstance(schema, dict):
         return
-    if schema.get("type") == "object" and (wrong := _wrong(schema)) is not None:
+    if (wrong := _wrong(schema)) is not None:
         message = f"Invalid schema for {what}: In context={context}, {wrong}"
         raise RefusedRequestError(message, param=param, code=code)
     for key in ("properties", "$defs"):
@@ -66,6 +66,18 @@ def check_strict_schema(
 
 
 def _wrong(schema: Mapping[str, Any]) -> str | None:
+    others = sorted({*schema} - {"$ref", "$defs"})
+    if "$ref" in schema and others:
+        # https://github.com/camel-ai/camel/issues/3001
+        return f"$ref cannot have keywords {set(others)}."
+    if not {"$ref", "type", "anyOf", "enum", "const"} & {*schema}:
+        # developers.openai.com/api/docs/guides/structured-outputs, "Supported types"
+        return "schema must have a 'type' key."
+    if re.search(r"\(\?<?[=!]", str(schema.get("pattern", ""))):
+        # https://github.com/existential-birds/daydream/issues/304
+        return "regex lookaround is not supported."
+    if schema.get("type") != "object":
+        return None
     if schema.get("additionalProperties") is not False:
         return "'additionalProperties' is required to be supplied and to be false."
     missing = set(schema.get("properties", {})) - set(schema.get("required", ()))

@@ -76,7 +76,7 @@ class ModelCalls(BaseCallbackHandler):
         self._counts_money = ends_by_money(conversation.end_chat.when)
         self._prices: dict[str, Charges | None] = {}
         self._has_list = False
-        self._asked: dict[UUID, tuple[str, Sequence[BaseMessage]]] = {}
+        self._asked: dict[UUID, tuple[str, Sequence[BaseMessage], object]] = {}
         self._used: list[tuple[str, Usage]] = []
         self._recording: list[asyncio.Task[None]] = []
         self._unpriced: SpecError | None = None
@@ -137,7 +137,7 @@ class ModelCalls(BaseCallbackHandler):
         """Note the model and the prompt of a call, and refuse a model without a price."""
         model_data, call_data = serialized or {}, metadata or {}
         model = label_of_call(model_data, call_data)
-        self._asked[run_id] = model, messages[0]
+        self._asked[run_id] = model, messages[0], kwargs.get("invocation_params")
         listed = list_price_of_call(model_data, call_data) if self._has_list else None
         self._find_price(model, listed)
 
@@ -150,12 +150,12 @@ class ModelCalls(BaseCallbackHandler):
 
     async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Count an answered call, and record it before the agent continues with the answer."""
-        model, prompt = self._asked.pop(run_id, ("a model", ()))
+        model, prompt, request = self._asked.pop(run_id, ("a model", (), None))
         found = response.generations[0][0]
         message = found.message if isinstance(found, ChatGeneration) else AIMessage(found.text)
         if not isinstance(message, AIMessage):
             return
-        call = self._counted(model, message, prompt)
+        call = self._counted(model, message, prompt, request)
         if asyncio.get_running_loop() is self._loop:
             await self._begin_recording(call, run_id)
             return
@@ -164,9 +164,9 @@ class ModelCalls(BaseCallbackHandler):
             self._loop.call_soon_threadsafe(self._begin_recording, call, run_id)
 
     def _counted(
-        self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage]
+        self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage], request: object = None
     ) -> dict[str, Any]:
-        used = Usage().plus(count_usage(answer, prompt), self._prices.get(model))
+        used = Usage().plus(count_usage(answer, prompt, [request]), self._prices.get(model))
         self._used.append((model, used))
         return {"model": model, "used": used.model_dump(mode="json")}
 
@@ -242,7 +242,7 @@ class GatedModelCalls(ModelCalls):
         super().on_chat_model_start(serialized, messages, run_id=run_id, **kwargs)
         if asyncio.get_running_loop() is not self._loop:
             return
-        model, prompt = self._asked[run_id]
+        model, prompt, _ = self._asked[run_id]
         longest = (kwargs.get("metadata") or {}).get("ls_max_tokens")
         planned = PlannedCall(
             model, sum(map(tokens_of_message, prompt)), longest, self._prices.get(model)
@@ -268,7 +268,7 @@ class GatedModelCalls(ModelCalls):
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Delay all calls of a model if its server refuses this call only for now, or is down."""
-        model, _ = self._asked.pop(run_id, ("", ()))
+        model, *_ = self._asked.pop(run_id, ("", (), None))
         permit = self._permits.pop(run_id, None)
         if permit is not None and isinstance(error, Exception):
             self._gate.release(permit)

@@ -174,10 +174,12 @@ async def ask_agent(
     last = messages[-1] if messages else None
     if last is None or last.id in heard:
         raise SpecError(f"the agent {name!r} failed: it must return a new message")
-    new = _after_input(messages)
-    return AgentAnswer(
-        _reply(name, last, parsed), parsed, calls.added(usage), [*_with_results(new[:-1])]
-    )
+    made = [*_with_results(_after_input(messages)[:-1])]
+    reply = _reply(name, last, parsed, made)
+    if made and made[-1][0].text.strip() == reply.text:
+        # The text of the calls is the reply, so it is not said with the calls as well.
+        made[-1] = made[-1][0].model_copy(update={"content": ""}), made[-1][1]
+    return AgentAnswer(reply, parsed, calls.added(usage), made)
 
 
 def _after_input(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
@@ -291,8 +293,11 @@ def _messages(name: str, found: object) -> Sequence[BaseMessage]:
     )
 
 
-def _reply(name: str, last: BaseMessage, parsed: JsonValue) -> AIMessage:
-    """Return the last message of an agent as its reply."""
+def _reply(name: str, last: BaseMessage, parsed: JsonValue, made: Sequence[CallsMade]) -> AIMessage:
+    """Return the last message of an agent as its reply.
+
+    If it is blank, the reply is the text of the agent's newest calls, or of their results.
+    """
     calls = last.tool_calls if isinstance(last, AIMessage) else []
     plain = AIMessage(last.content, additional_kwargs=last.additional_kwargs, id=last.id)
     answer = normalise_answer(plain, name)
@@ -306,5 +311,10 @@ def _reply(name: str, last: BaseMessage, parsed: JsonValue) -> AIMessage:
             f"the agent {name!r} failed: it returned a call to the tool {called!r} without running "
             "it; use an agent that runs its tools"
         )
+    elif made and not text.strip():
+        message, results = made[-1]
+        found = (one.text for one in results if one.status != "error")
+        said = str(normalise_answer(message, name).text).strip()
+        text = said or "\n\n".join(filter(None, found))
     thought = answer.additional_kwargs.get(THOUGHT)
     return AIMessage(storable(text), additional_kwargs={THOUGHT: thought}, id=last.id)

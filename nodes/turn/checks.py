@@ -39,6 +39,7 @@ from ...graphs.text.echoes import (
 )
 from ...graphs.text.fences import MARKS as FENCE_MARKS
 from ...graphs.text.similarity import is_blank, is_equal, is_same_move, is_short
+from .written_calls import writes_call
 
 
 def check_reply(
@@ -60,8 +61,8 @@ def check_reply(
     is_again = bool(log) and log[-1].name == speaker.name
     request = rewrite_request(conversation, metadata(log[-1])) if is_again else ""
     said = _without_request(conversation, speaker, text, request) if request else text
-    if says_done(conversation, speaker, text):
-        text = said if says_done(conversation, speaker, said) else text
+    if says_done(conversation, speaker, text, log):
+        text = said if says_done(conversation, speaker, said, log) else text
         return Checked(text, _unanswered(conversation, speaker, text, log) if aloud else None)
     if said != text and is_blank(said):
         return _no_reply(conversation, "")
@@ -73,6 +74,9 @@ def check_reply(
         return Checked(
             text, Problem(flaw=Flaw.BLANK, text=conversation.render_prompt(prompts.EMPTY_REPLY))
         )
+    if writes_call(conversation, speaker, log, text):
+        explanation = conversation.render_prompt(prompts.WRITTEN_CALL)
+        return Checked(text, Problem(flaw=Flaw.WRITTEN_CALL, text=explanation))
     flipped = plays(conversation, speaker, text)
     if flipped is not None:
         explanation = conversation.render_prompt(
@@ -113,7 +117,7 @@ def _no_reply(conversation: Conversation, text: str) -> Checked:
 
 
 def _unanswered(
-    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage]
+    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage] = ()
 ) -> Problem | None:
     """Return the problem of a done token that is sent before another speaker has replied."""
     token = unanswered_token(conversation, speaker.name, text, log)
@@ -167,9 +171,11 @@ def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_of
     return read
 
 
-def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
+def says_done(
+    conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage] = ()
+) -> bool:
     """Return whether a message contains a done token that counts."""
-    return bool(done_tokens(conversation, speaker.name, text))
+    return bool(done_tokens(conversation, speaker.name, text, log))
 
 
 def repeated_calls(
@@ -225,10 +231,15 @@ def rewrite_request(conversation: Conversation, draft: MessageMetadata) -> str:
     # A reply that was cut off has no flaw. Its problem is the request to continue.
     if draft.flaw is None:
         return problem
-    request = (
-        prompts.STOP_REPEATED_CALLS if draft.flaw is Flaw.SAME_CALLS else prompts.REWRITE_REPLY
-    )
+    request = _REQUESTS.get(draft.flaw, prompts.REWRITE_REPLY)
     return conversation.render_prompt(request, problem=problem)
+
+
+_REQUESTS: Final = {
+    Flaw.SAME_CALLS: prompts.STOP_REPEATED_CALLS,
+    Flaw.WRITTEN_CALL: prompts.CALL_TOOL,
+}
+"""The request for another version by its flaw, if it is not to rewrite the reply."""
 
 
 def _without_request(conversation: Conversation, speaker: Speaker, text: str, request: str) -> str:

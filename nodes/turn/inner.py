@@ -37,6 +37,7 @@ from ...graphs.log.memory import talk_of
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, InnerSession
 from ...graphs.log.state import State, log_of
+from ...graphs.log.transcript import format_line
 from ...graphs.rules.inner_limits import is_out_of_budget, limit_inner
 from ...graphs.rules.log_counter import with_usage
 from ...graphs.rules.moves import max_steps
@@ -247,7 +248,7 @@ def task_of_inner(
         return None if inner.task else speaker.task or context.task
     if len(said) == 1:
         return describe_content(said[0].content)
-    return "\n\n".join(f"{one.name}: {describe_content(one.content)}" for one in said)
+    return "\n\n".join(format_line(one.name, describe_content(one.content)) for one in said)
 
 
 def check_output(context: NodeContext, name: str, run: InnerRun) -> None:

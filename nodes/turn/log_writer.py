@@ -1,6 +1,6 @@
 """The messages that a turn writes to the log: speeches, calls, results of tools and code."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, InvalidToolCall, ToolMessage
@@ -10,6 +10,7 @@ from pydantic import BaseModel, JsonValue
 from ...graphs.common.content import Content, files_of, make_content
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.handoffs import first_allowed, may_be_private
+from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.log.artifacts import parts_of_result, store_artifact
 from ...graphs.log.memory import is_told
 from ...graphs.log.messages import (
@@ -84,7 +85,7 @@ async def write_answer(
             ],
         }
     )
-    if about.source is Source.MODEL:
+    if about.source is Source.MODEL and is_call(message):
         spoken = texts_by_id(message, message.tool_calls)
         about = about.model_copy(update={"to_user": spoken})
         if about.thought is not None:
@@ -254,13 +255,21 @@ class ToolOutput(NamedTuple):
     """For code, the exit code and the outputs, as plain values. None for tools."""
 
 
+def returns_directly(context: NodeContext, speaker: Speaker, names: Iterable[str]) -> bool:
+    """Return whether the results of these tools are the speaker's message."""
+    tools = (context.resources.registry.tool(name) for name in names)
+    return speaker.return_direct or all(tool is not None and tool.return_direct for tool in tools)
+
+
 def outputs_of_calls(log: Sequence[BaseMessage]) -> ToolOutput:
     """Return the results of the newest calls, as the speaker's message."""
     message = newest_calls(log)
     # If hooks have changed a result, the changed result is the newer message.
     newest = {one.tool_call_id: one for one in log if isinstance(one, ToolMessage)}
     asked = [
-        newest.get(str(call["id"])) for call in (*message.tool_calls, *message.invalid_tool_calls)
+        newest.get(str(call["id"]))
+        for call in (*message.tool_calls, *message.invalid_tool_calls)
+        if call["name"] != HAND_OFF
     ]
     results = [one for one in asked if one is not None]
     if not isinstance(metadata(message), CodeCalls):

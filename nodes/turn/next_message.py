@@ -7,7 +7,7 @@ messages. A message sent as a speaker counts as its turn, and reopens a conversa
 from collections.abc import Sequence
 from typing import Any, Final
 
-from langchain_core.messages import AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 
 from ...graphs.common.content import Block, Content, files_of
 from ...graphs.conversation.conversation import Conversation
@@ -15,7 +15,13 @@ from ...graphs.conversation.fields import Opening
 from ...graphs.conversation.judges import Concurrent, RoundRobin
 from ...graphs.conversation.usage import read_usage
 from ...graphs.ends.facts import Facts
-from ...graphs.log.messages import make_message, make_tool_message, metadata, newest_calls
+from ...graphs.log.messages import (
+    make_message,
+    make_tool_message,
+    metadata,
+    newest_calls,
+    place_of,
+)
 from ...graphs.log.metadata import (
     NOBODY,
     CallOutcome,
@@ -32,6 +38,7 @@ from ...graphs.log.metadata import (
 from ...graphs.log.reducer import take_back
 from ...graphs.log.state import State, log_of, update_of
 from ...graphs.prompts import speaking as prompts
+from ...graphs.rules.approval_question import needing_approval
 from ...graphs.rules.log_counter import counter_of, facts_of
 from ...graphs.rules.moves import BETWEEN_TURNS, TURN_ENDS
 from ...graphs.rules.outcome import Outcome, outcome
@@ -44,7 +51,7 @@ from ...graphs.rules.transitions import (
     decide,
     position_after_removals,
 )
-from ...graphs.rules.turns import is_in_round, next_turn
+from ...graphs.rules.turns import asking_of_calls, is_in_round, next_turn
 from ...graphs.speakers.speaker import Speaker
 
 
@@ -174,7 +181,7 @@ def say_as_speaker(
         # The newest instruction announces a turn. It is removed if the turn was another speaker's.
         taken_back = [] if about.audience == (speaker,) else [log.pop()]
     known = len(log)
-    log += _dropped(log, position, speaker)
+    log += _dropped(state, conversation, log, position, speaker)
     if ended := state.get("outcome"):
         end = EarlierEnd(audience=NOBODY, outcome=ended)
         log.append(make_message(len(log), str(Outcome.model_validate(ended)), end))
@@ -203,7 +210,13 @@ def say_as_speaker(
     return written
 
 
-def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> list[AnyMessage]:
+def _dropped(
+    state: State,
+    conversation: Conversation,
+    log: Sequence[AnyMessage],
+    position: Position,
+    speaker: str,
+) -> list[AnyMessage]:
     """Return a result for each waiting call, so that providers accept the caller's history."""
     if position.phase not in (Phase.CALLED, Phase.RAN):
         return []
@@ -217,9 +230,20 @@ def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> lis
         if isinstance(one, ToolMessage)
     }
     nothing: list[Block] = []
-    unknown = (f"Result unknown: {speaker} sent a message instead.", nothing, Failure.PERSON)
+    caller = conversation.speaker(position.speaker or "")
+    is_shown = asking_of_calls(conversation, position, caller.name) is not None
+    begun = _find_begun(state, caller, called, is_shown=is_shown)
     ids = [str(call["id"]) for call in (*called.tool_calls, *called.invalid_tool_calls)]
-    results = [came.get(call_id, unknown) for call_id in ids]
+    results = [
+        came.get(call_id)
+        or (
+            f"{'Result unknown' if call_id in begun else 'Not run'}: {speaker} sent a message "
+            "instead.",
+            nothing,
+            Failure.PERSON,
+        )
+        for call_id in ids
+    ]
     return [
         make_tool_message(
             len(log) + place,
@@ -231,6 +255,22 @@ def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> lis
         )
         for place, (call_id, (text, files, failure)) in enumerate(zip(ids, results, strict=True))
     ]
+
+
+def _find_begun(state: State, caller: Speaker, message: AIMessage, *, is_shown: bool) -> set[str]:
+    """Return the ids of the calls of a message that may have begun to run.
+
+    No call runs before a person has seen all of them, or has decided on those that need approval.
+    """
+    kept = state.get("decisions") or {}
+    if kept.get("message") != place_of(message):
+        kept = {}
+    is_asked = bool(needing_approval(caller, message.tool_calls)) and "decisions" not in kept
+    if is_asked or (is_shown and not kept):
+        return set()
+    decided = {call_id: one["type"] for call_id, one in (kept.get("decisions") or {}).items()}
+    ids = {str(call["id"]) for call in message.tool_calls if call["name"] in caller.tools}
+    return {one for one in ids if decided.get(one) not in ("reject", "respond")}
 
 
 def _failure_of(result: ToolMessage) -> Failure | None:

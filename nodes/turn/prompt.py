@@ -23,6 +23,7 @@ from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, Source, SpeakerReply, Stage, Summary, Thought, ToolCalls
+from ...graphs.log.transcript import format_call, format_line, quote_text
 from ...graphs.log.viewpoint import SILENCE
 from ...graphs.prompts import speaking as prompts, summaries
 from ...graphs.prompts.summaries import SHORTENED
@@ -419,11 +420,11 @@ def _paragraphs(message: BaseMessage, name: str) -> list[str]:
     about = metadata(message)
     text = describe_content(message.content).strip()
     if isinstance(message, ToolMessage):
-        return [f"(tool result) {text or SILENCE}"]
+        return [quote_text(f"(tool result) {text or SILENCE}")]
     if about.speaker is None:
-        return [f"(to {name}) {text or SILENCE}"]
+        return [quote_text(f"(to {name}) {text or SILENCE}")]
     # Others hear the text of a calling message, but not the calls.
     is_caller = about.speaker == name
     calls = message.tool_calls if is_caller and isinstance(message, AIMessage) else []
-    called = [f"{name} called {call['name']}: {call['args']}" for call in calls]
-    return [f"{about.speaker}: {text or SILENCE}", *called] if text or not called else called
+    called = [format_call(name, call["name"], call["args"]) for call in calls]
+    return [format_line(about.speaker, text), *called] if text or not called else called

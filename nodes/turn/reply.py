@@ -13,14 +13,20 @@ from langchain_core.tools import BaseTool
 from langgraph.config import get_stream_writer
 from pydantic import BaseModel
 
-from ...graphs.common.content import Content, files_of, make_content
+from ...graphs.common.content import Content, files_of, make_content, text_of
 from ...graphs.common.errors import SpecError
 from ...graphs.conversation.conversation import inner_conversation
 from ...graphs.conversation.handoffs import has_tool, may_be_private
-from ...graphs.conversation.judges import Concurrent, Handoff
-from ...graphs.log.heard_text import HeardText, may_say_token
+from ...graphs.conversation.judges import HAND_OFF, Concurrent, Handoff
+from ...graphs.log.heard_text import HeardText, may_say_token, together
 from ...graphs.log.marks import begins, length_of
-from ...graphs.log.messages import make_message, place_of, storable, storable_content
+from ...graphs.log.messages import (
+    make_message,
+    newest_calls,
+    place_of,
+    storable,
+    storable_content,
+)
 from ...graphs.log.metadata import (
     ALOUD,
     HookVersion,
@@ -62,14 +68,24 @@ from ..models.tool_binding import (
     offered_tools,
     offers_of,
     read_hand_over,
+    read_hand_over_calls,
+    read_transfers,
 )
 from .agents import ask_agent
 from .hooks import DraftReply, before_speaker, sees_replies, turn_of
 from .inner import InnerOutput, check_output, run_inner, task_of_inner
-from .log_writer import audience_of, calls_of_agent, code_calls, is_call, outputs_of_calls
+from .log_writer import (
+    audience_of,
+    calls_of_agent,
+    code_calls,
+    is_call,
+    outputs_of_calls,
+    returns_directly,
+)
 from .node_context import NodeContext
 from .pending_answers import read_pending
 from .prompt import ask_model, build_prompt, leaves_unopened, select_heard, turn_instructions
+from .written_calls import take_written_calls
 
 
 async def ask_for_reply(
@@ -89,7 +105,9 @@ async def ask_for_reply(
             return answer, HandedOver()
         answer = await _text(context, speaker, model, prompt, settings)
         hands_over = isinstance(context.conversation.turn_order, Handoff)
-        return read_hand_over(answer) if hands_over else (answer, HandedOver())
+        if not hands_over:
+            return answer, HandedOver()
+        return read_hand_over(read_transfers(context.conversation, speaker, answer))
 
     found = await ask_model(
         context,
@@ -124,7 +142,16 @@ async def _text(
     tools, choice = callable_tools(context, speaker, offers)
     continues = context.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
     purpose = _purpose(context, speaker)
-    listeners = _listeners(context, speaker, purpose)
+    read = partial(
+        take_written_calls,
+        context.conversation,
+        speaker,
+        select_heard(context, speaker, context.log),
+        tools if choice != "none" else (),
+    )
+    # JSON in the speaker's format is no call, so it is shown while it arrives.
+    may_write = bool(tools) and not isinstance(speaker.format, SchemaFormat)
+    listeners = _listeners(context, speaker, purpose, read if may_write else None)
     is_heard = speaker.speaks_with_tool_calls and purpose is Speech
     speaking = Speaking(_teller(speaker.name)) if is_heard else None
     if speaking is not None:
@@ -142,13 +169,20 @@ async def _text(
         listeners=listeners,
         private=_is_private(context, speaker),
     )
+    answer = read(answer)
     return take_out_to_user(answer, speaking) if speaker.speaks_with_tool_calls else answer
 
 
 def _listeners(
-    context: NodeContext, speaker: Speaker, purpose: type[ModelOutput]
+    context: NodeContext,
+    speaker: Speaker,
+    purpose: type[ModelOutput],
+    read: Callable[[AIMessage], AIMessage] | None = None,
 ) -> list[Listener]:
-    """Return the listeners to an answer. They show a speech while it arrives, and nothing else."""
+    """Return the listeners to an answer. They show a speech while it arrives, and nothing else.
+
+    `read` takes calls out of the text of an answer. None if there are none.
+    """
     if not context.resources.tokens:
         return []
     if purpose is not Speech:
@@ -162,7 +196,9 @@ def _listeners(
 
     counts = context.turn.stage in ALOUD
     heard = partial(HeardText, conversation if counts else None, speaker.name)
-    return [Tokens(show, heard, is_unopened=leaves_unopened(context.log, speaker.name))]
+    is_unopened = leaves_unopened(context.log, speaker.name)
+    has_calls = None if read is None else lambda text: is_call(read(AIMessage(text)))
+    return [Tokens(show, heard, is_unopened=is_unopened, is_call=has_calls)]
 
 
 def _teller(name: str) -> Callable[[str], None]:
@@ -286,15 +322,26 @@ async def reply_of(
     """Obtain the reply of the speaker whose turn it is."""
     match context.position.phase:
         case Phase.GIVEN:
-            output = outputs_of_calls(context.log)
-            return DraftReply(
-                AIMessage(output.content), output.source, [], context.usage, output.parsed
-            )
+            return _reply_of_calls(context, speaker)
         case Phase.REJECTED | Phase.CUT_OFF | Phase.RETURNED:
             # In the middle of a turn, the reply comes from the model.
             return await ask_for_reply(context, speaker, [])
         case _:
             return await _first_of(context, speaker, said_by_person)
+
+
+def _reply_of_calls(context: NodeContext, speaker: Speaker) -> DraftReply:
+    """Return the results of the newest calls, or their handoff, as the speaker's message."""
+    output, calls = outputs_of_calls(context.log), newest_calls(context.log)
+    # The text beside the calls was heard with them.
+    handed = read_hand_over_calls(calls.model_copy(update={"content": ""}))
+    if not handed.to:
+        message = AIMessage(output.content)
+        return DraftReply(message, output.source, [], context.usage, output.parsed)
+    tools = [call["name"] for call in calls.tool_calls if call["name"] != HAND_OFF]
+    before = output.content if returns_directly(context, speaker, tools) else ""
+    content = make_content(together(text_of(before), [handed.text]), files_of(before))
+    return DraftReply(AIMessage(content), Source.HANDOFF, [], context.usage, handed=handed)
 
 
 async def _first_of(

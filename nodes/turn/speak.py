@@ -31,6 +31,7 @@ from ...graphs.log.metadata import (
     SpeakerReply,
     Speech,
     Stage,
+    ToolCalls,
     UnheardReply,
     as_reply,
 )
@@ -131,7 +132,8 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
     if may_call and is_call(given.message):
         return await _write_calls(context, speaker, given, about)
 
-    answer, text = given.message, str(given.message.text)
+    answer = given.message
+    text, about = _take_text_of_calls(context.log, about, str(answer.text))
     if given.source is Source.MODEL:
         more = continuation_request(speaker, position, text) if cut_off else None
         if more is not None:
@@ -166,6 +168,19 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
     content = storable(text) if is_text else storable_content(replace_text(answer.content, text))
     plain = answer.model_copy(update={"content": content, **no_calls})
     return await write_answer(context, speaker, given._replace(message=plain), about)
+
+
+def _take_text_of_calls(log: Sequence[BaseMessage], reply: Speech, text: str) -> tuple[str, Speech]:
+    """Return a model's reply. If it is blank, it is the text that calls of this turn have sent."""
+    if reply.source is not Source.MODEL or text.strip() or reply.cut_off or reply.handed_to:
+        return text, reply
+    sent: dict[str, str] = {}
+    for about in map(metadata, reversed(log)):
+        if about.ends_turn:
+            break
+        if isinstance(about, ToolCalls) and about.speaker == reply.speaker:
+            sent = {**about.to_user, **sent}
+    return "\n\n".join(sent.values()) or text, reply.model_copy(update={"to_user": sent})
 
 
 async def _write_calls(

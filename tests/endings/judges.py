@@ -21,7 +21,7 @@ from duologue.graphs.ends.all_ends import Guards
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Reflection
 from duologue.graphs.log.state import new_messages
-from duologue.graphs.log.viewpoint import overheard
+from duologue.graphs.log.transcript import overheard
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import decide
 from duologue.graphs.session.options import Options

@@ -486,6 +486,11 @@ class Table(NamedTuple):
             return self._replace(agenda=tuple(("last_words", other) for other in nexts))
         return self
 
+    def between_choices(self, rules: Rules, spent: Spent = ()) -> "Table":
+        """R30: return the table after an unreadable choice, before the second request."""
+        table = self._replace(within="unchosen", tally=_spending(self.tally, spent))
+        return table._at_once(rules)
+
     def after_choice(
         self, rules: Rules, name: str | None, *, stop: bool = False, spent: Spent = ()
     ) -> "Table":
@@ -499,6 +504,7 @@ class Table(NamedTuple):
         table = self._replace(
             agenda=(("rounds", chosen), *self.agenda[1:]),
             question=None,
+            within=None,
             tally=_spending(tally, spent),
         )
         return table._if_said(rules)._if_anything(rules)

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.judges import Moderator
 from duologue.graphs.conversation.limits import most_messages
 from duologue.graphs.ends.all_ends import Reason
 from duologue.graphs.ends.done_token import DoneToken
@@ -32,6 +33,7 @@ from duologue.graphs.rules.transitions import (
     after_pause,
     after_question,
     after_reply,
+    after_unread_choice,
     after_unread_verdict,
     after_verdict,
     decide,
@@ -331,12 +333,21 @@ class Walk:
 
     def _chosen(self, position: Position, table: Table) -> Longest:
         found = []
+        again = table.within == "unchosen"
+        is_tried = isinstance(self.conversation.turn_order, Moderator) and not again
+        # If not walked separately, a first request is a step, too.
+        first = is_tried and not self.choices.unreadable
         for name in (*self.rules.names, None):
             after = after_choice(self.conversation, position, name)
             for spent, stop in product(self._spendings(table.tally.spent), self.stops):
                 choice = table.after_choice(self.rules, name, stop=stop, spent=spent)
                 found.append(self._from(after, choice))
-        return _behind(found, steps=1)
+        if is_tried and not first:
+            unread = after_unread_choice(position)
+            for spent in self._spendings(table.tally.spent):
+                once_more = table.between_choices(self.rules, spent)
+                found.append(self._from(unread, once_more))
+        return _behind(found, steps=1 + first)
 
     def _called(self, position: Position, table: Table) -> Longest:
         spendings = list(self._spendings(table.tally.spent))

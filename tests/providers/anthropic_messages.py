@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 
-from duologue.nodes.testing import Prompt, Reply
+from duologue.nodes.testing import Prompt, Reply, Script
 from duologue.nodes.testing.request_types import FieldFault, RequestType
 
 from .anthropic_rules import SIGNATURE, check_messages, check_model, check_thinking, check_tools
@@ -21,6 +21,7 @@ from .base import (
     make_result,
     text_of,
     usage,
+    words_of,
 )
 
 _NUMBER: Final = {"anyOf": [{"type": "number"}, {"type": "null"}]}
@@ -116,6 +117,12 @@ class AnthropicMessages(FakeServer[MessagesRequest]):
         "claude-opus-4-7",
     )
 
+    def __init__(self, script: Script, **options: Any) -> None:
+        super().__init__(script, **options)
+        self.billed: list[dict[str, Any]] = []
+        """The usage of each answered call."""
+        self._cache: set[str] = set()
+
     def apply_rules(self, method: str, request: MessagesRequest) -> object | None:
         """Check the headers, the types and then each rule."""
         if (method, request.path) != ("POST", "/v1/messages"):
@@ -141,25 +148,56 @@ class AnthropicMessages(FakeServer[MessagesRequest]):
     def render_answer(self, reply: Reply, request: MessagesRequest, number: int) -> object:
         """Return a message."""
         return {
-            **_envelope(reply, request, number),
+            **_envelope(request, number, self._usage(reply, request)),
             "content": _content(reply, request),
             "stop_reason": _ENDINGS.get(reply.ending, reply.ending),
         }
 
     def stream_answer(self, reply: Reply, request: MessagesRequest, number: int) -> Iterator[bytes]:
         """Yield the events of a message."""
-        begun = {**_envelope(reply, request, number), "content": [], "stop_reason": None}
-        begun["usage"] = {**begun["usage"], "output_tokens": 1}
+        used = self._usage(reply, request)
+        begun = {**_envelope(request, number, used), "content": [], "stop_reason": None}
+        begun["usage"] = {**used, "output_tokens": 1}
         yield _event("message_start", message=begun)
         for index, block in enumerate(_content(reply, request)):
             yield from _block_events(index, block, reply)
             if reply.error == "drop":
                 return
         ending = {"stop_reason": _ENDINGS.get(reply.ending, reply.ending), "stop_sequence": None}
-        yield _event(
-            "message_delta", delta=ending, usage=_envelope(reply, request, number)["usage"]
-        )
+        # The last event does not say how long the cache keeps the tokens:
+        # https://github.com/anthropics/anthropic-sdk-typescript/issues/793
+        counts = {name: count for name, count in used.items() if name.endswith("_tokens")}
+        yield _event("message_delta", delta=ending, usage=counts)
         yield _event("message_stop")
+
+    def _usage(self, reply: Reply, request: MessagesRequest) -> dict[str, Any]:
+        """Return the usage of a call. The cache keeps the prompt if the request asks for it.
+
+        https://platform.claude.com/docs/en/build-with-claude/prompt-caching, "Automatic caching"
+        """
+        prompt, used = request.prompt, usage(reply, request.prompt)
+        total, read, written = used["prompt_tokens"], 0, 0
+        control = request.body.get("cache_control")
+        if control is not None:
+            beginnings = [json.dumps(prompt[: place + 1]) for place in range(len(prompt))]
+            known = [place for place, text in enumerate(beginnings) if text in self._cache]
+            read = words_of(prompt[: known[-1] + 1]) if known else 0
+            written = total - read
+            self._cache.add(beginnings[-1])
+        hours = written if control is not None and control.get("ttl") == "1h" else 0
+        found = {
+            "input_tokens": total - read - written,
+            "output_tokens": used["completion_tokens"],
+            "cache_creation_input_tokens": written,
+            "cache_read_input_tokens": read,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": written - hours,
+                "ephemeral_1h_input_tokens": hours,
+            },
+            "service_tier": "standard",
+        }
+        self.billed.append(found)
+        return found
 
     def render_error(self, error: RefusedRequestError) -> object:
         """Return an error in Anthropic's form."""
@@ -206,21 +244,14 @@ def _tagged(path: tuple[str | int, ...], body: object) -> Iterator[str]:
             yield str(here.get("type", "custom"))
 
 
-def _envelope(reply: Reply, request: MessagesRequest, number: int) -> dict[str, Any]:
-    used = usage(reply, request.prompt)
+def _envelope(request: MessagesRequest, number: int, used: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": f"msg_{number}",
         "type": "message",
         "role": "assistant",
         "model": request.model,
         "stop_sequence": None,
-        "usage": {
-            "input_tokens": used["prompt_tokens"],
-            "output_tokens": used["completion_tokens"],
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
-            "service_tier": "standard",
-        },
+        "usage": used,
     }
 
 

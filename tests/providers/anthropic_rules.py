@@ -1,6 +1,7 @@
 """Rules of Anthropic's Messages API for a request whose types are right."""
 
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from .base import RefusedRequestError
@@ -135,25 +136,83 @@ def check_tools(body: dict[str, Any]) -> None:
         raise RefusedRequestError("tools: Tool names must be unique.")
     form = (body.get("output_config") or {}).get("format")
     if form is not None:
-        _check_closed(form["schema"])
+        _check_schema(form["schema"], "output_config.format.schema")
+    strict = [tool["input_schema"] for tool in body.get("tools") or () if tool.get("strict")]
+    for index, schema in enumerate(strict):
+        _check_schema(schema, f"tools.{index}.custom.input_schema")
 
 
-def _check_closed(schema: object) -> None:
-    """Refuse an object that allows other fields.
+def _check_schema(schema: dict[str, Any], where: str) -> None:
+    """Refuse a schema outside of the subset that Claude can be held to.
 
-    https://github.com/veryfront/veryfront-code/pull/3921
+    platform.claude.com/docs/en/build-with-claude/structured-outputs, "JSON Schema limitations" and
+    "Schema complexity limits"
     """
+    _check_part(schema, where)
+    parts = [*_parts(schema)]
+    for each in parts:
+        if isinstance(reference := each.get("$ref"), str):
+            _check_cycle(schema, reference, (reference,))
+    fields = [(part, name) for part in parts for name in part.get("properties", ())]
+    optional = [name for part, name in fields if name not in part.get("required", ())]
+    unions = [part for part in parts if "anyOf" in part or isinstance(part.get("type"), list)]
+    if len(optional) > 24:
+        raise RefusedRequestError(f"{where}: Schemas contains too many optional parameters")
+    if len(unions) > 16:
+        raise RefusedRequestError(f"{where}: Schemas contains too many parameters with union types")
+
+
+def _parts(schema: object) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a schema, without those behind references."""
     if isinstance(schema, list):
         for each in schema:
-            _check_closed(each)
+            yield from _parts(each)
     elif isinstance(schema, dict):
-        if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+        yield schema
+        for key in ("$defs", "properties"):
+            for each in schema.get(key, {}).values():
+                yield from _parts(each)
+        for key in ("items", "anyOf", "allOf"):
+            yield from _parts(schema.get(key))
+
+
+def _check_part(schema: dict[str, Any], where: str) -> None:
+    """Refuse objects that allow other fields, values of any kind, and limits of values."""
+    for part in _parts(schema):
+        if part.get("type") == "object" and part.get("additionalProperties") is not False:
+            # https://github.com/veryfront/veryfront-code/pull/3921
             raise RefusedRequestError(
-                "output_config.format.schema: For 'object' type, 'additionalProperties' must be "
-                "explicitly set to false"
+                f"{where}: For 'object' type, 'additionalProperties' must be explicitly set to "
+                "false"
             )
-        for each in schema.values():
-            _check_closed(each)
+        if not {"type", "anyOf", "allOf", "enum", "const", "$ref"} & {*part}:
+            # anthropic/lib/_parse/_transform.py in Anthropic's Python client
+            raise RefusedRequestError(f"{where}: Schema must have a 'type'")
+        for name in ("minimum", "maximum", "multipleOf", "minLength", "maxLength", "maxItems"):
+            if name in part:
+                # https://github.com/BerriAI/litellm/pull/21045
+                kind = part.get("type")
+                raise RefusedRequestError(
+                    f"{where}: For '{kind}' type, property '{name}' is not supported"
+                )
+
+
+def _check_cycle(schema: dict[str, Any], reference: str, path: tuple[str, ...]) -> None:
+    """Refuse a definition that contains itself.
+
+    https://github.com/egonSchiele/agency-lang/issues/487
+    """
+    definition = schema["$defs"][reference.removeprefix("#/$defs/")]
+    for part in _parts(definition):
+        inner = part.get("$ref")
+        if inner in path:
+            names = " -> ".join(each.removeprefix("#/$defs/") for each in (*path, inner))
+            raise RefusedRequestError(
+                f"Circular reference detected in schema definitions: {names}. Self-referencing or "
+                "mutually-referencing definitions are not supported."
+            )
+        if inner is not None:
+            _check_cycle(schema, inner, (*path, inner))
 
 
 def check_messages(body: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Rules of Google's Generative Language API for a request whose types are right."""
 
 from base64 import b64decode
-from typing import Final
+from typing import Any, Final
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict
@@ -99,6 +99,8 @@ def check_config(read: GenerateContentRequest, model: str) -> None:
         raise RefusedRequestError(
             "Function calling with a response mime type: 'application/json' is unsupported"
         )
+    if config.response_json_schema is not None:
+        _check_schema(config.response_json_schema, config.response_json_schema.get("$defs", {}), ())
     thinking = config.thinking_config or types.ThinkingConfig()
     if thinking.thinking_budget == 0 and model.endswith("-pro"):
         # https://github.com/snailyp/gemini-balance/issues/206
@@ -108,6 +110,29 @@ def check_config(read: GenerateContentRequest, model: str) -> None:
         raise RefusedRequestError(f"The thinking budget ({thinking.thinking_budget}) is invalid.")
     if "-3-" in model:
         _check_signatures(read)
+
+
+def _check_schema(part: object, definitions: dict[str, Any], within: tuple[str, ...]) -> None:
+    """Refuse references with other keywords, and cycles through required fields.
+
+    https://ai.google.dev/api/generate-content, `responseJsonSchema`
+    """
+    if isinstance(part, list):
+        for each in part:
+            _check_schema(each, definitions, within)
+    if not isinstance(part, dict):
+        return
+    if isinstance(name := part.get("$ref"), str):
+        if any(not key.startswith("$") for key in part):
+            raise RefusedRequestError("response_json_schema: $ref can't have other properties")
+        if name in within:
+            raise RefusedRequestError("response_json_schema: a required property has a cycle")
+        _check_schema(definitions[name.removeprefix("#/$defs/")], definitions, (*within, name))
+    for field, schema in part.get("properties", {}).items():
+        if field in part.get("required", ()):
+            _check_schema(schema, definitions, within)
+    for key in ("items", "anyOf", "prefixItems", "additionalProperties"):
+        _check_schema(part.get(key), definitions, within)
 
 
 def _check_signatures(read: GenerateContentRequest) -> None:

@@ -6,6 +6,7 @@ unknown keyword: https://github.com/jataware/archytas/issues/56
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -118,6 +119,9 @@ class OllamaChat(FakeServer[ChatRequest]):
                 f"registry.ollama.ai/library/{body['model']} does not support tools"
             )
         _check_options(body.get("options") or {})
+        if any(not re.fullmatch(r"\^.*\$", each) for each in _patterns(body.get("format"))):
+            # https://github.com/ollama/ollama/issues/8325
+            raise RefusedRequestError("invalid JSON schema in format")
         return None
 
     def render_answer(self, reply: Reply, request: ChatRequest, number: int) -> object:
@@ -176,6 +180,15 @@ def _check_type(value: object, kind: type, where: str, go_type: str) -> None:
             f"json: cannot unmarshal {_GO_TYPES[type(value)]} into Go struct field {where} of "
             f"type {go_type}"
         )
+
+
+def _patterns(schema: object) -> Iterator[str]:
+    """Yield the patterns in a schema."""
+    parts: list[object] = schema if isinstance(schema, list) else []
+    for each in schema.values() if isinstance(schema, dict) else parts:
+        yield from _patterns(each)
+    if isinstance(schema, dict) and isinstance(pattern := schema.get("pattern"), str):
+        yield pattern
 
 
 def _check_options(options: dict[str, Any]) -> None:

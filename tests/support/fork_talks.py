@@ -79,7 +79,7 @@ def moderated() -> tuple[Conversation, list[Line]]:
     yes = {"criterion_1": "met", "criterion_2": "met"}
     return conversation, [
         *("Seven.", "A1", no, {"next_speaker": "Cat"}),
-        *("C1", no, "nobody at all"),
+        *("C1", no, "nobody at all", "Ann or Ben"),
         *("A2", no, {"next_speaker": "Ben"}),
         *("", "Beans?", yes),
         *("C, last", "A, last", "B, last"),

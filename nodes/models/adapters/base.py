@@ -29,7 +29,8 @@ from ..client.failures import broke_off, describe_retry, name_of
 from ..gate import AtGate, Gate, PlannedCall, announce_tries
 from ..refusals import is_for_now, text_of
 from ..settings import CallSettings, Learned, check_collisions, message_of, refused_setting
-from ..tool_calls import Names, normalise_calls
+from ..tool_calls import normalise_calls
+from ..tool_names import Names
 from ..tools_by_schema import describe_tool
 from .list_prices import ListPrice
 
@@ -184,6 +185,10 @@ class Adapter(ABC):
             instead: The setting that errors recommend instead of structured output.
         """
 
+    def find_unsupported(self, schema: Mapping[str, Any]) -> str | None:
+        """Return the part of a JSON schema that the model can't be held to, and why, or None."""
+        return None
+
     @abstractmethod
     def constrained(
         self,
@@ -217,6 +222,10 @@ class Adapter(ABC):
             ModelError: The reply is larger than the limit.
         """
         return found
+
+    def options_of(self, settings: CallSettings) -> list[object]:
+        """Return the parts of a call's request that the user set and duologue does not know."""
+        return [settings.extra_args, settings.extra_body]
 
     def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
         """Return an answer with its calls in the form that the log stores.

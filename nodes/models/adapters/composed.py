@@ -82,6 +82,15 @@ def _inside(chat: object) -> Iterator[object]:
             yield chat.default
 
 
+def chat_models_in(chat: object) -> Iterator[BaseChatModel]:
+    """Yield the chat models of a composition."""
+    if isinstance(chat, BaseChatModel):
+        yield chat
+        return
+    for each in _inside(chat):
+        yield from chat_models_in(each)
+
+
 def first_chat_model(chat: object) -> BaseChatModel:
     """Return the chat model that is called first, in the default configuration."""
     while not isinstance(chat, BaseChatModel):

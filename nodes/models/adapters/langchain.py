@@ -13,10 +13,12 @@ from pydantic import BaseModel, ValidationError
 from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
 from ....graphs.log.metadata import ModelOutput
 from ....graphs.log.viewpoint import copied
-from ....graphs.speakers.formats import LabelledFormat, is_strict, schema_of
+from ....graphs.speakers.formats import LabelledFormat, schema_of
+from ....graphs.speakers.schema_rules import find_unsupported
 from ..refusals import answer_in, excerpt_of, is_unavailable, read_too_long
 from ..settings import CallSettings, Learned, learned_of_object
-from ..tool_calls import Names, normalise_calls, recover_answer, without_mended_call
+from ..tool_calls import normalise_calls, recover_answer, without_mended_call
+from ..tool_names import Names
 from ..tools_by_schema import answer_schema
 from .base import Adapter, Ask, Offer, find_in_profile
 from .composed import (
@@ -24,13 +26,14 @@ from .composed import (
     Chat,
     bind_options,
     bound_options,
+    chat_models_in,
     compose,
     configure,
     first_chat_model,
     member_of,
 )
 from .list_prices import ListPrice, list_price
-from .provider_parameters import Prepared, parameters_of, translate
+from .provider_parameters import Prepared, is_strict, parameters_of, translate
 
 
 class LangChainModel(Adapter):
@@ -94,6 +97,14 @@ class LangChainModel(Adapter):
         """Return the function that calls the model for an answer that matches a schema."""
         return ask_with_schema(self.chat, self.label, schema, settings, instead)
 
+    def find_unsupported(self, schema: Mapping[str, Any]) -> str | None:
+        """Return the part of a JSON schema that a model can't be held to, and why, or None."""
+        for chat in chat_models_in(self.chat):
+            rules = parameters_of(chat).schema_rules(chat)
+            if rules is not None and (found := find_unsupported(schema, rules)):
+                return found
+        return None
+
     def constrained(
         self,
         settings: CallSettings,
@@ -110,6 +121,9 @@ class LangChainModel(Adapter):
             asked = member_of(model, {**options, "extra_body": {**own, **held}})
             return lambda prompt, config: asked.ainvoke(prompt, config=config)
         schema = {"title": "answer", **answer_schema(tools, choice)}
+        if self.find_unsupported(schema):
+            # The prompt describes the tools and the form of a call.
+            return self.answer(settings, None, None, purpose)
         return ask_with_schema(chat, self.label, schema, settings, 'tool_calling = "native"')
 
     def accepts_file(self, kind: str) -> bool | None:
@@ -126,6 +140,11 @@ class LangChainModel(Adapter):
     def answer_in(self, error: Exception) -> AIMessage | None:
         """Return the answer that the client rejected with this error, or None."""
         return recover_answer(error) if isinstance(error, ValidationError) else answer_in(error)
+
+    def options_of(self, settings: CallSettings) -> list[object]:
+        """Return the parts of a call's request that the user set and duologue does not know."""
+        own = getattr(self._first, "model_kwargs", None)
+        return [*super().options_of(settings), own, {**bound_options(self.chat)}]
 
     def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
         """Return an answer with its calls in the form that the log stores."""
@@ -188,8 +207,9 @@ def bind_tools(
 
     def bind(call: Prepared) -> Chat:
         model, options = call
-        chosen = parameters_of(model).tool_choice(model, offer.choice, names)
-        return bind_options(model.bind_tools(offered, **chosen), options)
+        parameters = parameters_of(model)
+        chosen = parameters.tool_choice(model, offer.choice, names)
+        return bind_options(parameters.bind_tools(model, offered, chosen), options)
 
     try:
         return compose(chat, prepare, bind)

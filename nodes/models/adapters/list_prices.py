@@ -10,6 +10,8 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
+from ....graphs.conversation.usage import Usage
+
 
 @dataclass(frozen=True)
 class ListPrice:
@@ -20,19 +22,29 @@ class ListPrice:
     address: str | None
     """Address of the model's server. The provider's own if None."""
 
-    def of(self, prompt: int, cached: int, answer: int) -> float:
-        """Return the price of a call in US dollars.
+    def of(self, used: Usage) -> float:
+        """Return the price of the tokens that calls used, in US dollars.
 
         Raises:
             LookupError: The price is not known.
         """
-        from genai_prices import Usage, calc_price
+        import genai_prices
 
-        used = Usage(input_tokens=prompt, cache_read_tokens=cached, output_tokens=answer)
+        counted = genai_prices.Usage(
+            input_tokens=used.input_tokens,
+            cache_read_tokens=used.cached_tokens,
+            cache_write_tokens=used.cache_write_tokens,
+            cache_write_1h_tokens=used.cache_write_1h_tokens,
+            input_audio_tokens=used.audio_input_tokens,
+            # Without it, some prices can't be computed. Our kinds exclude each other.
+            cache_audio_read_tokens=0,
+            output_tokens=used.output_tokens,
+            output_audio_tokens=used.audio_output_tokens,
+        )
         if self.address is None:
-            found = calc_price(used, self.model, provider_id=self.provider)
+            found = genai_prices.calc_price(counted, self.model, provider_id=self.provider)
         else:
-            found = calc_price(used, self.model, provider_api_url=self.address)
+            found = genai_prices.calc_price(counted, self.model, provider_api_url=self.address)
         return float(found.total_price)
 
 
@@ -56,7 +68,7 @@ def has_list() -> bool:
 @cache
 def _load_list() -> None:
     with suppress(LookupError):
-        ListPrice("gpt-4o", "openai", None).of(1, 0, 1)
+        ListPrice("gpt-4o", "openai", None).of(Usage(input_tokens=1, output_tokens=1))
 
 
 async def load_list() -> bool:
@@ -86,7 +98,7 @@ def _find(told: Mapping[str, Any], address: str | None) -> ListPrice | None:
     # Models of other servers with OpenAI's API may have the same names.
     found = ListPrice(model, told.get("ls_provider"), address)
     try:
-        found.of(1, 0, 1)
+        found.of(Usage(input_tokens=1, output_tokens=1))
     except LookupError:
         return None
     return found

@@ -6,7 +6,7 @@ OpenAI's client is not imported here, since that takes as long as the rest of th
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeGuard
 
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
@@ -16,6 +16,7 @@ from ....graphs.common.errors import SpecError
 from ....graphs.common.settings import Settings
 from ....graphs.log.metadata import ModelOutput
 from ....graphs.speakers.formats import LabelledFormat
+from ....graphs.speakers.schema_rules import CLAUDE, SchemaRules, find_unsupported
 from ..client.connections import Endpoint
 from ..client.failures import address_of, failures
 from ..gate import AtGate, Gate, PlannedCall, TriesAtGate
@@ -42,6 +43,9 @@ _ONLY_IN_CHAT: Final = ("stop", "seed")
 
 class OpenAICompatible(Adapter):
     """A server with OpenAI's API."""
+
+    schema_rules: ClassVar[SchemaRules | None] = None
+    """The rules of the server for schemas. None if it accepts any schema that is not strict."""
 
     def __init__(self, label: str, chat: "ChatModel", address: str | None = None) -> None:
         super().__init__(label, learned_of_name(label, address))
@@ -117,6 +121,11 @@ class OpenAICompatible(Adapter):
                 prompt, config=config, response_format=form, **options
             )
         return ask_with_schema(self.chat, self.label, schema, settings, instead)
+
+    def find_unsupported(self, schema: Mapping[str, Any]) -> str | None:
+        """Return the part of a JSON schema that the model can't be held to, and why, or None."""
+        rules = CLAUDE if "claude" in self.chat.model_name.lower() else self.schema_rules
+        return None if rules is None else find_unsupported(schema, rules)
 
     def constrained(
         self,

@@ -9,15 +9,28 @@ from functools import cache
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_function
+from langchain_core.utils.function_calling import (
+    convert_to_openai_function,
+    convert_to_openai_tool,
+)
 from pydantic import BaseModel
 
 from ....graphs.common.errors import SpecError
-from ....graphs.speakers.formats import is_strict, schema_of
+from ....graphs.speakers.formats import schema_of
+from ....graphs.speakers.schema_rules import (
+    CLAUDE,
+    GEMINI,
+    LLAMA,
+    OPENAI,
+    SchemaRules,
+    find_unsupported,
+)
 from ..settings import CallSettings
-from ..tool_calls import Names
+from ..tool_names import Names
 from ..tools_by_schema import answer_schema
 
 
@@ -59,6 +72,12 @@ class Parameters:
             case _:
                 return {"tool_choice": names[choice]}
 
+    def bind_tools(
+        self, chat: BaseChatModel, tools: Sequence[BaseTool], chosen: Mapping[str, Any]
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Return the client with tools bound to it, and with the arguments for their choice."""
+        return chat.bind_tools(tools, **chosen)
+
     def structured(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
         """Return further arguments of the client's ``with_structured_output``.
 
@@ -67,6 +86,10 @@ class Parameters:
             strict: Whether OpenAI can enforce the schema. None if it is not known.
         """
         return {}
+
+    def schema_rules(self, chat: BaseChatModel) -> SchemaRules | None:
+        """Return the rules for a schema that the client sends. Any schema is accepted if None."""
+        return None
 
     def body_of_calls(self, tools: Sequence[BaseTool], choice: str) -> dict[str, Any] | None:
         """Return the request fields that constrain an answer to the schema of the tools.
@@ -107,8 +130,11 @@ class AnthropicParameters(Parameters):
         """Return the method that sends a schema, if the model supports it."""
         # LangChain's default forces a tool call, which newer models and thinking models refuse:
         # docs.claude.com, "Extended thinking", "Tool use with extended thinking".
-        known = (chat.profile or {}).get("structured_output")
-        return {"method": "json_schema"} if known else {}
+        return {} if self.schema_rules(chat) is None else {"method": "json_schema"}
+
+    def schema_rules(self, chat: BaseChatModel) -> SchemaRules | None:
+        """Return the rules for a schema. A model without structured output calls a tool instead."""
+        return CLAUDE if (chat.profile or {}).get("structured_output") else None
 
 
 class BedrockParameters(KnownParameters):
@@ -122,6 +148,38 @@ class GoogleParameters(KnownParameters):
 
     names: ClassVar[Mapping[str, str]] = {"max_tokens": "max_output_tokens"}
 
+    def schema_rules(self, chat: BaseChatModel) -> SchemaRules | None:
+        """Return the rules for a schema."""
+        return GEMINI
+
+
+class GeminiParameters(GoogleParameters):
+    """The parameters of the client for Google's Generative Language API."""
+
+    def bind_tools(
+        self, chat: BaseChatModel, tools: Sequence[BaseTool], chosen: Mapping[str, Any]
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Return the client with tools. Their JSON schemas are sent if the client loses a part.
+
+        The client leaves out free keys and items of tuples, and turns values of any kind into text.
+        """
+        functions = [convert_to_openai_tool(tool)["function"] for tool in tools]
+        schemas = [function.get("parameters") or {"properties": {}} for function in functions]
+        if not any(find_unsupported(schema, SchemaRules()) for schema in schemas):
+            return super().bind_tools(chat, tools, chosen)
+        # The package is installed together with the client.
+        from google.genai import types
+
+        declared = [
+            types.FunctionDeclaration(
+                name=function["name"],
+                description=function.get("description"),
+                parameters_json_schema=schema,
+            )
+            for function, schema in zip(functions, schemas, strict=True)
+        ]
+        return chat.bind(tools=[types.Tool(function_declarations=declared)], **chosen)
+
 
 class MistralParameters(KnownParameters):
     """Mistral's parameters."""
@@ -134,6 +192,10 @@ class OllamaParameters(KnownParameters):
 
     names: ClassVar[Mapping[str, str]] = {"max_tokens": "num_predict"}
     sets_fields = True
+
+    def schema_rules(self, chat: BaseChatModel) -> SchemaRules | None:
+        """Return the rules for a schema."""
+        return LLAMA
 
 
 class OpenAIParameters(Parameters):
@@ -152,7 +214,7 @@ _PARAMETERS: Final[Mapping[str, Parameters]] = {
     "ChatAnthropic": AnthropicParameters(),
     "ChatAnthropicVertex": AnthropicParameters(),
     "ChatBedrockConverse": BedrockParameters(),
-    "ChatGoogleGenerativeAI": GoogleParameters(),
+    "ChatGoogleGenerativeAI": GeminiParameters(),
     "ChatMistralAI": MistralParameters(),
     "ChatOllama": OllamaParameters(),
     "ChatOpenAI": OpenAIParameters(),
@@ -248,6 +310,11 @@ def limit_name_at(url: str | None) -> LimitName:
 def takes_forms(model: str) -> bool:
     """Return whether a model supports a schema in ``response_format``."""
     return _WITHOUT_FORMS.match(model) is None
+
+
+def is_strict(schema: Mapping[str, Any]) -> bool:
+    """Return whether OpenAI's strict mode supports a schema completely."""
+    return find_unsupported(schema, OPENAI) is None
 
 
 @cache

@@ -6,14 +6,14 @@ The class overrides private methods of langchain-openai, so tests compare it wit
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, cast
 
 import httpx2
 import openai
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
-from langchain_core.messages.ai import add_usage, subtract_usage
+from langchain_core.messages.ai import InputTokenDetails, add_usage, subtract_usage
 from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
@@ -161,6 +161,7 @@ class ChatModel(ChatOpenAI):
             generation.message.additional_kwargs |= _thought_in(message)
             if fields := fields_of_calls(calls):
                 generation.message.additional_kwargs[CALL_FIELDS] = fields
+            _add_kinds(generation.message, reply["usage"])
         return result
 
     async def _astream(
@@ -232,10 +233,29 @@ class ChatModel(ChatOpenAI):
             # A list in a list, since LangChain would join the fields of complete items.
             pieces = {name: [thought[name]] for name in DETAILS if name in thought}
             made.message.additional_kwargs |= thought | pieces
+            if isinstance(made.message, AIMessageChunk):
+                _add_kinds(made.message, chunk["usage"])
             if calls and isinstance(made.message, AIMessageChunk):
-                made.message.additional_kwargs[RAW] = calls
+                # A list in a list, since LangChain would join the calls with the same index.
+                made.message.additional_kwargs[RAW] = [calls]
                 made.message.tool_call_chunks = [_as_usual(call) for call in calls]
         return made
+
+
+_KINDS: Mapping[str, str] = {
+    "cached_tokens": "cache_read",
+    "cache_write_tokens": "cache_creation",
+    "audio_tokens": "audio",
+}
+"""LangChain's names for kinds of prompt tokens, by OpenAI's names."""
+
+
+def _add_kinds(message: AIMessage, usage: Mapping[str, Any] | None) -> None:
+    """Add the kinds of prompt tokens to a message's usage. `ChatOpenAI` leaves some of them out."""
+    if usage is not None and message.usage_metadata is not None:
+        kinds = usage["prompt_tokens_details"] or {}
+        named = {_KINDS.get(kind, kind): count for kind, count in kinds.items()}
+        message.usage_metadata["input_token_details"] = cast("InputTokenDetails", named)
 
 
 def _as_usual(call: dict[str, Any]) -> ToolCallChunk:

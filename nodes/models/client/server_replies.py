@@ -5,7 +5,7 @@ that this project reads are kept, each with a value of the right type.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ByteSize
@@ -287,12 +287,46 @@ def _usage(found: object) -> dict[str, Any] | None:
     read, written = (token_count(found.get(f"{part}_tokens")) for part in ("prompt", "completion"))
     if read is None or written is None:
         return None
-    sums = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
-    details = {
-        key: _counts(given) if isinstance(given := found.get(key), Mapping) else None
-        for key in ("prompt_tokens_details", "completion_tokens_details")
+    parts = _part_of(found, "prompt_tokens_details")
+    by_time = _part_of(parts, "cache_creation_token_details")
+    named = (found, _part_of(found, "cache_creation"), parts, by_time)
+    kinds = {kind: max(_counts_of(names, named), default=0) for kind, names in _KINDS.items()}
+    in_cache = kinds["cached_tokens"] + kinds["cache_write_tokens"]
+    if in_cache > read:
+        # As in Anthropic's API, which counts only the other tokens of the prompt.
+        read += in_cache
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+        "prompt_tokens_details": {kind: count for kind, count in kinds.items() if count} or None,
+        "completion_tokens_details": _counts(_part_of(found, "completion_tokens_details")) or None,
     }
-    return {**sums, **details}
+
+
+_KINDS: Mapping[str, Sequence[str]] = {
+    # DeepSeek: api-docs.deepseek.com, "Context Caching". LiteLLM: docs.litellm.ai, "Prompt
+    # Caching". OpenRouter: openrouter.ai/docs, "Usage Accounting".
+    "cached_tokens": ("cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"),
+    "cache_write_tokens": (
+        "cache_write_tokens",
+        "cache_creation_tokens",
+        "cache_creation_input_tokens",
+    ),
+    "ephemeral_1h_input_tokens": ("ephemeral_1h_input_tokens",),
+    "audio_tokens": ("audio_tokens",),
+}
+"""The kinds of prompt tokens that providers bill apart, and the servers' names for each."""
+
+
+def _part_of(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = found.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _counts_of(names: Sequence[str], parts: Sequence[Mapping[str, Any]]) -> Iterator[int]:
+    counts = (token_count(part.get(name)) for name in names for part in parts)
+    return (count for count in counts if count is not None)
 
 
 def _counts(found: Mapping[str, Any]) -> dict[str, int]:

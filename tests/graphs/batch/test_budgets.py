@@ -125,7 +125,7 @@ class Talks:
                 gate.release(permit)
                 permit = await gate.enter(call)
             answer = self.random.randint(0, self.longest)
-            cost = self.price.of(prompt, 0, answer)
+            cost = self.price.of(Usage(input_tokens=prompt, output_tokens=answer))
             used = Usage(calls=1, input_tokens=prompt, output_tokens=answer, cost=cost)
             self.paid.append(used)
             await asyncio.sleep(self.random.uniform(0, 3))
@@ -171,7 +171,11 @@ def test_a_budget_is_never_exceeded_if_answers_have_a_limit(
     by_tokens: bool,
 ) -> None:
     price = Price(*cents)
-    largest = Usage(input_tokens=400, output_tokens=longest, cost=price.of(400, 0, longest))
+    largest = Usage(
+        input_tokens=400,
+        output_tokens=longest,
+        cost=price.of(Usage(input_tokens=400, output_tokens=longest)),
+    )
     most_cost, most_tokens = calls * cost(largest), round(calls * tokens(largest))
     limits = BatchLimits(max_tokens=most_tokens) if by_tokens else BatchLimits(max_cost=most_cost)
 
@@ -207,14 +211,14 @@ def test_without_a_limit_on_answers_only_the_calls_in_flight_exceed_a_budget(
     seed: int, at_once: int, calls: int
 ) -> None:
     price, longest = Price(1, 10), 1000
-    most = calls * price.of(400, 0, longest)
+    most = calls * price.of(Usage(input_tokens=400, output_tokens=longest))
 
     async def talk() -> None:
         async with open_store(f"memory:{seed}-{calls}-{at_once}") as store:
             limits = BatchLimits(max_cost=most)
             talks = Talks(store, limits, price, seed, at_once, longest, is_limited=False)
             await talks.run(1e6)
-            excess = price.of(0, 0, longest)
+            excess = price.of(Usage(output_tokens=longest))
             assert cost(add_usage(talks.paid)) <= most + at_once * excess
 
     virtually(talk())

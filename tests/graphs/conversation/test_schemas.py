@@ -19,7 +19,8 @@ from pydantic import (
 
 from duologue.graphs import Conversation, SchemaFormat, SpecError, converse
 from duologue.graphs.log.parsing import parse
-from duologue.graphs.speakers.formats import is_object, is_strict, schema_of
+from duologue.graphs.speakers.formats import is_object, schema_of
+from duologue.nodes.models.adapters.provider_parameters import is_strict
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.shape_help import never, play, talk

@@ -25,7 +25,8 @@ from duologue.graphs.log.memory import memory
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.state import Input, State, log_of
-from duologue.graphs.log.viewpoint import heard_since, overheard, viewpoint
+from duologue.graphs.log.transcript import overheard
+from duologue.graphs.log.viewpoint import heard_since, viewpoint
 from duologue.graphs.prompts import speaking
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.moves import max_steps

@@ -44,7 +44,7 @@ def test_it_prints_who_said_what_and_how_it_ended() -> None:
         "Head Cook (private): I cook.",
         "Ben (private): I plant.",
         "Ben: Yours?",
-        f"Head Cook: {long}",
+        f"Head Cook: {long}".replace("\n", "\n    "),
         str(result.outcome),
     ]
     assert repr(result) == "Result(session='two', stop_reason='max_iterations')"

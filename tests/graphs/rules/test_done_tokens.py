@@ -93,11 +93,11 @@ def test_r1_others_hear_the_words_before_a_token_and_its_speaker_sees_it() -> No
     assert f"ai: {STOP}" in seen(result, "Bob")
 
 
-def test_r1_a_token_in_the_mouth_of_who_may_not_say_it_is_a_word_like_others() -> None:
+def test_r1_a_token_of_who_may_not_say_it_ends_nothing_and_is_not_heard() -> None:
     result, _ = play(talk(ANN, max_iterations=1), "Hi.", f"Thank you! {STOP}")
     assert result.outcome is not None
     assert result.outcome.reason == "max_iterations"
-    assert f"human: Thank you! {STOP}" in seen(result, "Ann")
+    assert "human: Thank you! (stop word)" in seen(result, "Ann")
 
 
 @pytest.mark.parametrize(

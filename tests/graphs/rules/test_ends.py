@@ -260,12 +260,6 @@ def test_money_is_counted_by_the_price_table() -> None:
     )
 
 
-def test_what_comes_from_a_cache_has_its_own_price() -> None:
-    price = Price(input=10, output=0, cached_input=1)
-    assert price.of(1_000_000, 500_000, 9) == pytest.approx(5.5)
-    assert Price(input=10, output=0).of(1_000_000, 500_000, 9) == pytest.approx(10)
-
-
 def test_a_model_without_a_price_is_refused_before_it_is_called() -> None:
     model = ScriptedChatModel(script=lines(1))
     spec = talk(MaxCost(limit=1), prices={"other": Price(input=1, output=1)})

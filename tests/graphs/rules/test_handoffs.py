@@ -278,25 +278,6 @@ def look(what: str) -> str:
     return f"{what}: 42"
 
 
-def test_beside_other_tools_these_run_first_and_the_name_stands() -> None:
-    spec = talk(Ann={"tools": ["look"]})
-    both = Reply(
-        tool_calls=(call("look", what="x"), call("hand_off", 1, to="Cid", message="Wait."))
-    )
-    result, model = play(spec, [both, "It is 42.", "Cid heard it.", "Back to Ann."], tools=[look])
-    assert result.transcript[:3] == [
-        ("Ann", "Wait."),
-        ("Ann", "It is 42."),
-        ("Cid", "Cid heard it."),
-    ]
-    heard = model.calls[2].messages[-1].text
-    assert "Ann: Wait.\n\nAnn: It is 42." in heard
-    # A name at the end of the turn overrides an earlier one.
-    script: list[Line] = [both, over("Bob", "It is 42."), "Bob heard it.", "Back to Ann."]
-    result, _ = play(spec, script, tools=[look])
-    assert order_of(result) == "AABA"
-
-
 @pytest.mark.parametrize("calling", ["native", "schema"])
 def test_it_can_be_called_where_no_other_tool_can(calling: str) -> None:
     ann = {"tools": ["look"], "tool_choice": "none", "tool_calling": calling}
@@ -374,9 +355,9 @@ def test_a_session_goes_on_forks_and_replays_as_it_handed_over() -> None:
     both = Reply(
         tool_calls=(call("look", what="x"), call("hand_off", 1, to="Ann", message="Wait."))
     )
-    rest = ScriptedChatModel(script=[both, "It is 42.", "Good.", "Well done.", "So it is."])
+    rest = ScriptedChatModel(script=[both, "Good.", "Well done.", "So it is."])
     result = Session("s", store=store).resume(model=rest, tools=[look])
-    assert order_of(result) == "ACBBABC"
+    assert order_of(result) == "ACBABC"
     again = Session("s", store=store).replay(tools=[look])
     assert [one.text for one in again.messages] == [one.text for one in result.messages]
     assert [fields_of(one).handed_to for one in again.messages] == [

@@ -181,7 +181,7 @@ def test_the_user_may_have_tools_which_do_not_count_as_the_agent_s() -> None:
     assert seen == [("human", "It was charged twice.")]
     assert not result.tool_calls()
     assert result.passed
-    assert "1. (User called get_order with {'number': 1042})" in result.report()
+    assert '1. (User called get_order with {"number": 1042})' in result.report()
     assert "2. (result of get_order) order 1042: charged twice" in result.report()
 
 
@@ -382,7 +382,7 @@ def test_the_judge_is_asked_once_and_reads_numbered_messages_with_calls() -> Non
     ((system, heard),) = prompts
     asked = heard["content"]
     assert "1. User: Refund order 1042." in asked
-    assert "2. (Agent called get_order with {'number': 1042})" in asked
+    assert '2. (Agent called get_order with {"number": 1042})' in asked
     assert "3. (result of get_order) order 1042: charged twice" in asked
     assert "4. Agent: I see it." in asked
     assert GOAL in system["content"]

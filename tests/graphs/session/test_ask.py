@@ -31,6 +31,7 @@ from duologue.graphs import (
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.shape_help import shown, texts
 
+CLASS = "schema: must be a pydantic model's class, which derives from BaseModel"
 CHEF = Speaker(name="Chef", system_prompt="You plan meals.")
 
 
@@ -238,7 +239,9 @@ def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
         ({"output_type": Menu}, TypeError, "'output_type'; did you mean 'schema'"),
         ({"thread_id": "s"}, TypeError, "'thread_id'; did you mean 'session'"),
         ({"end_chat": {}}, TypeError, "there is no option 'end_chat'; choose one of .*'end_when'"),
-        ({"schema": {}}, SpecError, "schema: must be a pydantic model's class, not dict"),
+        ({"schema": {}}, SpecError, f"{CLASS}, not dict"),
+        ({"schema": str}, SpecError, f"{CLASS}, not the class str; write one"),
+        ({"schema": list[str]}, SpecError, f"{CLASS}, not GenericAlias; write one"),
         ({"message": "Hi"}, TypeError, "message"),
         ({"on_failure": "ignore"}, SpecError, "on_failure: must be 'raise' or 'return', not 'ign"),
         ({"text": " "}, SpecError, "text: must be text that is not empty"),

@@ -198,7 +198,7 @@ async def test_a_message_instead_of_an_approval_is_said_and_nothing_runs() -> No
     await on.give(user("6*7"), tools=["calculator"], interrupt_on={"calculator": True})
     found = await on.give(user("Never mind.", "mine"))
     assert [one.type for one in found["messages"]] == ["human", "ai", "tool", "human", "ai"]
-    assert "Result unknown" in texts(found)[2]
+    assert texts(found)[2] == "Not run: User sent a message instead."
     assert found["messages"][3].id == "mine"
 
 
@@ -223,7 +223,7 @@ async def test_a_client_that_answers_calls_itself_changes_nothing() -> None:
     found = await on.give(handled, user("Never mind."))
     assert texts(found)[-2:] == ["Never mind.", "As you like."]
     assert not any("Handled" in text for text in prompts(on.model))
-    assert any("Result unknown" in text for text in prompts(on.model))
+    assert any("Not run" in text for text in prompts(on.model))
 
 
 @pytest.mark.parametrize("beside", [5, {"kind": "speech", "speaker": "User"}, {"kind": 1}, None])

@@ -437,7 +437,7 @@ def test_a_summary_describes_the_files_that_it_replaces(plan: Path) -> None:
     found = ask(eye, "See", images=[plan], model=model, store="memory:", session="summed")
     ask(eye, "And?", model=model, session=found.session)
     asked = next(call for call in model.calls if call.purpose == "summary")
-    assert "See\n[image plan.png, 5 KB]" in asked.messages[-1].text
+    assert "See\n    [image plan.png, 5 KB]" in asked.messages[-1].text
     assert not any(files_of(one.content) for one in asked.messages)
 
 

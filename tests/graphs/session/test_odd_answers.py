@@ -321,7 +321,7 @@ def test_say_tells_who_called_that_nothing_came_of_it(store: str, ran: list[str]
     assert not ran
     roles = [(line["role"], line["content"]) for line in model.calls[-1].prompt[-2:]]
     assert roles == [
-        ("tool", "Result unknown: User sent a message instead."),
+        ("tool", "Not run: User sent a message instead."),
         ("user", "Do not."),
     ]
 

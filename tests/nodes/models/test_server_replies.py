@@ -83,7 +83,7 @@ def test_usage_that_lacks_a_count_is_not_told() -> None:
     given = {"prompt_tokens": 5, "completion_tokens": 2.0, "prompt_tokens_details": {"x": -1}}
     assert piece_of_reply({"usage": given})["usage"] == {
         **{"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7},
-        "prompt_tokens_details": {},
+        "prompt_tokens_details": None,
         "completion_tokens_details": None,
     }
 

@@ -18,8 +18,8 @@ from duologue.nodes.models.tool_calls import (
     read_call,
     read_calls,
     recover_answer,
-    wire_names,
 )
+from duologue.nodes.models.tool_names import wire_names
 
 JSON = st.recursive(
     st.none()
@@ -133,7 +133,9 @@ def test_any_arguments_are_kept_exactly_or_make_a_broken_call(value: object, as_
     call = read_call("add", sent, "c1")
     check_stored(logged(call))
     if call["type"] == "tool_call":
-        assert call["args"] == ({} if value is None or value == "" else value)
+        plain = value.strip() if isinstance(value, str) else value
+        # An object may be encoded twice.
+        assert call["args"] == ({} if plain in (None, "", "{}") else value)
     else:
         assert call["error"]
 
@@ -254,7 +256,7 @@ def test_the_calls_of_any_model_get_registered_names_and_reasons() -> None:
 
 
 def test_what_a_stream_brought_wins_over_what_langchain_made_of_it() -> None:
-    raw = [{"index": 0, "id": "c1", "name": "a_b", "arguments": '{"a": 1'}]
+    raw = [[{"index": 0, "id": "c1", "name": "a_b", "arguments": '{"a": 1'}]]
     mended = [{"name": "a_b", "args": {"a": 1}, "id": "c1"}]
     answer = AIMessage("", tool_calls=mended, additional_kwargs={RAW: raw, "refusal": None})
     read = normalise_calls(answer, wire_names(["a.b"]))

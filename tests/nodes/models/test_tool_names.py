@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from duologue.nodes.models.tool_calls import (
+from duologue.nodes.models.tool_names import (
     add_called_names,
     find_registered,
     rename_tools,
@@ -105,7 +105,9 @@ def test_earlier_calls_change_no_name_on_offer(offered: list[str], called: list[
         ("a.b", "a.b"),
         (" a.b ", "a.b"),
         ("add", "add"),
-        ("a-b", "a-b"),
+        ("a-b", "a.b"),
+        ("ab", "a.b"),
+        ("a_c", "a_c"),
         ("", ""),
     ],
 )

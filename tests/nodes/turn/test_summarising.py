@@ -121,7 +121,12 @@ async def test_calls_and_results_are_told_to_their_caller_alone() -> None:
     now, ann, cheap = moment(["Sums."], lines)
     await summarize(now, ann, lines, "m0005")
     asked = cheap.calls[0].messages[-1].text
-    for words in ("Ann called add: {'a': 17}", "It is 18.", "Bob: Wait.", "Bob: (empty message)"):
+    for words in (
+        '(Ann called add with {"a": 17})',
+        "It is 18.",
+        "Bob: Wait.",
+        "Bob: (empty message)",
+    ):
         assert words in asked
     assert "sub" not in asked
 

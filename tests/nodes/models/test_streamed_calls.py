@@ -1,0 +1,117 @@
+"""Tool calls run with the right arguments, in whatever pieces a server streams them (Y19)."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duologue import chat, converse
+from duologue.nodes.models.call_pieces import CallJoiner, join_calls
+from duologue.nodes.models.tool_calls import read_calls
+from support.faulty_server import Body, FaultyServer, Sent
+
+SHAPES = tomllib.loads(Path(__file__).with_name("streamed_calls.toml").read_text())["shape"]
+
+
+def sent_piece(piece: dict[str, Any]) -> dict[str, Any]:
+    """Return a piece in the form of OpenAI's API."""
+    outer: dict[str, Any] = {key: piece[key] for key in ("index", "id") if key in piece}
+    return {**outer, "function": {key: piece[key] for key in ("name", "arguments") if key in piece}}
+
+
+def events_of(*deltas: dict[str, Any], finish: str) -> Sent:
+    """Return a streamed reply."""
+    choices: list[dict[str, Any]] = [
+        {"index": 0, "delta": delta, "finish_reason": None} for delta in deltas
+    ]
+    choices.append({"index": 0, "delta": {}, "finish_reason": finish})
+    lines = [f"data: {json.dumps({'choices': [one]})}\n\n" for one in choices]
+    body = "".join([*lines, "data: [DONE]\n\n"]).encode()
+    return Sent(body, headers={"Content-Type": "text/event-stream"})
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=[shape["name"] for shape in SHAPES])
+def test_streamed_calls_run_with_their_arguments(
+    shape: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    bodies: list[Body] = []
+
+    def look(city: str, more: dict[str, int] | None = None) -> str:
+        """Look at a city."""
+        ran.append(f"look {city}")
+        return "Sunny"
+
+    def look_up(city: str) -> str:
+        """Look a city up."""
+        ran.append(f"look_up {city}")
+        return "Found"
+
+    def clock() -> str:
+        """Return the time."""
+        ran.append("clock")
+        return "Noon"
+
+    def answer(_: str, body: Body) -> Sent:
+        bodies.append(body)
+        if any(message["role"] == "tool" for message in body["messages"]):
+            return events_of({"content": "Done."}, finish="stop")
+        calls = [{"tool_calls": [*map(sent_piece, event)]} for event in shape["events"]]
+        return events_of(*calls, finish="tool_calls")
+
+    talk = chat(
+        "Weather?",
+        assistant="Clerk",
+        tools=[look, look_up, clock],
+        end_chat={"max_iterations": 1},
+    )
+    with FaultyServer(answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        result = converse(talk, model="m", store="memory:")
+    assert sorted(ran) == shape["ran"]
+    assert result.messages[-1].text == "Done."
+    results = [one["content"] for one in bodies[-1]["messages"] if one["role"] == "tool"]
+    assert len(results) == max(len(ran), 1)
+    if "error" in shape:
+        assert results[0].startswith(shape["error"])
+
+
+def test_the_pieces_of_a_call_are_reported_with_its_text() -> None:
+    """`to_user` is shown while a call arrives, so each piece is reported with its call."""
+    for shape in SHAPES:
+        joiner, seen = CallJoiner(), dict[int, str]()
+        for event in shape["events"]:
+            blank = {"id": None, "name": None, "arguments": None}
+            for call, text in joiner.add([{**blank, **piece} for piece in event]):
+                seen[id(call)] = seen.get(id(call), "") + text
+        texts = {id(call): "".join(call.pieces) for call in joiner.calls}
+        assert {key: text for key, text in seen.items() if text} == {
+            key: text for key, text in texts.items() if text
+        }
+
+
+@pytest.mark.parametrize("arguments", ["", None, "null", '""', "  ", '{"city":', '"{\\"city\\":'])
+@pytest.mark.parametrize("place", [0, 1])
+def test_no_call_of_an_answer_without_an_end_runs_unless_its_arguments_are_whole(
+    arguments: str | None, place: int
+) -> None:
+    calls = [
+        {"index": number, "id": f"c{number}", "name": "clock", "arguments": "{}"}
+        for number in range(2)
+    ]
+    calls[place] = {**calls[place], "arguments": arguments}
+    good, broken = read_calls(calls, cut_off=True)
+    assert [call["id"] for call in good] == [f"c{1 - place}"]
+    assert [call["id"] for call in broken] == [f"c{place}"]
+    assert "cut off" in str(broken[0]["error"])
+
+
+def test_pieces_of_one_long_call_are_joined_in_linear_time() -> None:
+    """The number of parses does not grow with the number of pieces that repeat the name."""
+    piece = {"index": 0, "id": "a", "name": "look", "arguments": "x" * 9}
+    first = {**piece, "arguments": '{"city": "'}
+    last = {**piece, "arguments": '"}'}
+    [call] = join_calls([[first], *([[piece]] * 20_000), [last]])
+    assert call["arguments"] == '{"city": "' + "x" * 180_000 + '"}'

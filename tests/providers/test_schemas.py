@@ -1,0 +1,384 @@
+"""Structured answers and arguments of tools with each kind of schema, at each provider's API."""
+
+import json
+import re
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Optional
+from uuid import UUID
+
+import pytest
+from jsonschema import Draft202012Validator
+from langchain_core.tools import StructuredTool
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
+
+from duologue.graphs import ask, converse
+from duologue.graphs.speakers.formats import schema_of
+from duologue.graphs.speakers.schema_rules import (
+    CLAUDE,
+    GEMINI,
+    LLAMA,
+    OPENAI,
+    SchemaRules,
+    find_unsupported,
+)
+from duologue.nodes.testing import Prompt, Reply, ScriptedToolCall
+
+from .base import FakeServer
+from .fakes import FAKES, client_of, fake
+
+
+class Item(BaseModel):
+    name: str
+    n: int
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    name: str
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class FreeDict(BaseModel):
+    prices: dict[str, float]
+
+
+class ListOfDicts(BaseModel):
+    rows: list[dict[str, int]]
+
+
+class PlainDict(BaseModel):
+    data: dict  # type: ignore[type-arg]
+
+
+class Extra(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    a: int
+
+
+class Whatever(BaseModel):
+    value: Any
+
+
+class ListOfWhatever(BaseModel):
+    values: list[Any]
+
+
+class Tree(BaseModel):
+    name: str
+    children: list["Tree"]
+
+
+class Forest(BaseModel):
+    first: Tree
+
+
+class Chain(BaseModel):
+    n: int
+    rest: Optional["Chain"] = None
+
+
+class Ping(BaseModel):
+    pong: Optional["Pong"]
+
+
+class Pong(BaseModel):
+    ping: Annotated[Ping | None, Field(description="The other one.")]
+
+
+class Union(BaseModel):
+    pet: Cat | Dog
+
+
+class Discriminated(BaseModel):
+    pet: Annotated[Cat | Dog, Field(discriminator="kind")]
+
+
+class Optionals(BaseModel):
+    a: int | None = None
+    b: str = "x"
+
+
+class Bounded(BaseModel):
+    n: Annotated[int, Field(ge=1, le=5)]
+    s: Annotated[str, Field(min_length=2, max_length=9, pattern="^[a-z]+$")]
+    items: Annotated[list[int], Field(min_length=2, max_length=3)]
+
+
+class Anywhere(BaseModel):
+    s: Annotated[str, Field(pattern="[0-9]")]
+
+
+class Lookahead(BaseModel):
+    price: Annotated[str, WithJsonSchema({"type": "string", "pattern": "^(?!0)[0-9.]+$"})]
+
+
+class Pair(BaseModel):
+    both: tuple[int, str]
+
+
+class Choices(BaseModel):
+    one: Literal["a", "b", 3]
+    colour: Colour
+
+
+class Described(BaseModel):
+    colour: Colour = Field(default=Colour.RED, description="The colour of the item.")
+    item: Item = Field(description="The item.")
+
+
+class Matrix(BaseModel):
+    rows: list[list[int]]
+
+
+class Formats(BaseModel):
+    price: Decimal
+    at: datetime
+    day: date
+    id: UUID
+
+
+class Empty(BaseModel):
+    pass
+
+
+Deep: Any = Item
+for level in range(12):
+    Deep = create_model(f"Level{level}", inner=(Deep, ...))
+
+Wide: Any = create_model("Wide", **{f"f{n}": (int, 0) for n in range(30)})  # type: ignore[call-overload]
+Unions: Any = create_model("Unions", **{f"u{n}": (int | str, ...) for n in range(20)})  # type: ignore[call-overload]
+
+
+def nested(levels: int) -> object:
+    return {"inner": nested(levels - 1)} if levels else {"name": "a", "n": 1}
+
+
+ANSWERS: Final[dict[type[BaseModel], Any]] = {
+    FreeDict: {"prices": {"tea": 1.5}},
+    ListOfDicts: {"rows": [{"a": 1}, {"b": 2}]},
+    PlainDict: {"data": {"a": {"b": 1}}},
+    Extra: {"a": 1, "b": "more"},
+    Whatever: {"value": {"a": [1]}},
+    ListOfWhatever: {"values": [1, "a", None]},
+    Tree: {"name": "a", "children": [{"name": "b", "children": []}]},
+    Forest: {"first": {"name": "a", "children": [{"name": "b", "children": []}]}},
+    Chain: {"n": 1, "rest": {"n": 2, "rest": None}},
+    Ping: {"pong": {"ping": {"pong": None}}},
+    Union: {"pet": {"kind": "dog", "name": "Rex"}},
+    Discriminated: {"pet": {"kind": "cat", "lives": 9}},
+    Optionals: {"a": 5, "b": "y"},
+    Bounded: {"n": 1, "s": "abc", "items": [1, 2]},
+    Anywhere: {"s": "room 7"},
+    Lookahead: {"price": "1.50"},
+    Pair: {"both": [1, "a"]},
+    Choices: {"one": "a", "colour": "red"},
+    Described: {"colour": "blue", "item": {"name": "a", "n": 1}},
+    Matrix: {"rows": [[1], [2, 3]]},
+    Formats: {
+        "price": "1.50",
+        "at": "2026-01-02T03:04:05Z",
+        "day": "2026-01-02",
+        "id": "12345678-1234-5678-1234-567812345678",
+    },
+    Empty: {},
+    Deep: nested(12),
+    Wide: {f"f{n}": n for n in range(30)},
+    Unions: {f"u{n}": n for n in range(20)},
+}
+"""A valid answer for each kind of schema."""
+
+KINDS: Final = [pytest.param(model, id=model.__name__) for model in ANSWERS]
+
+
+def sent_schema(body: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the schema to which a request binds the answer, or None."""
+    form = body.get("response_format") or (body.get("text") or {}).get("format") or {}
+    found: dict[str, Any] | None = form.get("json_schema", form).get("schema")
+    found = found or (body.get("output_config") or {}).get("format", {}).get("schema")
+    found = found or body.get("format")
+    found = found or (body.get("generationConfig") or {}).get("responseJsonSchema")
+    function = (body.get("tools") or [{}])[0]
+    (function,) = function.get("functionDeclarations", [function.get("function", function)])
+    for name in ("parameters", "input_schema", "parameters_json_schema"):
+        found = found or function.get(name)
+    return found
+
+
+def check_binding(server: FakeServer[Any], model: type[BaseModel]) -> None:
+    """Check that the answer is possible by the request, in a schema or in the prompt."""
+    assert server.refused == []
+    (request,) = server.requests
+    schema = sent_schema(request.body)
+    if schema is not None:
+        assert [*Draft202012Validator(schema).iter_errors(ANSWERS[model])] == []
+    else:
+        assert json.dumps(schema_of(model)) in json.dumps(request.body).replace('\\"', '"')
+
+
+@pytest.mark.part(40)
+@pytest.mark.parametrize("model", KINDS)
+@pytest.mark.parametrize("api", FAKES)
+def test_each_kind_of_answer_is_possible_at_each_provider(api: str, model: type[BaseModel]) -> None:
+    """The request allows the answer, the provider accepts it, and the answer is the output."""
+    with fake(api, lambda prompt: json.dumps(ANSWERS[model])) as server:
+        chat = client_of(api, server)
+        result = ask({"name": "Ann"}, "Answer.", model=chat, schema=model, store="memory:")
+    check_binding(server, model)
+    assert result.output == model.model_validate(ANSWERS[model]).model_dump(mode="json")
+
+
+@pytest.mark.parametrize("model", KINDS)
+def test_each_kind_of_answer_of_claude_is_possible(model: type[BaseModel]) -> None:
+    with fake("anthropic", lambda prompt: json.dumps(ANSWERS[model])) as server:
+        chat = client_of("anthropic", server)
+        result = ask({"name": "Ann"}, "Answer.", model=chat, schema=model, store="memory:")
+    check_binding(server, model)
+    assert result.output == model.model_validate(ANSWERS[model]).model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("rules", "model", "found"),
+    [
+        (CLAUDE, FreeDict, "prices: an object may have any keys"),
+        (CLAUDE, ListOfDicts, "rows[]: an object may have any keys"),
+        (CLAUDE, PlainDict, "data: an object may have any keys"),
+        (CLAUDE, Extra, "the root: an object may have any keys"),
+        (CLAUDE, Whatever, "value: a value may be of any kind"),
+        (CLAUDE, ListOfWhatever, "values[]: a value may be of any kind"),
+        (CLAUDE, Forest, "first.children[]: an object contains objects of its own kind"),
+        (CLAUDE, Chain, "rest.rest: an object contains objects of its own kind"),
+        (CLAUDE, Ping, "pong.ping.pong: an object contains objects of its own kind"),
+        (CLAUDE, Pair, "both: each item has its own schema"),
+        (
+            CLAUDE,
+            Wide,
+            "the schema has 30 fields that are not required, and at most 24 are allowed",
+        ),
+        (CLAUDE, Unions, "the schema has 20 unions, and at most 16 are allowed"),
+        *((CLAUDE, model, None) for model in (Union, Discriminated, Bounded, Described, Deep)),
+        (OPENAI, FreeDict, "prices: an object may have any keys"),
+        (OPENAI, Whatever, "value: a value may be of any kind"),
+        (OPENAI, Lookahead, "price: this kind of pattern is not supported"),
+        (OPENAI, Discriminated, "pet: discriminator is not supported"),
+        (OPENAI, Deep, ".".join(["inner"] * 11) + ": more than 10 objects are within one another"),
+        *((OPENAI, model, None) for model in (Tree, Chain, Anywhere, Described, Wide, Empty)),
+        (GEMINI, Tree, "children[].children[]: an object contains objects of its own kind"),
+        (GEMINI, Whatever, "value: a value may be of any kind"),
+        *((GEMINI, model, None) for model in (Chain, FreeDict, Extra, Pair, Described)),
+        (LLAMA, Anywhere, "s: this kind of pattern is not supported"),
+        (LLAMA, Lookahead, "price: this kind of pattern is not supported"),
+        *((LLAMA, model, None) for model in (Bounded, FreeDict, Whatever, Tree, Pair)),
+    ],
+)
+def test_a_part_that_a_provider_does_not_support_is_found(
+    rules: SchemaRules, model: type[BaseModel], found: str | None
+) -> None:
+    assert find_unsupported(schema_of(model), rules) == found
+
+
+def test_a_format_in_a_file_may_have_any_kind_of_schema(tmp_path: Path) -> None:
+    """An answer that does not fit the schema is requested once more."""
+    file = tmp_path / "talk.toml"
+    file.write_text(
+        """
+        task = "List the prices."
+        [[speakers]]
+        name = "Ann"
+        format = { name = "FreeDict" }
+        writes_output = true
+        [[speakers]]
+        name = "Ben"
+        replies = [{ kind = "text", text = "Thanks." }]
+        [end_chat]
+        max_iterations = 1
+        allow_unanswered_end = true
+        """,
+        encoding="utf-8",
+    )
+    lines = iter(['{"prices": {"tea": "dear"}}', '```json\n{"prices": {"tea": 1.5}}\n```'])
+    with fake("anthropic", lambda prompt: next(lines)) as server:
+        chat = client_of("anthropic", server)
+        result = converse(file, model=chat, schemas={"FreeDict": FreeDict}, store="memory:")
+    assert server.refused == []
+    assert result.output == {"prices": {"tea": 1.5}}
+
+
+ARGUMENTS: Final = (
+    *(FreeDict, ListOfDicts, PlainDict, Whatever, Forest, Chain, Ping, Union, Discriminated),
+    *(Optionals, Bounded, Pair, Described, Formats, Empty, Deep),
+)
+
+
+BOUND: Final = ("openai_chat", "anthropic", "google", "ollama", "vllm", "litellm")
+"""The APIs whose clients bind an answer to a schema that is not a pydantic model."""
+
+
+@pytest.mark.part(20)
+@pytest.mark.parametrize("model", [pytest.param(each, id=each.__name__) for each in ARGUMENTS])
+@pytest.mark.parametrize(
+    ("api", "calling"),
+    [*((api, "native") for api in FAKES), *((api, "schema") for api in BOUND)],
+)
+def test_a_tool_may_have_each_kind_of_arguments(
+    api: str, model: type[BaseModel], calling: str
+) -> None:
+    """The provider accepts the tool's schema, and the schema allows the arguments."""
+    received = []
+
+    def note(**arguments: object) -> str:
+        received.append(arguments)
+        return "Noted."
+
+    tool = StructuredTool.from_function(note, name="note", description="Notes.", args_schema=model)
+    call = ScriptedToolCall(name="note", args=ANSWERS[model], id="abcdefgh1")
+
+    def script(prompt: Prompt) -> Reply:
+        if len(received) or len(server.requests) > 1:
+            said = "Done." if calling == "native" else json.dumps({"reply": "Done."})
+            return Reply(text=said)
+        if calling == "native":
+            return Reply(tool_calls=(call,))
+        return Reply(text=json.dumps({"tool": "note", "arguments": ANSWERS[model]}))
+
+    ann = {"name": "Ann", "tools": [tool], "tool_calling": calling}
+    with fake(api, script) as server:
+        result = ask(ann, "Note it.", model=client_of(api, server), store="memory:")
+    assert server.refused == []
+    assert len(received) == 1
+    assert result.text == "Done."
+    body = server.requests[0].body
+    answer = (
+        {"tool": "note", "arguments": ANSWERS[model]} if calling == "schema" else ANSWERS[model]
+    )
+    if (schema := sent_schema(body)) is not None:
+        # Google writes types in capitals.
+        text = re.sub('"type": "[A-Z]+"', lambda kind: kind[0].lower(), json.dumps(schema))
+        schema = json.loads(text)
+        assert [*Draft202012Validator(schema).iter_errors(answer)] == []
+
+
+@pytest.mark.parametrize("model", [FreeDict, Union])
+def test_our_client_sends_no_schema_that_claude_behind_a_gateway_would_close(
+    model: type[BaseModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake("openrouter", lambda prompt: json.dumps(ANSWERS[model])) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "any")
+        name = "anthropic/claude-sonnet-4.5"
+        result = ask({"name": "Ann"}, "Answer.", model=name, schema=model, store="memory:")
+    check_binding(server, model)
+    assert ("response_format" in server.requests[0].body) is (model is Union)
+    assert result.output == ANSWERS[model]
