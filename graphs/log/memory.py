@@ -20,6 +20,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 
 from ..conversation.conversation import Conversation
+from ..speakers.model_thought import THOUGHT, Thought
 from ..speakers.speaker import Speaker
 from .heard_text import provider_names
 from .messages import (
@@ -154,6 +155,7 @@ def private_lines(
             heard_from = speakers.get(message.name or "", message.name)
             # The sender only has the same name: the speaker itself did not say this message.
             speaker = None if heard_from == name else heard_from
+        thought: Thought | None = message.additional_kwargs.get(THOUGHT)
         about = RememberedMessage(speaker=speaker, audience=(name,), stays=stays)
         if isinstance(message, ToolMessage):
             call_id = ids.get(message.tool_call_id, message.tool_call_id)
@@ -170,6 +172,9 @@ def private_lines(
         calls = message.tool_calls if isinstance(message, AIMessage) else []
         ids |= {call["id"]: _call_id(call["id"], number) for call in calls}
         renamed = [ToolCall(**{**call, "id": ids[call["id"]]}) for call in calls]
+        if thought is not None:
+            new = {str(call["id"]): ids[call["id"]] for call in calls}
+            about = about.model_copy(update={"thought": thought.rename_calls(new)})
         lines.append(make_message(number, message.content, about, tool_calls=renamed))
     return lines
 

@@ -11,14 +11,13 @@ from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_seri
 from ..common.data import Data
 from ..conversation.judges import Verdict
 from ..speakers.interrupt_on import DecisionType
+from ..speakers.model_thought import Reasoning as Reasoning, Thought as Thought
 from ..speakers.replies import Failure as Failure, Flaw as Flaw, Source as Source
 from .reply_parts import (
     ALOUD as ALOUD,
-    Reasoning as Reasoning,
     Stage as Stage,
     Stop as Stop,
     StopCause as StopCause,
-    Thought as Thought,
 )
 
 NOBODY: Final[tuple[str, ...]] = ()
@@ -355,6 +354,8 @@ class RememberedMessage(MessageMetadata):
     stays: bool = False
     """Whether every prompt of its audience contains the message. If false, a context policy may
     leave the message out like the rest of the history."""
+    thought: Thought | None = None
+    """The thought before the message, if its model may need it again. None if there is none."""
 
     is_talk = True
     can_end_turn = True

@@ -34,6 +34,7 @@ from ..common.display import Messages
 from ..conversation.conversation import Conversation
 from ..prompts.results import RESULT_FILES
 from ..prompts.texts import RenderPrompt
+from ..speakers.model_thought import THOUGHT, Thought
 from ..speakers.private_messages import calls_of
 from .heard_text import (
     as_heard_alone,
@@ -94,13 +95,17 @@ def memory_messages(
     """
     known = memory(log, name)
     results = [message for message in known if isinstance(message, ToolMessage)]
-    view = View(conversation, name, is_labelled=False)
+    view = View(conversation, name, is_labelled=False, has_thoughts=True)
     found: list[AnyMessage] = []
     for message in known:
         if isinstance(message, ToolMessage):
             continue
         ids = {call["id"] for call in calls_of(message)} if isinstance(message, AIMessage) else ()
         found += view.lone(message, [one for one in results if one.tool_call_id in ids])
+    for one in found:
+        # A thought that its provider does not need again is not remembered.
+        if THOUGHT in one.additional_kwargs and one.additional_kwargs[THOUGHT].given is None:
+            one.additional_kwargs = {}
     return found
 
 
@@ -118,7 +123,9 @@ class View:
         *,
         in_prompt: bool = False,
         is_labelled: bool = True,
+        has_thoughts: bool = False,
     ) -> None:
+        self._has_thoughts = has_thoughts
         self._conversation = conversation
         self._speaker = conversation.speaker(name)
         self._names = provider_names(conversation.names)
@@ -237,7 +244,8 @@ class View:
                     calls = handing_over(self._conversation, about, message)
                 render_prompt = self._conversation.render_prompt
                 own = self._names[name]
-                _add_own(shown, message, about, own, results, calls, render_prompt)
+                thought = getattr(about, "thought", None) if self._has_thoughts else None
+                _add_own(shown, message, about, own, results, calls, render_prompt, thought)
                 continue
             if isinstance(about, Speech) and about.is_delivered:
                 continue
@@ -317,6 +325,7 @@ def _add_own(
     results: Mapping[str, ToolMessage],
     handed: Sequence[tuple[ToolCall, ToolMessage]],
     render_prompt: RenderPrompt,
+    thought: Thought | None,
 ) -> None:
     """Add a message of the speaker itself, followed by its call results.
 
@@ -343,7 +352,10 @@ def _add_own(
         view.pop()
         text = _joined(last.text, text)
     made = [*calls, *[call for call, _ in handed]]
-    view.append(AIMessage(text, name=name, tool_calls=made, id=message.id))
+    own = AIMessage(text, name=name, tool_calls=made, id=message.id)
+    if thought is not None:
+        own.additional_kwargs[THOUGHT] = _of_calls(thought, calls, handed)
+    view.append(own)
     for call_id in (str(call["id"]) for call in calls):
         shown.results[call_id] = results[call_id]
         view.append(_as_sent(results[call_id]))
@@ -353,6 +365,30 @@ def _add_own(
         view.append(
             HumanMessage(make_content(render_prompt(RESULT_FILES, files=shown_files), files))
         )
+
+
+def _of_calls(
+    thought: Thought, calls: Sequence[ToolCall], handed: Sequence[tuple[ToolCall, ToolMessage]]
+) -> Thought:
+    """Return a thought whose fields for calls belong to the calls of the view.
+
+    The log does not contain the calls of ``hand_off``, so the view shows them with new ids.
+    """
+    known = {call["id"] for call in calls}
+    others = [one for one in (thought.given.calls if thought.given else ()) if one not in known]
+    return thought.rename_calls(
+        {old: str(call["id"]) for old, (call, _) in zip(others, handed, strict=False)}
+    )
+
+
+def without_thoughts(view: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Return a view without the thoughts of the speaker's model, for people and functions."""
+    return [
+        message.model_copy(update={"additional_kwargs": {}})
+        if THOUGHT in message.additional_kwargs
+        else message
+        for message in view
+    ]
 
 
 def _as_sent(result: ToolMessage) -> ToolMessage:

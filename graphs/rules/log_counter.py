@@ -266,9 +266,12 @@ class Reader:
     def view(
         self, lines: Sequence[BaseMessage], name: str, system: str | None, *, in_prompt: bool
     ) -> list[BaseMessage]:
-        """Return messages as a speaker sees them. Do not change the returned messages."""
+        """Return messages as a speaker sees them, with the thoughts of its model.
+
+        Do not change the returned messages.
+        """
         found = self._views.get((name, in_prompt))
         if found is None:
-            found = View(self._conversation, name, in_prompt=in_prompt)
+            found = View(self._conversation, name, in_prompt=in_prompt, has_thoughts=True)
             self._views[name, in_prompt] = found
         return found.of(lines, system)

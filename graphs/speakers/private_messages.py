@@ -30,6 +30,7 @@ from ..common.content import Content, files_of, text_of
 from ..common.content_input import read_content
 from ..common.errors import SpecError
 from ..common.validation import DEEPEST, check_depth, name_type
+from .model_thought import THOUGHT, Thought
 
 _ARGUMENTS: Final = TypeAdapter(dict[str, JsonValue])
 _DEEPEST_ARGUMENTS: Final = DEEPEST - 10
@@ -60,7 +61,7 @@ def _read_message(given: object) -> AnyMessage:
         case HumanMessage():
             return HumanMessage(content, name=message.name)
         case AIMessage():
-            return AIMessage(text, tool_calls=calls)
+            return AIMessage(text, tool_calls=calls, additional_kwargs=_read_thought(message))
         case ToolMessage():
             return ToolMessage(content, tool_call_id=message.tool_call_id, status=message.status)
     raise ValueError(
@@ -91,6 +92,11 @@ def _read_call(call: ToolCall) -> ToolCall:
     return ToolCall(name=call["name"], args=args, id=call.get("id"), type="tool_call")
 
 
+def _read_thought(message: AIMessage) -> dict[str, Thought]:
+    thought = message.additional_kwargs.get(THOUGHT)
+    return {} if thought is None else {THOUGHT: Thought.model_validate(thought)}
+
+
 def calls_of(message: AIMessage) -> list[ToolCall]:
     """Return copies of all calls of a message; calls with broken JSON have no arguments."""
     broken = (
@@ -111,6 +117,8 @@ def write_message(message: AnyMessage) -> dict[str, Any]:
             {"name": call["name"], "args": call["args"], "id": call["id"]}
             for call in message.tool_calls
         ]
+    if (thought := message.additional_kwargs.get(THOUGHT)) is not None:
+        written[THOUGHT] = thought.model_dump(mode="json", exclude_defaults=True)
     if isinstance(message, ToolMessage):
         written["tool_call_id"] = message.tool_call_id
         if message.status == "error":
@@ -151,6 +159,7 @@ PrivateMessage: TypeAlias = Annotated[
                     "The call of which it is the result.", type="string"
                 ),
                 "status": _property_schema("Whether the call failed.", enum=["success", "error"]),
+                THOUGHT: _property_schema("The model's thought before the message.", type="object"),
             },
             "required": ["role", "content"],
         }

@@ -6,7 +6,7 @@ models of users may send anything that LangChain accepts. All functions are pure
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, cast
 
@@ -18,6 +18,7 @@ from ...graphs.conversation.usage import ESTIMATED, token_count
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Reasoning, Thought
 from ...graphs.log.reply_parts import STOP
+from ...graphs.speakers.model_thought import THOUGHT as THOUGHT
 from ...graphs.text.thoughts import split
 from ...graphs.text.words import tokens_of, tokens_of_message
 from .stops import read_stop, stop_of
@@ -30,23 +31,60 @@ _DEEPEST: Final = 6
 _PIECES: Final = ("text", "summary", "data", "thinking")
 _METADATA: Final = ("model_provider", "output_version")
 
+THOUGHTS: Final = ("thinking", "redacted_thinking", "reasoning")
+"""Types of content parts that are thought, not speech."""
+
+REASONING: Final = ("reasoning_content", "reasoning")
+"""Fields for a model's thought, next to the content."""
+
+DETAILS: Final = ("reasoning_details", "thinking_blocks")
+"""Fields in which gateways pass on other providers' thoughts. They must be returned unchanged."""
+
+PARTS: Final = "thinking_parts"
+"""Our field for the content parts that are thought."""
+
+OPAQUE: Final = (*REASONING, *DETAILS, PARTS)
+"""Fields of a message in OpenAI's form that contain a thought."""
+
+RAW: Final = "raw_tool_calls"
+"""Key of the calls of a streamed answer in its ``additional_kwargs``: one list for each event, with
+the pieces exactly as they were sent. LangChain's own reading of a stream joins pieces of different
+calls, and repairs invalid or truncated calls, but a partial call must not run.
+"""
+
+CALL_FIELDS: Final = "call_fields"
+"""Key of the further fields of calls, by their ids, in ``additional_kwargs``."""
+
+OPAQUE_OF_CALLS: Final = ("extra_content", "provider_specific_fields")
+"""Fields of a call that contain a signature: at Google's address with OpenAI's API
+(https://ai.google.dev/gemini-api/docs/openai), and through LiteLLM."""
+
+_SIGNATURES: Final = "__gemini_function_call_thought_signatures__"
+"""Key under which langchain-google-genai stores the signatures of calls, by their ids."""
+
+FAMILY: Final = "duologue_family"
+"""Key of the family of the model that answered, in an answer's ``response_metadata``."""
+
 
 def separate_thought(answer: AIMessage, text: str) -> tuple[str, Thought | None]:
     """Return an answer's speech, without control tokens at its end, and its thought, or None."""
     read, blocks, fields = split(text), _blocks(answer), _fields(answer)
-    if read.speech == read.text and not blocks and not fields:
+    calls = _call_fields(answer)
+    if read.speech == read.text and not blocks and not fields and not calls:
         return read.text, None
     about = answer.response_metadata if blocks else {}
     given = {
         "text": read.text if read.speech != read.text else None,
         "blocks": blocks,
         "fields": fields,
+        "calls": calls,
         "metadata": {name: about[name] for name in _METADATA if name in about},
     }
     thought = Thought(
         text="\n\n".join(filter(None, (thought_beside(answer).strip(), read.thought))),
         is_unopened=read.is_unopened,
         given=None if why_unstorable(given) else Reasoning.model_validate(given),
+        family=answer.response_metadata.get(FAMILY),
     )
     return read.speech, thought
 
@@ -69,10 +107,13 @@ def add_thought(message: AIMessage, thought: Thought) -> AIMessage:
         front = given.text if is_whole or not said else f"<think>\n{thought.text}\n</think>\n\n"
         text = f"{text.removesuffix(said)}{front}" if is_whole else f"{front}{text}"
     spoken = [{"type": "text", "text": text}] if text else []
+    signatures = {key: one[_SIGNATURES] for key, one in given.calls.items() if _SIGNATURES in one}
+    others = {key: one for key, one in given.calls.items() if _SIGNATURES not in one}
+    by_call = {_SIGNATURES: signatures, CALL_FIELDS: others}
     return message.model_copy(
         update={
             "content": [*given.blocks, *spoken] if given.blocks else text,
-            "additional_kwargs": {**given.fields},
+            "additional_kwargs": given.fields | {name: one for name, one in by_call.items() if one},
             "response_metadata": {**given.metadata},
         }
     )
@@ -85,8 +126,33 @@ def _blocks(answer: AIMessage) -> list[dict[str, Any]]:
 
 def _fields(answer: AIMessage) -> dict[str, Any]:
     fields = answer.additional_kwargs
-    found = {name: fields[name] for name in fields if _FIELD.search(name) and fields[name]}
-    return {name: _joined(given) for name, given in found.items()}
+    names = (name for name in fields if _FIELD.search(name) and name != _SIGNATURES)
+    return {name: _joined(fields[name]) for name in names if fields[name]}
+
+
+def _call_fields(answer: AIMessage) -> dict[str, Any]:
+    """Return the opaque fields of an answer's calls, by the calls' ids."""
+    extra = answer.additional_kwargs
+    found: dict[str, Any] = {
+        **(extra.get(CALL_FIELDS) or fields_of_calls(chain.from_iterable(extra.get(RAW) or ())))
+    }
+    signatures = extra.get(_SIGNATURES)
+    for call_id, signature in signatures.items() if isinstance(signatures, Mapping) else ():
+        found[str(call_id)] = {_SIGNATURES: signature}
+    return found
+
+
+def fields_of_calls(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the opaque fields of calls by the calls' ids, from the parts of the calls."""
+    found: dict[str, Any] = {}
+    ids: dict[object, str] = {}
+    last = ""
+    for part in parts:
+        place = part.get("index")
+        last = ids[place] = str(part["id"]) if part["id"] else ids.get(place, last)
+        if fields := {name: part[name] for name in OPAQUE_OF_CALLS if part.get(name)}:
+            found[last] = fields
+    return found
 
 
 def _joined(found: object) -> object:
@@ -130,9 +196,6 @@ def _is_paragraph(part: object) -> bool:
     """Return whether a part of an answer is a whole paragraph, not a piece of a paragraph."""
     return isinstance(part, Mapping) and part.get("type") == "summary_text"
 
-
-THOUGHT: Final = "duologue_thought"
-"""Key of the thought in an answer's ``additional_kwargs``."""
 
 RECORDED: Final = "duologue_recorded"
 """Key in ``additional_kwargs`` that marks an answer replayed from a record. The record includes all
@@ -185,7 +248,7 @@ def thought_of(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:
 
     Args:
         answer: The answer.
-        goes_back: Whether the answer calls tools, so that the model receives its thought again.
+        goes_back: Whether the answer has calls, so that its model may need the original form again.
     """
     found: Thought | None = answer.additional_kwargs.get(THOUGHT)
     if found is None or goes_back:

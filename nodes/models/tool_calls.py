@@ -13,16 +13,10 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ...graphs.log.messages import storable
-from .answers import is_cut_off
+from .answers import OPAQUE_OF_CALLS, RAW as RAW, is_cut_off
 from .call_pieces import arguments_as_text, decode_arguments, join_calls
 from .storable_json import TOO_DEEP, TOO_LARGE, why_unstorable
 from .tool_names import Names, find_registered
-
-RAW = "raw_tool_calls"
-"""Key of the calls of a streamed answer in its ``additional_kwargs``: one list for each event, with
-the pieces exactly as they were sent. LangChain's own reading of a stream joins pieces of different
-calls, and repairs invalid or truncated calls, but a partial call must not run.
-"""
 
 NO_NAME = "The call has no tool name."
 NOT_JSON = "The arguments of {name} are not valid JSON: {why}."
@@ -48,8 +42,10 @@ def raw_calls(found: object) -> list[dict[str, Any]]:
         function = fields.get("function")
         inner = function if isinstance(function, Mapping) else {}
         raw = {"id": fields.get("id"), **{key: inner.get(key) for key in ("name", "arguments")}}
-        index = fields.get("index")
-        taken.append(raw if index is None else {**raw, "index": index})
+        raw |= {
+            key: fields[key] for key in ("index", *OPAQUE_OF_CALLS) if fields.get(key) is not None
+        }
+        taken.append(raw)
     return taken
 
 

@@ -88,6 +88,10 @@ async def write_answer(
     if about.source is Source.MODEL and is_call(message):
         spoken = texts_by_id(message, message.tool_calls)
         about = about.model_copy(update={"to_user": spoken})
+        if about.thought is not None:
+            both = zip(_calls_of(given.message), _calls_of(message), strict=True)
+            new = {str(old["id"] or ""): str(call["id"]) for old, call in both}
+            about = about.model_copy(update={"thought": about.thought.rename_calls(new)})
     sees = bool(message.text.strip()) or not is_call(message)
     if sees and sees_replies(hooks):
         about = as_reply(UnheardReply, about, audience=NOBODY)
@@ -183,6 +187,10 @@ def calls_of_agent(
                 id=found.id,
             )
         number += 1
+
+
+def _calls_of(message: AIMessage) -> list[ToolCall | InvalidToolCall]:
+    return [*message.tool_calls, *message.invalid_tool_calls]
 
 
 def fresh_ids(answers: Sequence[AIMessage], log: Sequence[BaseMessage]) -> Iterator[str]:

@@ -35,24 +35,11 @@ from ...graphs.speakers.context import SUMMARY_TEMPERATURE, RunningSummary, Toke
 from ...graphs.speakers.model_settings import ModelSettings, SmallModelPrompt
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.words import cut, tokens_of, tokens_of_message
-from ..models.answers import add_thought, ran_out_of_room, thought_of
+from ..models.answers import ran_out_of_room, thought_of
 from ..models.model import Model
 from ..models.tool_binding import tokens_of_tools
 from .checks import rewrite_request
 from .node_context import NodeContext, notify
-
-
-def with_thoughts(
-    view: Sequence[BaseMessage], log: Sequence[BaseMessage], name: str
-) -> list[BaseMessage]:
-    """Add the reasoning of this turn to a speaker's tool calls in its view."""
-    thoughts = dict(_of_turn(log, name))
-    return [
-        add_thought(message, thoughts[message.id])
-        if isinstance(message, AIMessage) and message.id in thoughts
-        else message
-        for message in view
-    ]
 
 
 def leaves_unopened(log: Sequence[BaseMessage], name: str) -> bool:
@@ -66,7 +53,7 @@ def leaves_unopened(log: Sequence[BaseMessage], name: str) -> bool:
 
 
 def tokens_of_thoughts(log: Sequence[BaseMessage], name: str) -> int:
-    """Estimate the tokens of the reasoning that `with_thoughts` adds."""
+    """Estimate the tokens of the thoughts that go back to the model in this turn."""
     return sum(tokens_of(thought.text) for _, thought in _of_turn(log, name))
 
 
@@ -214,8 +201,6 @@ def build_prompt(
         has_spoken = bool(view) and isinstance(view[-1], AIMessage)
         cue = prompts.CONTINUE_CONVERSATION if has_spoken else prompts.BEGIN
         view = [*view, HumanMessage(context.conversation.render_prompt(cue))]
-    if context.position.phase in (Phase.RETURNED, Phase.REJECTED, Phase.CUT_OFF):
-        view = with_thoughts(view, log, speaker.name)
     if instructions.notice:
         view = _with_notice(view, instructions.notice)
     return append_question(view, instructions.retry)

@@ -11,6 +11,7 @@ from ...graphs.conversation.usage import read_usage
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Source, SpeakerReply
 from ...graphs.log.state import State, log_of
+from ...graphs.log.viewpoint import without_thoughts
 from ...graphs.rules.concurrent_rounds import pending_answers
 from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Phase, Position
@@ -86,7 +87,9 @@ async def _prompt(
     if _needs_registered(speaker, offers):
         await resources.find(context.conversation)
     short = prompting.small_model_prompt(speaker)
-    prompt = build_prompt(context, speaker, log, turn_instructions(context), short)
+    prompt = without_thoughts(
+        build_prompt(context, speaker, log, turn_instructions(context), short)
+    )
     return offers.written_prompt(
         prompt, partial(callable_tools, context, speaker, offers), prompting
     )

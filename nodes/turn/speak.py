@@ -121,7 +121,9 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
         stage=turn.stage,
         source=given.source,
         parsed=given.parsed,
-        thought=thought_of(given.message, goes_back=is_call(given.message)),
+        thought=thought_of(
+            given.message, goes_back=is_call(given.message) or bool(given.handed.to)
+        ),
         stop=stop,
         handed_to=given.handed.to,
         private=given.handed.private,

@@ -11,7 +11,7 @@ from anthropic.types.message_create_params import MessageCreateParamsNonStreamin
 from duologue.nodes.testing import Prompt, Reply, Script
 from duologue.nodes.testing.request_types import FieldFault, RequestType
 
-from .anthropic_rules import check_messages, check_model, check_thinking, check_tools
+from .anthropic_rules import SIGNATURE, check_messages, check_model, check_thinking, check_tools
 from .base import (
     FakeServer,
     ProviderRequest,
@@ -271,7 +271,7 @@ def _ending(reply: Reply) -> dict[str, Any]:
 def _content(reply: Reply, request: MessagesRequest) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     if request.thinks and reply.reasoning:
-        found.append({"type": "thinking", "thinking": reply.reasoning, "signature": "c2lnbmVk"})
+        found.append({"type": "thinking", "thinking": reply.reasoning, "signature": SIGNATURE})
     said = reply.text or ("" if reply.ending == "refusal" else reply.refusal)
     if said:
         found.append({"type": "text", "text": said})

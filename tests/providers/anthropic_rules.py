@@ -12,6 +12,9 @@ _MOST_TOKENS: Final = {
     "claude-3-haiku-20240307": 4096,
     "claude-sonnet-4-5": 64_000,
 }
+SIGNATURE: Final = "Y2xhdWRl"
+"""The signature of each thought."""
+
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 WITHOUT_SAMPLING: Final = re.compile(r"claude-(opus-4-[789]|(opus|sonnet|fable|mythos)-5)")
@@ -240,6 +243,11 @@ def _check_content(index: int, message: dict[str, Any], *, is_last: bool) -> Non
             "final assistant message"
         )
     for place, part in enumerate(content if isinstance(content, list) else ()):
+        if part["type"] == "thinking" and part.get("signature") != SIGNATURE:
+            # https://github.com/anthropics/anthropic-sdk-python/issues/1598
+            raise RefusedRequestError(
+                f"messages.{index}.content.{place}: Invalid `signature` in `thinking` block"
+            )
         if part["type"] == "text" and not part["text"]:
             # https://github.com/anthropics/claude-code/issues/59812
             raise RefusedRequestError("messages: text content blocks must be non-empty")

@@ -38,6 +38,10 @@ BASES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         "/v1beta/models/gemini-2.5-flash:generateContent",
         {"contents": [GEMINI_USER]},
     ),
+    "gemini_openai": (
+        "/v1beta/openai/chat/completions",
+        {"model": "gemini-3-pro-preview", **CHAT},
+    ),
     "ollama": ("/api/chat", {"model": "llama3.2:3b", "stream": False, **CHAT}),
     "mistral": ("/v1/chat/completions", {"model": "mistral-small-latest", **CHAT}),
     "deepseek": ("/chat/completions", {"model": "deepseek-chat", **CHAT}),

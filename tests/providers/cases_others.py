@@ -93,6 +93,30 @@ GOOGLE = [
         path="/v1beta/models/gemini-9:generateContent",
     ),
 ]
+GEMINI_OPENAI = [
+    make_case(
+        "gemini_openai",
+        "Function call is missing a thought_signature in functionCall parts.",
+        messages=[USER, CALLING, RESULT],
+    ),
+    make_case(
+        "gemini_openai",
+        "Corrupted thought signature.",
+        messages=[
+            USER,
+            {
+                **CALLING,
+                "tool_calls": [
+                    {
+                        **CALLING["tool_calls"][0],
+                        "extra_content": {"google": {"thought_signature": "b3RoZXI="}},
+                    }
+                ],
+            },
+            RESULT,
+        ],
+    ),
+]
 OLLAMA = [
     make_case("ollama", "model 'mistral' not found", 404, model="mistral"),
     make_case("ollama", "model is required", model=""),
@@ -146,6 +170,17 @@ MISTRAL = [
     ),
 ]
 DEEPSEEK = [
+    make_case(
+        "deepseek",
+        "Missing `reasoning_content` field in the assistant message at message index 3.",
+        model="deepseek-v4-flash",
+        messages=[
+            USER,
+            {**CALLING, "reasoning_content": "I add."},
+            RESULT,
+            {"role": "assistant", "content": "It is 3."},
+        ],
+    ),
     make_case("deepseek", "Model Not Exist", model="deepseek-9"),
     make_case(
         "deepseek",

@@ -48,8 +48,14 @@ class DeepSeek(OpenAILikeServer):
         if isinstance(choice, dict) or choice == "required":
             # https://github.com/shareAI-lab/Kode-CLI/pull/182
             raise RefusedRequestError("Thinking mode does not support this tool_choice", code=_CODE)
+        is_called = False
         for index, message in enumerate(body["messages"]):
-            if message.get("tool_calls") and "reasoning_content" not in message:
+            is_called |= bool(message.get("tool_calls"))
+            if message["role"] == "user":
+                is_called = False
+            # The answer after the calls of a turn needs its thought, too: guides/thinking_mode. A
+            # blank one is refused: https://github.com/BerriAI/litellm/pull/28057.
+            if is_called and message["role"] == "assistant" and not _has_thought(message):
                 # https://github.com/abhigyanpatwari/GitNexus/issues/43
                 raise RefusedRequestError(
                     "Missing `reasoning_content` field in the assistant message at message index "
@@ -101,6 +107,10 @@ class DeepSeekR1(DeepSeek):
                     "interleave the user/assistant messages in the message sequence.",
                     code=_CODE,
                 )
+
+
+def _has_thought(message: dict[str, Any]) -> bool:
+    return bool(message.get("reasoning_content"))
 
 
 def _thinks(body: dict[str, Any]) -> bool:

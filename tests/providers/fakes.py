@@ -32,6 +32,9 @@ FAKES: Final = {
 OLDER: Final = {"deepseek_r1": "deepseek:DeepSeekR1"}
 """Fakes of older versions of APIs."""
 
+WITHOUT_CLIENT: Final = {"gemini_openai": "gemini_openai:GeminiOpenAI"}
+"""Fakes of APIs for which LangChain has no client of its own."""
+
 
 def fake(api: str, script: Script = (), **options: Any) -> FakeServer[Any]:
     """Return the fake of an API, which runs inside `with`.
@@ -45,7 +48,9 @@ def fake(api: str, script: Script = (), **options: Any) -> FakeServer[Any]:
     Returns:
         The server. Its `calls` are the answered requests, its `refused` the texts of the errors.
     """
-    found: type[FakeServer[Any]] = resolve_name(f"{__package__}.{(FAKES | OLDER)[api]}")
+    found: type[FakeServer[Any]] = resolve_name(
+        f"{__package__}.{(FAKES | OLDER | WITHOUT_CLIENT)[api]}"
+    )
     return found(script, **options)
 
 
@@ -95,11 +100,18 @@ def _openrouter(server: FakeServer[Any], **options: Any) -> BaseChatModel:
     return ChatOpenRouter(base_url=server.url, api_key=KEY, max_retries=0, **options)
 
 
+def _ours(server: FakeServer[Any], **options: Any) -> BaseChatModel:
+    from duologue.nodes.models.client.chat_model import ChatModel
+
+    return ChatModel(base_url=server.url, api_key=KEY, max_retries=0, **options)
+
+
 _CLIENTS: Final[dict[str, tuple[Callable[..., BaseChatModel], str]]] = {
     "openai_chat": (_openai, "gpt-4.1-mini"),
     "openai_responses": (_responses, "gpt-4.1-mini"),
     "anthropic": (_anthropic, "claude-sonnet-4-6"),
     "google": (_google, "gemini-2.5-flash"),
+    "gemini_openai": (_openai, "gemini-3-pro-preview"),
     "ollama": (_ollama, "llama3.2:3b"),
     "mistral": (_mistral, "mistral-small-latest"),
     "deepseek": (_deepseek, "deepseek-chat"),
@@ -109,16 +121,21 @@ _CLIENTS: Final[dict[str, tuple[Callable[..., BaseChatModel], str]]] = {
 }
 
 
-def client_of(api: str, server: FakeServer[Any], **options: Any) -> BaseChatModel:
+def client_of(
+    api: str, server: FakeServer[Any], *, ours: bool = False, **options: Any
+) -> BaseChatModel:
     """Return LangChain's client of an API, which calls a fake.
 
     Args:
         api: The API's name.
         server: The fake.
+        ours: Whether to return our own client, if the API has OpenAI's form.
         options: Arguments of the client, such as `model`, which has a default.
 
     Returns:
         The chat model.
     """
     make, model = _CLIENTS[api]
+    if ours:
+        make = _ours
     return make(server, **{"model": model, **options})

@@ -20,7 +20,13 @@ from .base import (
     make_result,
     usage,
 )
-from .google_rules import GenerateContentRequest, check_config, check_contents, check_order
+from .google_rules import (
+    SIGNATURE,
+    GenerateContentRequest,
+    check_config,
+    check_contents,
+    check_order,
+)
 
 _STATUSES: Final = {
     # https://ai.google.dev/gemini-api/docs/troubleshooting
@@ -234,7 +240,7 @@ def _parts(reply: Reply, request: GenerateRequest) -> list[dict[str, Any]]:
         args = call.args if isinstance(call.args, dict) else json.loads(call.args)
         part: dict[str, Any] = {"functionCall": {"name": call.name, "args": args}}
         if index == 0 and "-3-" in request.model:
-            part["thoughtSignature"] = "c2lnbmVk"
+            part["thoughtSignature"] = SIGNATURE
         found.append(part)
     return found
 

@@ -1,12 +1,23 @@
 """Rules of Google's Generative Language API for a request whose types are right."""
 
-from typing import Any
+from base64 import b64decode
+from typing import Any, Final
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from .base import RefusedRequestError
+
+SIGNATURE: Final = "Z29vZ2xl"
+"""The signature of each first call."""
+
+_SKIP: Final = "skip_thought_signature_validator"
+
+_KNOWN: Final = (b64decode(SIGNATURE), b64decode(_SKIP, altchars=b"-_"))
+"""Signatures that are accepted, as Google's client reads them: that of a call, and the value for
+calls of other models.
+"""
 
 
 class GenerateContentRequest(BaseModel):
@@ -125,10 +136,11 @@ def _check_schema(part: object, definitions: dict[str, Any], within: tuple[str, 
 
 
 def _check_signatures(read: GenerateContentRequest) -> None:
-    """Refuse calls of the current turn without the signature that came with them.
+    """Refuse calls of the current turn without the signature that came with them, or with another.
 
     https://ai.google.dev/gemini-api/docs/thought-signatures: the first call of each step has one;
-    https://github.com/nanbingxyz/5ire/issues/405 quotes the error.
+    https://github.com/nanbingxyz/5ire/issues/405 quotes the error, and
+    https://github.com/google-gemini/gemini-cli/issues/13467 that of a wrong signature.
     """
     turns = read.contents
     start = max(
@@ -137,6 +149,8 @@ def _check_signatures(read: GenerateContentRequest) -> None:
     )
     for position, content in enumerate(turns[start:], start):
         calls = [part for part in content.parts or [] if part.function_call is not None]
+        if calls and calls[0].thought_signature not in (None, *_KNOWN):
+            raise RefusedRequestError("Corrupted thought signature.")
         if calls and calls[0].thought_signature is None and calls[0].function_call is not None:
             raise RefusedRequestError(
                 "Function call is missing a thought_signature in functionCall parts. This is "

@@ -113,7 +113,6 @@ def test_a_conversation_of_models_that_think(api: str, run: Run) -> None:
 def test_a_conversation_of_deepseeks_thinking_model_by_our_own_client(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LangChain's client of DeepSeek does not send the thoughts back that its API asks for."""
     judge = {"kind": "separate", "criteria": ["Ben agrees."], "form": "lines"}
     talk = TALK.replace(judge=judge)
 

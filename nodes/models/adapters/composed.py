@@ -1,10 +1,11 @@
 """LangChain chat models, and their compositions: with fallbacks, bound or configurable."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias, TypeGuard
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import (
     Runnable,
     RunnableBinding,
@@ -16,6 +17,17 @@ from langchain_core.runnables import (
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
+
+from ..opaque_fields import (
+    drop_thoughts,
+    family_of,
+    lacks_thought,
+    mark_family,
+    messages_with_fields,
+    prepare_prompt,
+)
+from ..refusals import excerpt_of
+from .provider_parameters import Prepared
 
 
 def bind_options(asked: Runnable[Any, Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
@@ -45,8 +57,11 @@ def bind_options(asked: Runnable[Any, Any], options: Mapping[str, Any]) -> Runna
 Chat: TypeAlias = Runnable[LanguageModelInput, AIMessage]
 """A chat model, or a composition of chat models."""
 
-Make: TypeAlias = Callable[[BaseChatModel, Mapping[str, Any]], Runnable[LanguageModelInput, Any]]
-"""Makes a runnable from a chat model and the options bound to it."""
+Prepare: TypeAlias = Callable[[BaseChatModel, Mapping[str, Any]], Prepared]
+"""Returns a chat model and the arguments of a call, from a chat model and its bound arguments."""
+
+Make: TypeAlias = Callable[[Prepared], Runnable[LanguageModelInput, Any]]
+"""Makes the runnable that calls a chat model with the arguments of a call."""
 
 
 def is_chat(chat: object) -> TypeGuard[Chat]:
@@ -93,6 +108,13 @@ def bound_options(chat: object) -> dict[str, Any]:
     return options
 
 
+def label_of(chat: Chat) -> str:
+    """Return the name of a user's chat model in usage and errors."""
+    asked = first_chat_model(chat)
+    named = getattr(asked, "model_name", None) or getattr(asked, "model", None)
+    return named if isinstance(named, str) else type(asked).__name__
+
+
 def configure(chat: Chat, config: RunnableConfig | None = None) -> Chat:
     """Replace the configurable parts of a chat model, as the run's configuration requires."""
     match chat:
@@ -108,21 +130,140 @@ def configure(chat: Chat, config: RunnableConfig | None = None) -> Chat:
             return chat
 
 
+class Member(Runnable[Sequence[BaseMessage], Any]):
+    """A chat model of a composition, which receives the opaque fields of its own family only.
+
+    Its answers name the family.
+
+    Args:
+        call: The chat model and the arguments of the call.
+        make: Makes the runnable that calls the model.
+    """
+
+    def __init__(self, call: Prepared, make: Make) -> None:
+        self._call = call
+        self._make = make
+        self._family = family_of(call.chat)
+        # Now, since the model may not support what the call needs.
+        self._asked = make(call)
+
+    def invoke(
+        self,
+        input: Sequence[BaseMessage],  # noqa: A002  # as in the base class
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:  # noqa: ANN401
+        """Call the model."""
+        asked, prompt = self._ready(input)
+        return mark_family(asked.invoke(prompt, config, **kwargs), self._family)
+
+    async def ainvoke(
+        self,
+        input: Sequence[BaseMessage],  # noqa: A002  # as in the base class
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:  # noqa: ANN401
+        """Call the model."""
+        asked, prompt = self._ready(input)
+        try:
+            return mark_family(await asked.ainvoke(prompt, config, **kwargs), self._family)
+        except Exception as error:
+            _failures.get([]).append(f"{label_of(self._call.chat)}: {excerpt_of(error)}")
+            raise
+
+    def _ready(
+        self, given: Sequence[BaseMessage]
+    ) -> tuple[Runnable[LanguageModelInput, Any], list[BaseMessage]]:
+        """Return the runnable and the prompt of a call."""
+        prompt = prepare_prompt(given, self._family)
+        setting, (chat, options) = self._family.thinking, self._call
+        if setting is not None and lacks_thought(prompt):
+            thinking = options.get(setting, getattr(chat, setting, None)) or {}
+            if thinking.get("type") == "enabled":
+                left = {name: value for name, value in options.items() if name != setting}
+                plain = chat.model_copy(update={setting: None})
+                return self._make(Prepared(plain, left)), drop_thoughts(prompt)
+        if (sent := messages_with_fields(chat, prompt)) is not None:
+            own = options.get("extra_body", getattr(chat, "extra_body", None)) or {}
+            body = {**own, "messages": sent}
+            return self._make(Prepared(chat, {**options, "extra_body": body})), prompt
+        return self._asked, prompt
+
+
+def member_of(chat: BaseChatModel, options: Mapping[str, Any] | None = None) -> Member:
+    """Return a chat model that is called with these arguments, without tools or a schema."""
+    return Member(Prepared(chat, options or {}), lambda call: bind_options(*call))
+
+
+_failures: Final[ContextVar[list[str]]] = ContextVar("_failures")
+"""The errors of the members that failed in the current call of a composition with fallbacks."""
+
+TRIED: Final = "all models failed: "
+"""Beginning of the note of an error that lists the models with fallbacks that failed."""
+
+
+class _Fallbacks(Runnable[Sequence[BaseMessage], Any]):
+    """A composition with fallbacks, whose error lists the models that failed.
+
+    Args:
+        chat: The composition.
+    """
+
+    def __init__(self, chat: RunnableWithFallbacks[Any, Any]) -> None:
+        self._chat = chat
+
+    def invoke(
+        self,
+        input: Sequence[BaseMessage],  # noqa: A002  # as in the base class
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:  # noqa: ANN401
+        """Call the models in turn until one answers."""
+        return self._chat.invoke(input, config, **kwargs)
+
+    async def ainvoke(
+        self,
+        input: Sequence[BaseMessage],  # noqa: A002  # as in the base class
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:  # noqa: ANN401
+        """Call the models in turn until one answers."""
+        failed: list[str] = []
+        token = _failures.set(failed)
+        try:
+            return await self._chat.ainvoke(input, config, **kwargs)
+        except Exception as error:
+            # A model may have failed several times in the same way.
+            if len(once := dict.fromkeys(failed)) > 1:
+                error.add_note(TRIED + "; ".join(once))
+            raise
+        finally:
+            _failures.reset(token)
+
+
 def compose(
-    chat: Chat, make: Make, options: Mapping[str, Any] | None = None
-) -> Runnable[LanguageModelInput, Any]:
-    """Apply a function to each chat model of a composition, and compose the results likewise.
+    chat: Chat, prepare: Prepare, make: Make, options: Mapping[str, Any] | None = None
+) -> Runnable[Any, Any]:
+    """Apply functions to each chat model of a composition, and compose the results likewise.
 
     LangChain's own methods can't do this: a bound model's `bind_tools` loses the bound options.
+
+    Args:
+        chat: The chat model, or a composition of chat models.
+        prepare: Returns a chat model and the arguments of a call, from a chat model and the
+            arguments bound to it.
+        make: Makes the runnable that calls a prepared model.
+        options: The arguments bound to the chat model.
     """
     options = options or {}
     match chat:
         case BaseChatModel():
-            return make(chat, options)
+            return Member(prepare(chat, options), make)
         case RunnableBindingBase():
-            made = compose(chat.bound, make, {**chat.kwargs, **options})
+            made = compose(chat.bound, prepare, make, {**chat.kwargs, **options})
             return chat.model_copy(update={"bound": made, "kwargs": {}})
         case RunnableWithFallbacks():
-            made_of = [compose(one, make, options) for one in chat.runnables]
-            return chat.model_copy(update={"runnable": made_of[0], "fallbacks": made_of[1:]})
+            made_of = [compose(one, prepare, make, options) for one in chat.runnables]
+            update = {"runnable": made_of[0], "fallbacks": made_of[1:]}
+            return _Fallbacks(chat.model_copy(update=update))
     raise TypeError(f"{type(chat).__name__} is not composed of chat models")

@@ -14,8 +14,8 @@ from ..client.connections import close_with_loop
 from ..client.failures import address_of
 from . import embedded
 from .base import Adapter, Prompting
-from .composed import Chat, bound_options, is_chat
-from .langchain import LangChainModel, label_of
+from .composed import Chat, bound_options, is_chat, label_of
+from .langchain import LangChainModel
 from .openai_compatible import OpenAICompatible, is_ours, reach_model
 from .providers import is_of_provider, loads_files, make_model, without_openai
 

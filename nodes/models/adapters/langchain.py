@@ -22,6 +22,7 @@ from ..tool_names import Names
 from ..tools_by_schema import answer_schema
 from .base import Adapter, Ask, Offer, find_in_profile
 from .composed import (
+    TRIED,
     Chat,
     bind_options,
     bound_options,
@@ -29,6 +30,7 @@ from .composed import (
     compose,
     configure,
     first_chat_model,
+    member_of,
 )
 from .list_prices import ListPrice, list_price
 from .provider_parameters import Prepared, is_strict, parameters_of, translate
@@ -85,19 +87,11 @@ class LangChainModel(Adapter):
         def prepare(chat: BaseChatModel, bound: Mapping[str, Any]) -> Prepared:
             return translate(chat, bound, settings)
 
-        def ready(chat: BaseChatModel, bound: Mapping[str, Any]) -> Chat:
-            return bind_options(*prepare(chat, bound))
-
-        asked: Runnable[LanguageModelInput, Any]
-        options: Mapping[str, Any] = {}
         if offer is not None:
             asked = bind_tools(configure(self.chat), self.label, offer, prepare)
-        elif isinstance(self.chat, BaseChatModel):
-            asked, options = translate(self.chat, {}, settings)
         else:
-            asked = compose(configure(self.chat), ready)
-
-        return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
+            asked = compose(configure(self.chat), prepare, lambda call: bind_options(*call))
+        return lambda prompt, config: asked.ainvoke(prompt, config=config)
 
     def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
         """Return the function that calls the model for an answer that matches a schema."""
@@ -124,7 +118,7 @@ class LangChainModel(Adapter):
             model, options = translate(chat, {}, settings)
             own = {**(getattr(model, "extra_body", None) or {}), **options.get("extra_body", {})}
             # In the extra body: otherwise the client raises if an answer is cut off.
-            asked = bind_options(model, {**options, "extra_body": {**own, **held}})
+            asked = member_of(model, {**options, "extra_body": {**own, **held}})
             return lambda prompt, config: asked.ainvoke(prompt, config=config)
         schema = {"title": "answer", **answer_schema(tools, choice)}
         if self.find_unsupported(schema):
@@ -172,22 +166,18 @@ class LangChainModel(Adapter):
         except Exception as error:
             if (too_long := read_too_long(error, self.label)) is not None:
                 raise too_long from error
+            tried = next((one for one in getattr(error, "__notes__", ()) if TRIED in one), None)
             if of_many and is_unavailable(error):
-                raise ModelUnavailableError(
-                    f"the model {self.label} failed: {excerpt_of(error)}{advise_on_credit(error)}"
-                ) from error
+                failed = f"the model {self.label} failed: {excerpt_of(error)}"
+                why = tried or f"{failed}{advise_on_credit(error)}"
+                raise ModelUnavailableError(why) from error
+            if tried is not None:
+                raise ModelError(tried) from error
             raise
 
     def list_price(self) -> ListPrice | None:
         """Return the provider's list price, or None if it is not known. Reads files."""
         return list_price(self._first)
-
-
-def label_of(chat: Chat) -> str:
-    """Return the name of a user's chat model in usage and errors."""
-    asked = first_chat_model(chat)
-    named = getattr(asked, "model_name", None) or getattr(asked, "model", None)
-    return named if isinstance(named, str) else type(asked).__name__
 
 
 def bind_tools(
@@ -216,14 +206,14 @@ def bind_tools(
         for tool in offer.tools
     ]
 
-    def bind(model: BaseChatModel, bound: Mapping[str, Any]) -> Chat:
-        model, options = prepare(model, bound)
+    def bind(call: Prepared) -> Chat:
+        model, options = call
         parameters = parameters_of(model)
         chosen = parameters.tool_choice(model, offer.choice, names)
         return bind_options(parameters.bind_tools(model, offered, chosen), options)
 
     try:
-        return compose(chat, bind)
+        return compose(chat, prepare, bind)
     except NotImplementedError as error:
         raise ModelError(
             f'{label} can\'t call tools; set tool_calling = "schema", or remove the tools'
@@ -254,15 +244,18 @@ def ask_with_schema(
     wanted = schema if isinstance(schema, dict) else schema_of(schema)
     strict = None if isinstance(schema, dict) else is_strict(wanted)
 
-    def one(model: BaseChatModel, bound: Mapping[str, Any]) -> Runnable[LanguageModelInput, Any]:
-        model, options = translate(model, bound, settings, in_fields=True)
+    def prepare(model: BaseChatModel, bound: Mapping[str, Any]) -> Prepared:
+        return translate(model, bound, settings, in_fields=True)
+
+    def make(call: Prepared) -> Runnable[LanguageModelInput, Any]:
+        model, options = call
         further = parameters_of(model).structured(model, strict=strict)
         return bind_options(
             model.with_structured_output(wanted, include_raw=True, **further), options
         )
 
     try:
-        asked = compose(configure(chat), one)
+        asked = compose(configure(chat), prepare, make)
     except NotImplementedError as error:
         raise ModelError(f"{label} does not support structured output; set {instead}") from error
     return lambda prompt, config: asked.ainvoke(prompt, config=config)

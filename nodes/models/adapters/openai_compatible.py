@@ -23,7 +23,7 @@ from ..gate import AtGate, Gate, PlannedCall, TriesAtGate
 from ..refusals import comes_from
 from ..settings import CallSettings, learned_of_name
 from .base import Adapter, Ask, Offer, find_in_profile
-from .composed import Chat
+from .composed import member_of
 from .langchain import ask_with_schema, bind_tools
 from .list_prices import ListPrice, list_price
 from .provider_parameters import (
@@ -108,9 +108,7 @@ class OpenAICompatible(Adapter):
     ) -> Ask:
         """Return the function that calls the model for a message."""
         chat, options = self.prepare(settings, self.sampling(purpose, marks))
-        asked: Chat = chat
-        if offer is not None:
-            asked = bind_tools(chat, self.label, offer)
+        asked = member_of(chat) if offer is None else bind_tools(chat, self.label, offer)
         return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
 
     def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
@@ -118,8 +116,8 @@ class OpenAICompatible(Adapter):
         if takes_forms(self.chat.model_name):
             chat, options = self.prepare(settings)
             # LangChain's own method takes longer than the call.
-            form = form_of(schema)
-            return lambda prompt, config: chat.ainvoke(
+            form, asked = form_of(schema), member_of(chat)
+            return lambda prompt, config: asked.ainvoke(
                 prompt, config=config, response_format=form, **options
             )
         return ask_with_schema(self.chat, self.label, schema, settings, instead)
@@ -140,7 +138,8 @@ class OpenAICompatible(Adapter):
         # In the extra body: otherwise the client drops the text of an answer that is cut off.
         form = {"response_format": form_of_calls(tools, choice)}
         chat, options = self.prepare(settings, {**self.sampling(purpose, None), **form})
-        return lambda prompt, config: chat.ainvoke(prompt, config=config, **options)
+        asked = member_of(chat)
+        return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
 
     def at_gate(self, gate: Gate, call: PlannedCall) -> AtGate:
         """Return a call whose attempts each pass the gate."""

@@ -19,10 +19,11 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
 
+from ..answers import CALL_FIELDS, DETAILS, OPAQUE, fields_of_calls
+from ..opaque_fields import add_fields
 from ..stops import NO_END, is_stop
 from ..tool_calls import RAW, raw_calls, read_calls
 from .reply_reader import ReplyReader
-from .server_replies import DETAILS, PARTS, REASONING, THOUGHTS
 
 _BLOCK: Final = 500
 """Number of streamed pieces that are joined at a time."""
@@ -110,7 +111,7 @@ class ChatModel(ChatOpenAI):
         stop: list[str] | None = None,
         **kwargs: Any,  # as in the base class
     ) -> dict[str, Any]:
-        messages = [_as_sent(each) for each in self._convert_input(input_).to_messages()]
+        messages = self._convert_input(input_).to_messages()
         texts = [_as_text(message) for message in messages]
         others = [each for each, text in zip(messages, texts, strict=True) if text is None]
         payload: dict[str, Any] = super()._get_request_payload(others, stop=stop, **kwargs)
@@ -121,7 +122,7 @@ class ChatModel(ChatOpenAI):
             payload[self.limit_name] = most
         converted = iter(payload["messages"])
         payload["messages"] = [
-            text or _with_thought(next(converted), message)
+            text or add_fields(next(converted), message)
             for message, text in zip(messages, texts, strict=True)
         ]
         return payload
@@ -156,6 +157,8 @@ class ChatModel(ChatOpenAI):
             generation.message.invalid_tool_calls = broken
             generation.message.additional_kwargs["refusal"] = message["refusal"]
             generation.message.additional_kwargs |= _thought_in(message)
+            if fields := fields_of_calls(calls):
+                generation.message.additional_kwargs[CALL_FIELDS] = fields
             _add_kinds(generation.message, reply["usage"])
         return result
 
@@ -237,7 +240,7 @@ class ChatModel(ChatOpenAI):
             thought = _thought_in(delta)
             # A list in a list, since LangChain would join the fields of complete items.
             pieces = {name: [thought[name]] for name in DETAILS if name in thought}
-            made.message.additional_kwargs |= {**thought, **pieces}
+            made.message.additional_kwargs |= thought | pieces
             if isinstance(made.message, AIMessageChunk):
                 _add_kinds(made.message, chunk["usage"])
             if calls and isinstance(made.message, AIMessageChunk):
@@ -272,23 +275,7 @@ def _as_usual(call: dict[str, Any]) -> ToolCallChunk:
 
 
 def _thought_in(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: fields[name] for name in (*REASONING, *DETAILS, PARTS) if fields.get(name)}
-
-
-def _as_sent(message: BaseMessage) -> BaseMessage:
-    """Return a message without the thought of another provider, which this API refuses."""
-    parts = message.content if isinstance(message.content, list) else []
-    kept = [part for part in parts if not (isinstance(part, dict) and part.get("type") in THOUGHTS)]
-    return message if len(kept) == len(parts) else message.model_copy(update={"content": kept})
-
-
-def _with_thought(sent: dict[str, Any], message: BaseMessage) -> dict[str, Any]:
-    """Return a message with the thought in the server's fields, which `ChatOpenAI` leaves out."""
-    thought = _thought_in(message.additional_kwargs)
-    if parts := thought.pop(PARTS, None):
-        spoken = [{"type": "text", "text": message.text}] if message.text else []
-        sent = {**sent, "content": [*parts, *spoken]}
-    return {**sent, **thought}
+    return {name: fields[name] for name in OPAQUE if fields.get(name)}
 
 
 def _is_plain(payload: dict[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from pydantic import ByteSize
 
 from ....graphs.common.sanitize import excerpt
 from ....graphs.conversation.usage import token_count
+from ..answers import DETAILS, OPAQUE_OF_CALLS, PARTS, REASONING, THOUGHTS
 from ..stops import is_stop
 
 _FAILED = frozenset({"error", "insufficient_system_resource"})
@@ -22,17 +23,6 @@ errors-and-debugging), and DeepSeek's (api-docs.deepseek.com/api/create-chat-com
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
 
 _TEXTS = ("text", "output_text")
-THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
-"""Types of content parts that are thought, not speech."""
-
-REASONING = ("reasoning_content", "reasoning")
-"""Fields for a model's thought, next to the content."""
-
-DETAILS = ("reasoning_details", "thinking_blocks")
-"""Fields in which gateways pass on other providers' thoughts. They must be returned unchanged."""
-
-PARTS = "thinking_parts"
-"""Our field for the content parts that are thought."""
 
 _QUOTED = 80
 """Number of characters that an error quotes of a reply that is not a list of models."""
@@ -307,6 +297,7 @@ def _call(found: object) -> dict[str, Any]:
     is_place = type(index) is int and 0 <= index < _MOST_CALLS
     return {
         **({"index": index} if is_place else {}),
+        **{name: one for name in OPAQUE_OF_CALLS if isinstance(one := call.get(name), Mapping)},
         "id": str(call_id) if isinstance(call_id, str | int) else None,
         "type": "function",
         "function": {

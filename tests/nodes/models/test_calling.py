@@ -150,12 +150,13 @@ async def test_a_model_of_the_users_own_is_told_in_langchains_terms(
     assert [one["function"]["name"] for one in chat.calls[0].tools] == ["server_count"]
 
 
-def test_one_of_anthropics_is_told_none_in_its_own_terms() -> None:
+async def test_one_of_anthropics_is_told_none_in_its_own_terms() -> None:
     # The code recognizes this class by its name and its package.
     claude = type("ChatAnthropic", (ScriptedChatModel,), {"__module__": "langchain_anthropic.own"})
     offer = Offer([made("count")], "none", {"count": "count"})
-    bound: Any = bind_tools(claude(script=[]), "claude", offer)
-    assert bound.kwargs["tool_choice"] == {"type": "none"}
+    chat = claude(script=["Hi."])
+    await bind_tools(chat, "claude", offer).ainvoke([HumanMessage("Hi.")])
+    assert chat.calls[0].kwargs["tool_choice"] == {"type": "none"}
 
 
 @pytest.mark.parametrize("calling", [None, "native", "schema"])

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 
-from duologue.graphs import Conversation, Result, converse
+from duologue.graphs import Conversation, ModelError, Result, converse
 from duologue.nodes.models.adapters.composed import Chat
 from duologue.nodes.testing import Call, Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -96,10 +96,17 @@ def test_tools_by_schema_and_models_by_name_may_be_composed() -> None:
     assert model.calls[0].schema is not None
 
 
-def test_where_all_fail_the_first_error_is_the_users_to_read() -> None:
+@pytest.mark.parametrize("wrap", [lambda chat: chat, lambda chat: chat.bind(top_k=7)])
+def test_if_all_models_fail_the_error_names_each_and_its_failure(
+    wrap: Callable[[Chat], Chat],
+) -> None:
     models = [ScriptedChatModel([Reply(error=status)]) for status in (429, 500)]
-    with pytest.raises(openai.RateLimitError):
-        run(talk(), models[0].with_fallbacks(models[1:]))
+    with pytest.raises(
+        ModelError,
+        match=r"all models failed: ScriptedChatModel: .*429.*; ScriptedChatModel: .*500",
+    ) as failed:
+        run(talk(), wrap(models[0].with_fallbacks(models[1:])))
+    assert isinstance(failed.value.__cause__, openai.RateLimitError)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,14 @@ from typing import Any, Literal
 import httpx2
 import pytest
 from hypothesis import given, settings, strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+)
+from langchain_core.messages.tool import ToolCall
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 from langchain_openai.chat_models.base import _construct_responses_api_input
@@ -15,10 +22,12 @@ from openai import AsyncOpenAI
 
 from duologue.graphs import Result, converse, load_conversation
 from duologue.graphs.log.heard_text import HeardText
-from duologue.graphs.log.metadata import Thought
+from duologue.graphs.log.metadata import Reasoning, Thought
+from duologue.graphs.speakers.model_thought import THOUGHT
 from duologue.nodes.models.answers import add_thought, count_usage, normalise_answer, thought_of
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Tokens
+from duologue.nodes.models.opaque_fields import Family, family_of, prepare_prompt
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.fields import fields_of
@@ -389,3 +398,32 @@ async def test_r2_blocks_are_told_before_the_tokens() -> None:
         {"type": "text", "text": ".", "index": 1},
     ]
     assert await listened([AIMessageChunk(content=[block]) for block in blocks]) == (HM, "Yes.")
+
+
+# The families of models.
+
+
+def test_r26_a_thought_of_an_older_log_goes_back_by_the_rule_of_the_model_that_answers() -> None:
+    call = ToolCall(name="look", args={}, id="c1", type="tool_call")
+    unknown = Thought(text=HM, given=Reasoning(fields={"reasoning_content": HM}))
+    of_claude = Thought(
+        text=HM,
+        given=Reasoning(
+            blocks=({"type": "thinking", "thinking": HM},), metadata={"model_provider": "anthropic"}
+        ),
+    )
+    deepseek = family_of(connected(_never).model_copy(update={"model_name": "deepseek-v4-pro"}))
+
+    def sent(thought: Thought, family: Family) -> BaseMessage:
+        asked = AIMessage("", tool_calls=[call], additional_kwargs={THOUGHT: thought})
+        result = ToolMessage("Nothing.", tool_call_id="c1")
+        return prepare_prompt([HumanMessage("Hi."), asked, result], family)[1]
+
+    assert sent(unknown, deepseek).additional_kwargs == {"reasoning_content": HM}
+    assert sent(of_claude, deepseek).content == ""
+    assert HM not in str(sent(of_claude, deepseek))
+    assert HM in str(sent(of_claude, Family("anthropic claude-sonnet-4-5")).content)
+
+
+def _never(request: httpx2.Request) -> httpx2.Response:
+    raise AssertionError("no request is sent")
