@@ -215,23 +215,30 @@ def handing_over(
 ) -> list[tuple[ToolCall, ToolMessage]]:
     """Return the handoff calls of a message, each with its result.
 
-    The speaker sees them like other calls: models repeat the form of the calls that they see.
+    The speaker sees them as its model should write them, with the message as an argument: models
+    repeat the form of the calls that they see, and some chat templates leave out text beside calls.
     """
     render_prompt, may = (
         conversation.render_prompt,
         hand_off_targets(conversation, about.speaker or ""),
     )
     chosen = first_allowed(conversation, about.speaker or "", about.handed_to)
+    text = message.text.strip()
+    names = [read_name(given, may) for given in about.handed_to]
+    speaks = names.index(chosen) if chosen in names else 0
     made = []
-    for number, given in enumerate(about.handed_to if may else ()):
-        name = read_name(given, may)
+    for number, (name, given) in enumerate(zip(names, about.handed_to, strict=True) if may else ()):
         if name is None:
             result = render_prompt(prompts.HAND_OFF_REFUSED, other=given, names=", ".join(may))
         elif name == chosen:
             result, chosen = render_prompt(prompts.HAND_OFF_ACCEPTED, name=name), None
         else:
             result = render_prompt(prompts.HAND_OFF_IGNORED)
-        args = {"to": name or given} | ({"private": True} if about.private else {})
+        args: dict[str, Any] = {"to": name or given}
+        if text and number == speaks:
+            args["message"] = text
+        if about.private:
+            args["private"] = True
         call_id = f"{place_of(message)}-to-{number}"
         call = ToolCall(name=HAND_OFF, args=args, id=call_id, type="tool_call")
         made.append((call, ToolMessage(result, tool_call_id=call_id, id=call_id)))

@@ -273,6 +273,9 @@ class Model:
                 return await call()
             request = ModelRequest(self.label, caller, prompt, settings.values, form())
             return await recorder.answer(request, call)
+        except ContextTooLongError as error:
+            error.estimate = sum(map(tokens_of_message, prompt))
+            raise
         except ModelError as error:
             if not _may_refuse_files(error, prompt):
                 raise
@@ -284,7 +287,7 @@ class Model:
 
 def _may_refuse_files(error: ModelError, prompt: Sequence[BaseMessage]) -> bool:
     """Return whether a model may have refused a prompt because of its files."""
-    if isinstance(error, ContextTooLongError | SettingRefusedError) or error.__cause__ is None:
+    if isinstance(error, SettingRefusedError) or error.__cause__ is None:
         return False
     found = find_refusal(error.__cause__)
     is_refused = found is not None and found.status == _NOT_VALID

@@ -7,6 +7,7 @@ answer as tool calls. The endpoint sees calls and results only as ordinary text 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import cleandoc
+from itertools import pairwise
 from typing import Any
 
 from langchain_core.messages import (
@@ -21,6 +22,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json import parse_partial_json
 
+from ...graphs.log.viewpoint import SILENCE
 from ...graphs.text.fences import without_fences
 from .tool_calls import CUT_OFF, read_call, split_calls
 
@@ -223,7 +225,7 @@ def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return a prompt with its tool calls and results as ordinary text."""
     flat: list[BaseMessage] = []
     names: dict[str | None, str] = {}
-    for message in messages:
+    for before, message in pairwise((None, *messages)):
         if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
             calls = [(call, call_text(call["name"], call["args"])) for call in message.tool_calls]
             names |= {call["id"]: call["name"] for call, _ in calls}
@@ -234,7 +236,8 @@ def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
         elif isinstance(message, ToolMessage):
             name = names.get(message.tool_call_id, message.name or "?")
             flat.append(HumanMessage(RESULT.format(name=name, text=message.text)))
-        else:
+        elif not (message.text == SILENCE and isinstance(before, ToolMessage)):
+            # Results are texts of the user here, so no blank message has to follow them.
             flat.append(message)
     return _merged(flat)
 

@@ -21,8 +21,8 @@ from duologue.nodes.models.model import Models
 from duologue.nodes.testing import Script, ScriptedChatModel
 from duologue.nodes.turn import prompt as summarising
 from duologue.nodes.turn.node_context import NodeContext, Resources
-from duologue.nodes.turn.prompt import summarize
 from duologue.nodes.turn.running_sessions import RunningSession
+from duologue.nodes.turn.summary import summarize
 from duologue.tools.registry.registry import Registry
 from support.fields import fields_of
 
