@@ -105,8 +105,8 @@ def ordered(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
     Mistral's API accepts only the assistant after results: mistral-common,
     src/mistral_common/protocol/instruct/validator.py, ``_validate_message_order``. Its chat
-    templates count the turns without calls and results: chat_template.jinja of
-    mistralai/Ministral-3-14B-Instruct-2512. The other providers accept this order, too.
+    template counts the turns without calls and results: vllm-project/vllm,
+    examples/tool_chat_template_mistral_parallel.jinja. The other providers accept this order, too.
     """
     found: list[BaseMessage] = []
     for message in messages:

@@ -273,16 +273,25 @@ class Model:
                 return await call()
             request = ModelRequest(self.label, caller, prompt, settings.values, form())
             return await recorder.answer(request, call)
-        except ContextTooLongError as error:
-            error.estimate = sum(map(tokens_of_message, prompt))
-            raise
         except ModelError as error:
-            if not _may_refuse_files(error, prompt):
+            explained = _explain(error, prompt, settings)
+            if explained is error:
                 raise
-            raise ModelError(
-                f"{error}; if it does not accept these files, set "
-                f"{settings.where}.attachments = false"
-            ) from error
+            raise explained from error
+
+
+def _explain(
+    error: ModelError, prompt: Sequence[BaseMessage], settings: CallSettings
+) -> ModelError:
+    """Return an error of a call with what its prompt adds: its size, or advice about its files."""
+    if isinstance(error, ContextTooLongError):
+        error.estimate = sum(map(tokens_of_message, prompt))
+    elif _may_refuse_files(error, prompt):
+        return ModelError(
+            f"{error}; if it does not accept these files, set "
+            f"{settings.where}.attachments = false"
+        )
+    return error
 
 
 def _may_refuse_files(error: ModelError, prompt: Sequence[BaseMessage]) -> bool:

@@ -50,7 +50,7 @@ from duologue.graphs.text.words import tokens_of, tokens_of_message
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.cases import drawn_cases
-from support.shape_help import well_formed
+from support.shape_help import has_accepted_order
 
 T = TypeVar("T")
 
@@ -377,7 +377,7 @@ def check(troupe: Troupe, result: Result, calls: Sequence[Sequence[BaseMessage]]
     fixed = tokens_of(json.dumps(convert_to_openai_tool(troupe.tool)))
     for one in asked(troupe, calls):
         speaker = conversation.speaker(one.name)
-        well_formed(one.messages)
+        has_accepted_order(one.messages)
         assert isinstance(one.messages[-1], HumanMessage | ToolMessage)
         if one.is_turn:
             assert isinstance(one.view[-1], HumanMessage | ToolMessage)
