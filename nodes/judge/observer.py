@@ -44,6 +44,7 @@ async def ask_observer(
     lines: list[AnyMessage] = [*context.log]
     usage, has_room = context.usage, False
     limit: int | None = None
+    refused: int | None = None
     render_prompt = context.conversation.render_prompt
     while True:
         transcript = (
@@ -61,11 +62,10 @@ async def ask_observer(
         except ContextTooLongError as error:
             since = _half(_heard(lines), private=private)
             if since is None:
-                if limit is not None:
-                    raise
-                limit = limit_after(error, most or model.adapter.longest_answer)
+                limit = limit_after(error, most or model.adapter.longest_answer, refused)
                 if limit is None:
                     raise
+                refused = error.estimate or 0
                 continue
         else:
             usage = context.with_call(model, answer, usage)

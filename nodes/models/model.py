@@ -288,8 +288,7 @@ def _explain(
         error.estimate = sum(map(tokens_of_message, prompt))
     elif _may_refuse_files(error, prompt):
         return ModelError(
-            f"{error}; if it does not accept these files, set "
-            f"{settings.where}.attachments = false"
+            f"{error}; if it does not accept these files, set {settings.where}.attachments = false"
         )
     return error
 

@@ -7,7 +7,6 @@ answer as tool calls. The endpoint sees calls and results only as ordinary text 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import cleandoc
-from itertools import pairwise
 from typing import Any
 
 from langchain_core.messages import (
@@ -225,7 +224,8 @@ def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return a prompt with its tool calls and results as ordinary text."""
     flat: list[BaseMessage] = []
     names: dict[str | None, str] = {}
-    for before, message in pairwise((None, *messages)):
+    before: BaseMessage | None = None
+    for message in messages:
         if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
             calls = [(call, call_text(call["name"], call["args"])) for call in message.tool_calls]
             names |= {call["id"]: call["name"] for call, _ in calls}
@@ -239,6 +239,7 @@ def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
         elif not (message.text == SILENCE and isinstance(before, ToolMessage)):
             # Results are texts of the user here, so no blank message has to follow them.
             flat.append(message)
+        before = message
     return _merged(flat)
 
 

@@ -304,7 +304,8 @@ async def ask_model(
     answer continues the reply (`goes_on`).
     """
     lines: list[AnyMessage] = [*context.log, *new]
-    usage, has_room, is_shortened = context.usage, False, False
+    usage, has_room = context.usage, False
+    refused: int | None = None
     limit = most if isinstance(most, int) else model.adapter.longest_answer
 
     def leave_out(prompt_limit: int | None) -> AnyMessage | None:
@@ -316,10 +317,11 @@ async def ask_model(
         try:
             answer, found = await ask([*lines])
         except ContextTooLongError as error:
-            cut = leave_out(None if is_shortened else limit_after(error, limit))
+            cut = leave_out(limit_after(error, limit, refused))
             if cut is None:
                 raise
-            is_shortened = is_shortened or _learned_limit(metadata(cut), speaker) is not None
+            if _learned_limit(metadata(cut), speaker) is not None:
+                refused = error.estimate or 0
         else:
             usage = context.with_call(model, answer, usage)
             # Only once: a second cut-off answer was cut off by the model's own limit.
@@ -334,11 +336,22 @@ async def ask_model(
         notify((about.problem if isinstance(about, Summary) else None) or "")
 
 
-def limit_after(error: ContextTooLongError, longest_answer: int | None) -> int | None:
+def limit_after(
+    error: ContextTooLongError, longest_answer: int | None, refused: int | None
+) -> int | None:
     """Return the estimated tokens of a prompt that a model accepts after it refused a longer one.
 
-    Half of the refused prompt if the model named no limit. None if that is not known, either.
+    Half of the refused prompt if the model named no limit. None if that is not known, either, or if
+    the prompt was shortened and is not shorter than the one refused before.
+
+    Args:
+        error: The refusal.
+        longest_answer: Maximum number of tokens of the answer. None if unknown.
+        refused: Estimated tokens of the prompt that was refused before it was shortened. None if
+            it was not shortened yet.
     """
+    if refused is not None and (error.estimate or 0) >= refused:
+        return None
     if error.limit is None or error.estimate is None:
         return error.limit if error.estimate is None else error.estimate // 2
     answer = min(longest_answer or error.limit // 8, error.limit // 2)

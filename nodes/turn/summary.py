@@ -64,6 +64,7 @@ async def summarize(
     usage, text, answered = context.usage, "", AIMessage("")
     read: list[BaseMessage] = [*lines]
     limit: int | None = None
+    refused: int | None = None
     while read:
         prompt = _summary_prompt(context, speaker, policy, before, read)
         if limit is not None:
@@ -80,8 +81,9 @@ async def summarize(
                 speaker=speaker.name,
             )
         except ContextTooLongError as error:
-            if len(read) == 1 and limit is None:
-                limit = limit_after(error, model.adapter.longest_answer)
+            if len(read) == 1:
+                limit = limit_after(error, model.adapter.longest_answer, refused)
+                refused = error.estimate or 0
                 if limit is not None:
                     continue
             read = read[(len(read) + 1) // 2 :]

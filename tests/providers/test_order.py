@@ -4,7 +4,8 @@ Mistral's API refuses a message of the user directly after a result. Mistral's c
 vLLM wants user and assistant in turn, without the messages that carry calls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -12,7 +13,15 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 
-from duologue.graphs import Conversation, Result, Session, ask, converse, load_conversation, remember
+from duologue.graphs import (
+    Conversation,
+    Result,
+    Session,
+    ask,
+    converse,
+    load_conversation,
+    remember,
+)
 from duologue.graphs.ends.all_ends import Reason
 from duologue.graphs.kinds.chat import chat
 from duologue.nodes.testing import Line, Reply, ScriptedToolCall
@@ -62,9 +71,9 @@ OVER: Final = {"to": "Bob", "message": "Bob, it is your part."}
 class Kind(NamedTuple):
     """A kind of conversation: fields of its spec and of Ann, and the replies of its models."""
 
-    script: list[Line]
-    ann: dict[str, Any] = {}
-    fields: dict[str, Any] = {}
+    script: Sequence[Line]
+    ann: Mapping[str, Any] = MappingProxyType({})
+    fields: Mapping[str, Any] = MappingProxyType({})
     rounds: int = 2
 
 
@@ -215,7 +224,7 @@ def play(api: str, kind: Kind) -> Result:
     return result
 
 
-def _repeat_last(script: list[Line]) -> Any:  # noqa: ANN401
+def _repeat_last(script: Sequence[Line]) -> Any:  # noqa: ANN401
     left = iter(script)
     more = iter(range(100))
     return lambda *_: next(left, f"I have {next(more)} more words.")
