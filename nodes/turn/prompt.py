@@ -109,7 +109,7 @@ def prompt_overhead(
     They are 0 if the speaker's prompts have no limit, unless `is_limited`.
     """
     # This builds the tools' schemas, which takes time.
-    if not is_limited and _limit(speaker, context.log) is None:
+    if not is_limited and prompt_limit(speaker, context.log) is None:
         return PromptOverhead(0)
     front = _shown_messages(context, speaker, [], short)
     tools = tokens_of_tools(context.conversation, context.resources.registry, speaker)
@@ -123,7 +123,7 @@ def prompt_overhead(
     )
 
 
-def _limit(speaker: Speaker, log: Sequence[BaseMessage]) -> int | None:
+def prompt_limit(speaker: Speaker, log: Sequence[BaseMessage]) -> int | None:
     """Return the maximum number of tokens of a speaker's prompts, or None."""
     set_by = speaker.context
     limit = set_by.limit if isinstance(set_by, TokenBudget | RunningSummary) else None
@@ -180,7 +180,7 @@ def view_of(
 
     Its messages are shortened if a single turn is larger than the limit of the prompt.
     """
-    limit = _limit(speaker, log)
+    limit = prompt_limit(speaker, log)
     overhead = prompt_overhead(context, speaker, short, behind=behind, is_limited=limit is not None)
     log = select_heard(context, speaker, log)
     kept = context.reader.history(speaker.name).shortened(log, overhead)

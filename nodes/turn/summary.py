@@ -114,7 +114,8 @@ def _summary_prompt(
         summaries.SUMMARY_REQUEST,
         me=speaker.name,
         before=before or render_prompt(summaries.NO_EARLIER_SUMMARY),
-        transcript=transcript(lines, speaker.name),
+        # The speaker has read large messages shortened, too.
+        transcript=transcript(shorten_messages(lines, policy.limit, render_prompt), speaker.name),
         words=policy.words,
     )
     return [

@@ -82,7 +82,7 @@ def use(name: str, result: str = "3") -> list[AnyMessage]:
     made = {"name": name, "args": {"a": 2}, "id": "before001", "type": "tool_call"}
     return [
         HumanMessage("What is two and one?"),
-        AIMessage("", tool_calls=[made]),  # type: ignore[list-item]
+        AIMessage("", tool_calls=[made]),
         ToolMessage(result, tool_call_id="before001"),
         AIMessage("Three."),
     ]

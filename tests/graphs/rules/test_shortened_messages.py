@@ -13,7 +13,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs.prompts.results import LEFT_OUT
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts.texts import Prompt, fill_template
 from duologue.graphs.rules.shortened_messages import shorten_messages
 from duologue.graphs.text.words import tokens_of_message
 from support.cases import drawn_cases
@@ -49,7 +49,11 @@ def prompts(draw: st.DrawFn) -> list[BaseMessage]:
 
 def shorten(prompt: Sequence[BaseMessage], limit: int) -> list[BaseMessage]:
     """Shorten a prompt to a number of tokens."""
-    return shorten_messages(prompt, limit, fill_template)
+
+    def render_prompt(prompt: Prompt, **values: object) -> str:
+        return fill_template(prompt, **values)
+
+    return shorten_messages(prompt, limit, render_prompt)
 
 
 def tokens(prompt: Sequence[BaseMessage]) -> int:

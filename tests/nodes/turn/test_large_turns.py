@@ -24,6 +24,7 @@ from duologue.graphs.common.content_input import read_content
 from duologue.graphs.ends.all_ends import Reason
 from duologue.graphs.prompts import judging
 from duologue.graphs.prompts.results import LEFT_OUT
+from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
 MARK: Final = LEFT_OUT.partition("}")[2]
@@ -117,10 +118,17 @@ def talk(rounds: int = 2, **ann: Any) -> Conversation:
     return load_conversation({"task": "Read.", "speakers": speakers, "end_chat": end_chat})
 
 
-def play(spec: Conversation, model: Narrow, *results: Any, **options: Any) -> Result:
+def play(
+    spec: Conversation, model: Narrow | ScriptedChatModel, *results: Any, **options: Any
+) -> Result:
     """Run a conversation to its end."""
-    given = {"store": f"memory:{uuid4().hex}", "tools": [returning("look", *results)], **options}
-    return converse(spec, model=ScriptedChatModel(script=model), **given)
+    chat = ScriptedChatModel(script=model) if isinstance(model, Narrow) else model
+    given = {
+        "store": f"memory:{uuid4().hex}",
+        "model": chat,
+        "tools": [returning("look", *results)],
+    }
+    return converse(spec, **{**given, **options})
 
 
 @pytest.mark.part(4)
@@ -136,9 +144,14 @@ def test_a_turn_larger_than_the_context_ends_as_usual(
     """R28: results are shortened in the prompt, and the log has all of them."""
     result, rounds = kind
     model = Narrow(*rounds, names_limit=names_limit)
-    found = play(talk(context=context), model, result)
+    chat = ScriptedChatModel(script=model)
+    found = play(talk(context=context), chat, result)
     assert found.outcome is not None
     assert found.outcome.reason is Reason.MAX_ITERATIONS
+    if context is not None and context["limit"] > 1000:
+        by_ann = [one for one in chat.calls if one.tools]
+        assert all(sum(map(tokens_of_message, one.messages)) <= 3000 for one in by_ann)
+        assert not model.refused
     stored = [one.text for one in found.messages if isinstance(one, ToolMessage)]
     assert len(stored) == 2 * sum(map(len, rounds))
     assert not any(MARK in text for text in stored)
@@ -304,9 +317,7 @@ def test_the_sent_prompt_of_a_large_turn_is_shown_as_sent() -> None:
 @pytest.mark.parametrize("part", ["system_prompt", "task"])
 def test_a_prompt_that_cannot_be_shortened_has_a_true_remedy(part: str) -> None:
     """U5, R28: the error names the parts that must become shorter."""
-    spec = talk(
-        **({"system_prompt": f"You are Ann. {say(9_000)}"} if part == "system_prompt" else {})
-    )
+    spec = talk(system_prompt=f"You are Ann. {say(9_000 if part == 'system_prompt' else 9)}")
     if part == "task":
         spec = spec.replace(task=say(9_000))
     with pytest.raises(ContextTooLongError, match="shorten the system prompt, the task"):
