@@ -95,7 +95,7 @@ def memory_messages(
     return found
 
 
-def ordered(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+def order_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return a prompt's messages in an order that every provider accepts.
 
     The first message after the system message is the user's. A message of the assistant follows one

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Judge, SeparateJudge, Verdict
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
-from ...graphs.log.viewpoint import ordered
+from ...graphs.log.viewpoint import order_messages
 from ...graphs.prompts import judging as prompts
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_question, after_unread_verdict, after_verdict
@@ -144,7 +144,7 @@ async def _structured(
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
         return await model.structured(
-            ordered([*view_of(context, speaker, log, behind=[question]), question]),
+            order_messages([*view_of(context, speaker, log, behind=[question]), question]),
             Judgement,
             _settings(context, speaker, judge, most, judge.temperature),
             purpose=Reflection,
@@ -284,7 +284,7 @@ async def _in_text(
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
         answer = await model.answer(
-            ordered([*view_of(context, speaker, log, behind=behind), *behind]),
+            order_messages([*view_of(context, speaker, log, behind=behind), *behind]),
             settings,
             purpose=Reflection,
             speaker=speaker.name,

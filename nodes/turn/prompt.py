@@ -31,7 +31,7 @@ from ...graphs.log.metadata import (
     Thought,
     ToolCalls,
 )
-from ...graphs.log.viewpoint import ordered
+from ...graphs.log.viewpoint import order_messages
 from ...graphs.prompts import speaking as prompts
 from ...graphs.prompts.summaries import SHORTENED, SHORTENED_MESSAGES
 from ...graphs.rules.concurrent_rounds import heard_log
@@ -184,7 +184,7 @@ def view_of(
     overhead = prompt_overhead(context, speaker, short, behind=behind, is_limited=limit is not None)
     log = select_heard(context, speaker, log)
     kept = context.reader.history(speaker.name).shortened(log, overhead)
-    view = ordered(_shown_messages(context, speaker, kept.lines, short))
+    view = order_messages(_shown_messages(context, speaker, kept.lines, short))
     if limit is None:
         return view
     left = limit - overhead.outside - overhead.behind
@@ -256,7 +256,7 @@ def build_prompt(
         view = with_thoughts(view, log, speaker.name)
     if instructions.notice:
         view = _with_notice(view, instructions.notice)
-    return ordered([*view, *instructions.retry])
+    return order_messages([*view, *instructions.retry])
 
 
 def _with_notice(view: Sequence[BaseMessage], notice: str) -> list[BaseMessage]:
@@ -298,10 +298,11 @@ async def ask_model(
     """Ask a speaker's model. If its prompt is too long for the model, shorten it and ask again.
 
     Each time, the older half of the history is left out for good, and a log message records that.
-    If the newest turn alone is too long, its messages are shortened in prompts until it ends.
     The same happens if an answer was cut off because the context was full. If the limit on answers
     is unknown, the context is only the likely cause; then the history is not shortened if a further
     answer continues the reply (`goes_on`).
+
+    If the newest turn alone is too long, its messages are shortened in prompts until it ends.
     """
     lines: list[AnyMessage] = [*context.log, *new]
     usage, has_room = context.usage, False

@@ -41,7 +41,7 @@ from duologue.graphs.log.metadata import (
     ToolResult,
     UnheardResult,
 )
-from duologue.graphs.log.viewpoint import SILENCE, ordered, viewpoint
+from duologue.graphs.log.viewpoint import SILENCE, order_messages, viewpoint
 from duologue.graphs.speakers.speaker import Speaker
 from support.cases import drawn_cases
 from support.shape_help import has_accepted_order, well_formed
@@ -192,13 +192,13 @@ def test_the_prompt_of_any_log_has_an_order_that_all_providers_accept(
     question = HumanMessage("What is left?")
     for name in conversation.names:
         view = viewpoint(conversation, log, name, system=system)
-        prompt = ordered(view)
+        prompt = order_messages(view)
         has_accepted_order(prompt)
         assert [one for one in prompt if one.text != SILENCE] == [
             one for one in view if one.text != SILENCE
         ]
-        assert ordered(prompt) == prompt
-        asked = ordered([*prompt, question])
+        assert order_messages(prompt) == prompt
+        asked = order_messages([*prompt, question])
         has_accepted_order(asked)
         assert asked[-1].text.endswith(question.text)
         assert asked[: len(prompt) - 1] == prompt[:-1]
