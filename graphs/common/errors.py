@@ -59,6 +59,7 @@ class ContextTooLongError(ModelError):
     Attributes:
         prompt_tokens: Tokens of the prompt as the model counts them. None if unknown.
         limit: Maximum tokens that the model accepts, including the answer. None if unknown.
+        estimate: Tokens of the prompt as duologue estimates them. None if unknown.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class ContextTooLongError(ModelError):
         super().__init__(text)
         self.prompt_tokens = prompt_tokens
         self.limit = limit
+        self.estimate: int | None = None
 
 
 class UnreadableAnswerError(ModelError):

@@ -245,15 +245,24 @@ def handing_over(
 ) -> list[tuple[ToolCall, ToolMessage]]:
     """Return the handoff calls of a message, each with its result.
 
-    The speaker sees them like other calls: models repeat the form of the calls that they see. Calls
-    beside tools are in the message of these calls.
+    The speaker sees them as its model should write them, with the message as an argument: models
+    repeat the form of the calls that they see, and some chat templates leave out text beside calls.
+    Calls beside tools are in the message of these calls.
     """
     if about.source is Source.HANDOFF:
         return []
+    name_of_speaker, text = about.speaker or "", message.text.strip()
+    results = describe_handoffs(conversation, name_of_speaker, about.handed_to)
+    chosen = first_allowed(conversation, name_of_speaker, about.handed_to)
+    names = [name for name, _ in results]
+    speaks = names.index(chosen) if chosen in names else 0
     made = []
-    results = describe_handoffs(conversation, about.speaker or "", about.handed_to)
     for number, (given, (name, result)) in enumerate(zip(about.handed_to, results, strict=False)):
-        args = {"to": name or given} | ({"private": True} if about.private else {})
+        args: dict[str, Any] = {"to": name or given}
+        if text and number == speaks:
+            args["message"] = text
+        if about.private:
+            args["private"] = True
         call_id = f"{place_of(message)}-to-{number}"
         call = ToolCall(name=HAND_OFF, args=args, id=call_id, type="tool_call")
         made.append((call, ToolMessage(result, tool_call_id=call_id, id=call_id)))

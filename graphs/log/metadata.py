@@ -328,6 +328,9 @@ class Summary(ModelOutput):
     since: str | None = None
     """The place of the first message that the summary does not replace. None if it replaces all
     messages before it."""
+    limit: int | None = None
+    """The maximum number of tokens of the speaker's prompts until its turn ends, after its model
+    refused a prompt as too long. No limit if None."""
 
     is_memory = True
     run_name = "{speaker} sums up"

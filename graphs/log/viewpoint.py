@@ -109,6 +109,34 @@ def memory_messages(
     return found
 
 
+def order_messages(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Return a prompt's messages in an order that every provider accepts.
+
+    The first message after the system message is the user's. A message of the assistant follows one
+    of the user, or results of tools. A message of the user follows one of the assistant without
+    calls. So user and assistant alternate, also if calls and their results are not counted. If a
+    message is missing in this order, a blank one takes its place; user messages are joined.
+
+    Mistral's API accepts only the assistant after results: mistral-common,
+    src/mistral_common/protocol/instruct/validator.py, ``_validate_message_order``. Its chat
+    template counts the turns without calls and results: vllm-project/vllm,
+    examples/tool_chat_template_mistral_parallel.jinja. The other providers accept this order, too.
+    """
+    found: list[BaseMessage] = []
+    for message in messages:
+        last = found[-1] if found else None
+        if isinstance(message, HumanMessage):
+            if isinstance(last, HumanMessage):
+                found[-1] = HumanMessage(join_content(last.content, message.content))
+                continue
+            if isinstance(last, ToolMessage):
+                found.append(AIMessage(SILENCE))
+        elif isinstance(message, AIMessage) and not isinstance(last, HumanMessage | ToolMessage):
+            found.append(HumanMessage(SILENCE))
+        found.append(message)
+    return found
+
+
 class View:
     """One speaker's view of the messages that it remembers. The view grows with the log.
 
@@ -158,13 +186,7 @@ class View:
         self._add(now, behind)
         view = now.view
         front: list[BaseMessage] = [SystemMessage(system)] if system else []
-        if self._examples:
-            front += self._examples
-            if view and isinstance(view[0], AIMessage):
-                # An example is not a message of the speaker, and providers refuse two turns in one
-                # role.
-                front.append(HumanMessage(SILENCE))
-        return front + view
+        return [*front, *self._examples, *view]
 
     def lone(self, message: BaseMessage, results: Sequence[BaseMessage]) -> list[AnyMessage]:
         """Return the view of a single message and its call results."""
@@ -330,7 +352,8 @@ def _add_own(
     """Add a message of the speaker itself, followed by its call results.
 
     Providers refuse files in messages of the assistant, and OpenAI in results of tools. So the
-    speaker's own files are described, and those of results follow in a message of the user.
+    speaker's own files are described, and those of results follow in a message of the user. The
+    text of a message that hands over is in its call.
     """
     view = shown.view
     made = calls_of(message) if isinstance(message, AIMessage) else []
@@ -347,6 +370,8 @@ def _add_own(
         if isinstance(about, ToolCalls):
             return
         text = SILENCE
+    if handed:
+        text = ""
     last = view[-1] if view else None
     if isinstance(last, AIMessage):
         view.pop()

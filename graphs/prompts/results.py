@@ -13,5 +13,8 @@ NO_OUTPUT = "(nothing)"
 RESULT_FILES = PROMPTS["result_files"]
 """The text before the images and other files of tool results, in a message of the user."""
 
+LEFT_OUT = PROMPTS["left_out"]
+"""The mark in a text that is shortened in a prompt."""
+
 NOT_RUN = "Not run: the same call with the same arguments was repeated too often."
 """The result of a call that a guard has blocked."""

@@ -14,3 +14,7 @@ NO_EARLIER_SUMMARY = PROMPTS["no_earlier_summary"]
 SHORTENED = """The history of {name} is too long for the model. Its older half is left out from \
 now on."""
 """The notice for the user if a history does not fit into the model's context."""
+
+SHORTENED_MESSAGES = """The newest messages are too long for the model of {name}. They are \
+shortened in its prompts until its turn ends."""
+"""The notice for the user if a single turn does not fit into the model's context."""

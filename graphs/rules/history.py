@@ -35,7 +35,7 @@ from ..log.viewpoint import SILENCE
 from ..prompts import summaries as prompts
 from ..prompts.texts import RenderPrompt
 from ..speakers.context import KeepAll, LastMessages, RunningSummary, TokenBudget
-from ..text.words import tokens_of_message
+from ..text.words import tokens_of, tokens_of_message
 
 
 class Part(NamedTuple):
@@ -161,10 +161,11 @@ class Parts:
 def _tokens_handing_over(
     conversation: Conversation, message: BaseMessage, about: SpeakerReply
 ) -> int:
-    """Return the tokens of the handoff calls that the view adds to a speaker's own message."""
+    """Return the tokens that the view adds to a speaker's own message that hands over."""
     made = handing_over(conversation, about, message)
     results = sum(tokens_of_message(result) for _, result in made)
-    return results + tokens_of_message(AIMessage("", tool_calls=[call for call, _ in made]))
+    calls = tokens_of_message(AIMessage("", tool_calls=[call for call, _ in made]))
+    return results + calls - tokens_of(message.text)
 
 
 def _label(conversation: Conversation, name: str, about: MessageMetadata) -> str:
@@ -196,9 +197,10 @@ def _begins_rounds(about: MessageMetadata) -> bool:
 class PromptOverhead(NamedTuple):
     """The tokens of the parts of a prompt that are not in the log."""
 
-    front: int  # the tokens of the system prompt, the examples and the tools
+    front: int  # the tokens of the system prompt, the examples, and `outside`
     each: int = 0  # the tokens of the text after each message that the speaker has heard
     behind: int = 0  # the tokens of the text after the log, which only this prompt contains
+    outside: int = 0  # the tokens of the tools and thoughts, which no message of the view contains
 
 
 class Shortened(NamedTuple):
@@ -268,6 +270,28 @@ class History:
         while walk.kept > most and walk.cut_at_next_turn():
             pass
         return None if walk.cut == before else place_of(log[walk.cut])
+
+    def without_older(
+        self, log: Sequence[BaseMessage], around: PromptOverhead, limit: int
+    ) -> str | None:
+        """Return the place of a new cut if the newest turn alone does not fit into a limit.
+
+        The cut leaves half of the limit to the newest turn. None if that turn fits.
+        """
+        log = self.remembered(log)
+        walk = self._walked(log, around).copy()
+        newest = walk.newest_turn()
+        if around.front + around.behind + newest <= limit:
+            return None
+        while walk.kept - newest > limit // 2 and walk.cut_at_next_turn():
+            pass
+        return place_of(log[walk.cut]) if walk.cut < len(log) else None
+
+    def first_kept(self, log: Sequence[BaseMessage], around: PromptOverhead) -> str | None:
+        """Return the place of the first message that is kept, or None for an empty log."""
+        log = self.remembered(log)
+        cut = self._walked(log, around).cut
+        return place_of(log[cut]) if cut < len(log) else None
 
     def last_summary(self, log: Sequence[BaseMessage]) -> BaseMessage | None:
         """Return the newest summary of the speaker's history, or None."""
@@ -426,6 +450,12 @@ class _Walk:
         if isinstance(self._context, RunningSummary):
             return max(self._summary_tokens, tokens_of_summary(self._context.words))
         return self._summary_tokens
+
+    def newest_turn(self) -> int:
+        """Return the tokens since the speaker's last turn, and of the messages never left out."""
+        since = self._turns[-1] if self._turns else self.cut
+        newest = (tokens for place, tokens in self.tokens.items() if place >= since)
+        return sum(newest) + sum(self.pinned.values())
 
     def cut_at_next_turn(self) -> bool:
         """Move the cut to the speaker's next turn. Return False if there is none."""

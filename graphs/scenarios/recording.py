@@ -62,6 +62,10 @@ class ModelCall(BaseModel):
     """The answer, without secrets. None if the prompt was too long."""
     error: str = ""
     """The error of a prompt that was too long. Otherwise empty."""
+    prompt_tokens: int | None = None
+    """The tokens of a prompt that was too long, as the model counts them. None if unknown."""
+    limit: int | None = None
+    """The limit that the model named for a prompt that was too long. None if unknown."""
 
 
 class Recording(BaseModel):
@@ -145,7 +149,9 @@ class Tape:
                 found = await ask()
         except ContextTooLongError as error:
             text = self.secrets.text(str(error))
-            self.recording.calls.append(ModelCall(request=shown, answer=None, error=text))
+            call = ModelCall(request=shown, answer=None, error=text)
+            call.prompt_tokens, call.limit = error.prompt_tokens, error.limit
+            self.recording.calls.append(call)
             raise
         answer = self.secrets.plain(_dump_answer(found))
         self.recording.calls.append(ModelCall(request=shown, answer=answer))
@@ -167,7 +173,9 @@ class Tape:
         self._played.add(same)
         call = calls[same]
         if call.answer is None:
-            raise ContextTooLongError(call.error)
+            raise ContextTooLongError(
+                call.error, prompt_tokens=call.prompt_tokens, limit=call.limit
+            )
         return _read_answer(call.answer)
 
     def check_end(self) -> None:

@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from ...nodes.turn.prompt import transcript
+from ...nodes.turn.summary import transcript
 from ...tools.registry.options import check_options, list_options
 from ..build import build_graph
 from ..common.content import Content, make_content

@@ -48,7 +48,8 @@ class TokenBudget(Kinded):
     """The kind of policy."""
     limit: Cap = Field(kw_only=False)
     """Maximum number of tokens of the whole prompt, including a request to rewrite a reply. The
-    estimate tends to be too high. Leave room for the answer within the model's context."""
+    estimate tends to be too high. Leave room for the answer within the model's context. Messages of
+    a turn that exceeds the limit are shortened in the prompt."""
 
 
 class RunningSummary(Kinded):
@@ -56,7 +57,7 @@ class RunningSummary(Kinded):
 
     The summary replaces the older half of the messages, so that the rest fits for many turns. It is
     written before a turn begins. If long tool results exceed the limit within a turn, they are
-    summarized before the next turn.
+    shortened in its prompts, and summarized before the next turn.
     """
 
     kind: Literal["summary"] = "summary"

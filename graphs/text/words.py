@@ -471,6 +471,25 @@ def tokens_of(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // _BYTES)
 
 
+def shorten(text: str, tokens: int, mark: Callable[[int], str]) -> str:
+    """Return the beginning and the end of a text that has more than this number of tokens.
+
+    Args:
+        text: The text.
+        tokens: Maximum number of estimated tokens, the mark included.
+        mark: Returns the text between both parts, from the number of characters left out.
+    """
+    written = text.encode("utf-8", "replace")
+    if len(written) <= tokens * _BYTES:
+        return text
+    left = tokens * _BYTES - len(mark(len(text)).encode()) - 2
+    last = max(left, 0) // 3
+    head = written[: max(left, 0) - last].decode("utf-8", "ignore")
+    tail = written[len(written) - last :].decode("utf-8", "ignore")
+    found = "\n".join(filter(None, (head, mark(len(text) - len(head) - len(tail)), tail)))
+    return found if len(found) < len(text) else text
+
+
 def tokens_of_message(message: BaseMessage, label: str = "") -> int:
     """Estimate the tokens of a message in a prompt, including its tool calls and its files."""
     tokens = MESSAGE_TOKENS + tokens_of(label + message.text)

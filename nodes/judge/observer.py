@@ -12,11 +12,12 @@ from ...graphs.log.metadata import NOBODY, Summary
 from ...graphs.log.transcript import numbered_transcript, overheard
 from ...graphs.prompts import judging as prompts
 from ...graphs.prompts.summaries import SHORTENED, fill_template
+from ...graphs.rules.shortened_messages import shorten_messages
 from ...graphs.text.words import tokens_of
 from ..models.answers import ran_out_of_room
 from ..models.model import Model
 from ..turn.node_context import NodeContext, notify
-from ..turn.prompt import ModelAnswer
+from ..turn.prompt import ModelAnswer, limit_after
 
 T = TypeVar("T")
 
@@ -38,10 +39,12 @@ async def ask_observer(
     """Ask an observer who has heard the conversation, or read its numbered lines.
 
     If the conversation is too long for the model, or leaves no room for a whole answer, its older
-    half is left out from then on.
+    half is left out from then on. A single message that is too long is shortened.
     """
     lines: list[AnyMessage] = [*context.log]
     usage, has_room = context.usage, False
+    limit: int | None = None
+    refused: int | None = None
     render_prompt = context.conversation.render_prompt
     while True:
         transcript = (
@@ -51,12 +54,19 @@ async def ask_observer(
         ) or render_prompt(prompts.EMPTY_CONVERSATION)
         # Constant parts first and the question last, so that most of the prompt can be cached.
         heard = render_prompt(prompts.CONVERSATION_SO_FAR, transcript=transcript, question=question)
+        prompt: list[BaseMessage] = [SystemMessage("\n\n".join(system)), HumanMessage(heard)]
+        if limit is not None:
+            prompt = shorten_messages(prompt, limit, render_prompt)
         try:
-            answer, found = await ask([SystemMessage("\n\n".join(system)), HumanMessage(heard)])
-        except ContextTooLongError:
+            answer, found = await ask(prompt)
+        except ContextTooLongError as error:
             since = _half(_heard(lines), private=private)
             if since is None:
-                raise
+                limit = limit_after(error, most or model.adapter.longest_answer, refused)
+                if limit is None:
+                    raise
+                refused = error.estimate or 0
+                continue
         else:
             usage = context.with_call(model, answer, usage)
             # Only once: if the next answer is cut off as well, the reason is the model's own limit.

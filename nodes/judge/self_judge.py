@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Judge, SeparateJudge, Verdict
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech, StopCause
+from ...graphs.log.viewpoint import order_messages
 from ...graphs.prompts import judging as prompts
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_question, after_unread_verdict, after_verdict
@@ -24,7 +25,7 @@ from ..models.model import Model
 from ..models.settings import CallSettings
 from ..models.stops import stop_of
 from ..turn.node_context import NodeContext
-from ..turn.prompt import ModelAnswer, append_question, ask_model, view_of
+from ..turn.prompt import ModelAnswer, ask_model, view_of
 from .verdicts import yes_or_no
 
 _MORE = 8
@@ -154,7 +155,7 @@ async def _structured(
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
         return await model.structured(
-            append_question(view_of(context, speaker, log, behind=[question]), [question]),
+            order_messages([*view_of(context, speaker, log, behind=[question]), question]),
             Judgement,
             _settings(context, speaker, judge, most, judge.temperature),
             purpose=Reflection,
@@ -294,7 +295,7 @@ async def _in_text(
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
         answer = await model.answer(
-            append_question(view_of(context, speaker, log, behind=behind), behind),
+            order_messages([*view_of(context, speaker, log, behind=behind), *behind]),
             settings,
             purpose=Reflection,
             speaker=speaker.name,

@@ -302,17 +302,28 @@ class Model:
             request = ModelRequest(self.label, caller, prompt, settings.values, form())
             return await recorder.answer(request, call)
         except ModelError as error:
-            if not _may_refuse_files(error, prompt):
+            explained = _explain(error, prompt, settings)
+            if explained is error:
                 raise
-            raise ModelError(
-                f"{error}; if it does not accept these files, set "
-                f"{settings.where}.attachments = false"
-            ) from error
+            raise explained from error
+
+
+def _explain(
+    error: ModelError, prompt: Sequence[BaseMessage], settings: CallSettings
+) -> ModelError:
+    """Return an error of a call with what its prompt adds: its size, or advice about its files."""
+    if isinstance(error, ContextTooLongError):
+        error.estimate = sum(map(tokens_of_message, prompt))
+    elif _may_refuse_files(error, prompt):
+        return ModelError(
+            f"{error}; if it does not accept these files, set {settings.where}.attachments = false"
+        )
+    return error
 
 
 def _may_refuse_files(error: ModelError, prompt: Sequence[BaseMessage]) -> bool:
     """Return whether a model may have refused a prompt because of its files."""
-    if isinstance(error, ContextTooLongError | SettingRefusedError) or error.__cause__ is None:
+    if isinstance(error, SettingRefusedError) or error.__cause__ is None:
         return False
     found = find_refusal(error.__cause__)
     is_refused = found is not None and found.status == _NOT_VALID

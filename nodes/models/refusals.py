@@ -411,8 +411,8 @@ def _sentence(label: str, prompt: int | None, limit: int | None) -> str:
     size = "" if prompt is None else f" of {prompt} tokens"
     most = "" if limit is None else f", whose limit is {limit}"
     return (
-        f"the prompt{size} is too long for the model {label}{most}; give the speaker a smaller "
-        "`context`, or a model with a higher limit"
+        f"the prompt{size} is too long for the model {label}{most}; shorten the system prompt, the "
+        "task or the descriptions of tools, or use a model with a larger context"
     )
 
 

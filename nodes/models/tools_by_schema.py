@@ -21,6 +21,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json import parse_partial_json
 
+from ...graphs.log.viewpoint import SILENCE
 from ...graphs.text.fences import without_fences
 from .tool_calls import CUT_OFF, read_call, split_calls
 from .tool_names import find_registered
@@ -228,6 +229,7 @@ def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return a prompt with its tool calls and results as ordinary text."""
     flat: list[BaseMessage] = []
     names: dict[str | None, str] = {}
+    before: BaseMessage | None = None
     for message in messages:
         if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
             calls = [(call, call_text(call["name"], call["args"])) for call in message.tool_calls]
@@ -239,8 +241,10 @@ def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
         elif isinstance(message, ToolMessage):
             name = names.get(message.tool_call_id, message.name or "?")
             flat.append(HumanMessage(RESULT.format(name=name, text=message.text)))
-        else:
+        elif not (message.text == SILENCE and isinstance(before, ToolMessage)):
+            # Results are texts of the user here, so no blank message has to follow them.
             flat.append(message)
+        before = message
     return _merged(flat)
 
 

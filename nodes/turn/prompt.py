@@ -1,4 +1,4 @@
-"""The prompt of a speaker's model, and the summary of a history that is too long.
+"""The prompt of a speaker's model, and the call that shortens a prompt that is too long.
 
 `graphs.rules.history` decides which older part of the history is left out or summarized. The log
 itself is never shortened. Within a turn, a model receives its own reasoning again, because
@@ -14,28 +14,36 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     SystemMessage,
-    ToolMessage,
 )
 
-from ...graphs.common.content import describe_content, join_content, replace_text
+from ...graphs.common.content import join_content, replace_text
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message, metadata
-from ...graphs.log.metadata import NOBODY, Source, SpeakerReply, Stage, Summary, Thought, ToolCalls
-from ...graphs.log.transcript import format_call, format_line, quote_text
-from ...graphs.log.viewpoint import SILENCE
-from ...graphs.prompts import speaking as prompts, summaries
-from ...graphs.prompts.summaries import SHORTENED
+from ...graphs.log.metadata import (
+    NOBODY,
+    MessageMetadata,
+    Source,
+    SpeakerReply,
+    Stage,
+    Summary,
+    Thought,
+    ToolCalls,
+)
+from ...graphs.log.viewpoint import order_messages
+from ...graphs.prompts import speaking as prompts
+from ...graphs.prompts.summaries import SHORTENED, SHORTENED_MESSAGES
 from ...graphs.rules.concurrent_rounds import heard_log
 from ...graphs.rules.history import PromptOverhead
 from ...graphs.rules.met_ends import is_answer_due
 from ...graphs.rules.position import Phase
-from ...graphs.speakers.context import SUMMARY_TEMPERATURE, RunningSummary, TokenBudget
-from ...graphs.speakers.model_settings import ModelSettings, SmallModelPrompt
+from ...graphs.rules.shortened_messages import shorten_messages
+from ...graphs.speakers.context import RunningSummary, TokenBudget
+from ...graphs.speakers.model_settings import SmallModelPrompt
 from ...graphs.speakers.speaker import Speaker
-from ...graphs.text.words import cut, tokens_of, tokens_of_message
-from ..models.answers import ran_out_of_room, thought_of
+from ...graphs.text.words import tokens_of, tokens_of_message
+from ..models.answers import ran_out_of_room
 from ..models.model import Model
 from ..models.tool_binding import tokens_of_tools
 from .checks import rewrite_request
@@ -81,10 +89,14 @@ def prompt_overhead(
     short: SmallModelPrompt | None = None,
     *,
     behind: Sequence[BaseMessage] = (),
+    is_limited: bool = False,
 ) -> PromptOverhead:
-    """Estimate the tokens of everything in a speaker's prompt that is not in the log."""
+    """Estimate the tokens of everything in a speaker's prompt that is not in the log.
+
+    They are 0 if the speaker's prompts have no limit, unless `is_limited`.
+    """
     # This builds the tools' schemas, which takes time.
-    if not isinstance(speaker.context, TokenBudget | RunningSummary):
+    if not is_limited and prompt_limit(speaker, context.log) is None:
         return PromptOverhead(0)
     front = _shown_messages(context, speaker, [], short)
     tools = tokens_of_tools(context.conversation, context.resources.registry, speaker)
@@ -94,7 +106,25 @@ def prompt_overhead(
         sum(map(tokens_of_message, front)) + tools + thoughts,
         tokens_of(prompts.fill_template(reminded, task=_given_task(context, speaker))),
         sum(map(tokens_of_message, behind)),
+        tools + thoughts,
     )
+
+
+def prompt_limit(speaker: Speaker, log: Sequence[BaseMessage]) -> int | None:
+    """Return the maximum number of tokens of a speaker's prompts, or None."""
+    set_by = speaker.context
+    limit = set_by.limit if isinstance(set_by, TokenBudget | RunningSummary) else None
+    for message in reversed(log):
+        about = metadata(message)
+        if (found := _learned_limit(about, speaker)) is not None:
+            return found if limit is None else min(limit, found)
+        if about.ends_turn:
+            break
+    return limit
+
+
+def _learned_limit(about: MessageMetadata, speaker: Speaker) -> int | None:
+    return about.limit if isinstance(about, Summary) and about.speaker == speaker.name else None
 
 
 def _given_task(context: NodeContext, speaker: Speaker) -> str:
@@ -133,11 +163,19 @@ def view_of(
     *,
     behind: Sequence[BaseMessage] = (),
 ) -> list[BaseMessage]:
-    """Return the speaker's view of the log that its model receives."""
-    overhead = prompt_overhead(context, speaker, short, behind=behind)
+    """Return the speaker's view of the log that its model receives.
+
+    Its messages are shortened if a single turn is larger than the limit of the prompt.
+    """
+    limit = prompt_limit(speaker, log)
+    overhead = prompt_overhead(context, speaker, short, behind=behind, is_limited=limit is not None)
     log = select_heard(context, speaker, log)
     kept = context.reader.history(speaker.name).shortened(log, overhead)
-    return _shown_messages(context, speaker, kept.lines, short)
+    view = order_messages(_shown_messages(context, speaker, kept.lines, short))
+    if limit is None:
+        return view
+    left = limit - overhead.outside - overhead.behind
+    return shorten_messages(view, left, context.conversation.render_prompt)
 
 
 class TurnInstructions(NamedTuple):
@@ -203,7 +241,7 @@ def build_prompt(
         view = [*view, HumanMessage(context.conversation.render_prompt(cue))]
     if instructions.notice:
         view = _with_notice(view, instructions.notice)
-    return append_question(view, instructions.retry)
+    return order_messages([*view, *instructions.retry])
 
 
 def _with_notice(view: Sequence[BaseMessage], notice: str) -> list[BaseMessage]:
@@ -215,20 +253,6 @@ def _with_notice(view: Sequence[BaseMessage], notice: str) -> list[BaseMessage]:
     heard = view[place]
     with_notice = HumanMessage(join_content(heard.content, notice), name=heard.name)
     return [*view[:place], with_notice, *view[place + 1 :]]
-
-
-def append_question(
-    view: Sequence[BaseMessage], behind: Sequence[BaseMessage]
-) -> list[BaseMessage]:
-    """Append a question to a speaker's view.
-
-    Two user messages in a row are joined, because providers refuse them.
-    """
-    both = [*view[-1:], *behind[:1]]
-    if len(both) > 1 and all(isinstance(one, HumanMessage) for one in both):
-        joined = HumanMessage(join_content(view[-1].content, behind[0].content))
-        return [*view[:-1], joined, *behind[1:]]
-    return [*view, *behind]
 
 
 class ModelAnswer(NamedTuple, Generic[T]):
@@ -256,31 +280,40 @@ async def ask_model(
     behind: Sequence[BaseMessage] = (),
     goes_on: bool = False,
 ) -> ModelAnswer[T]:
-    """Ask a speaker's model. If its history is too long for the model, shorten it and ask again.
+    """Ask a speaker's model. If its prompt is too long for the model, shorten it and ask again.
 
     Each time, the older half of the history is left out for good, and a log message records that.
     The same happens if an answer was cut off because the context was full. If the limit on answers
     is unknown, the context is only the likely cause; then the history is not shortened if a further
     answer continues the reply (`goes_on`).
+
+    If the newest turn alone is too long, its messages are shortened in prompts until it ends.
     """
     lines: list[AnyMessage] = [*context.log, *new]
     usage, has_room = context.usage, False
-    overhead = prompt_overhead(context, speaker, short, behind=behind)
+    refused: int | None = None
+    limit = most if isinstance(most, int) else model.adapter.longest_answer
+
+    def leave_out(prompt_limit: int | None) -> AnyMessage | None:
+        overhead = prompt_overhead(context, speaker, short, behind=behind, is_limited=True)
+        return _cut(context, speaker, lines, overhead, prompt_limit)
+
     while True:
         cut: AnyMessage | None
         try:
             answer, found = await ask([*lines])
-        except ContextTooLongError:
-            cut = _cut(context, speaker, lines, overhead)
+        except ContextTooLongError as error:
+            cut = leave_out(limit_after(error, limit, refused))
             if cut is None:
                 raise
+            if _learned_limit(metadata(cut), speaker) is not None:
+                refused = error.estimate or 0
         else:
             usage = context.with_call(model, answer, usage)
-            limit = most if isinstance(most, int) else model.adapter.longest_answer
             # Only once: a second cut-off answer was cut off by the model's own limit.
             is_guessed = goes_on and limit is None
             has_room = has_room or is_guessed or not ran_out_of_room(answer, limit)
-            cut = None if has_room else _cut(context, speaker, lines, overhead)
+            cut = None if has_room else leave_out(None)
             if cut is None:
                 return ModelAnswer(answer, found, lines[len(context.log) :], usage)
             has_room = True
@@ -289,21 +322,60 @@ async def ask_model(
         notify((about.problem if isinstance(about, Summary) else None) or "")
 
 
+def limit_after(
+    error: ContextTooLongError, longest_answer: int | None, refused: int | None
+) -> int | None:
+    """Return the estimated tokens of a prompt that a model accepts after it refused a longer one.
+
+    Half of the refused prompt if the model named no limit. None if that is not known, either, or if
+    the prompt was shortened and is not shorter than the one refused before.
+
+    Args:
+        error: The refusal.
+        longest_answer: Maximum number of tokens of the answer. None if unknown.
+        refused: Estimated tokens of the prompt that was refused before it was shortened. None if
+            it was not shortened yet.
+    """
+    if refused is not None and (error.estimate or 0) >= refused:
+        return None
+    if error.limit is None or error.estimate is None:
+        return error.limit if error.estimate is None else error.estimate // 2
+    answer = min(longest_answer or error.limit // 8, error.limit // 2)
+    # The model may count more or fewer tokens than the estimate.
+    ratio = error.estimate / error.prompt_tokens if error.prompt_tokens else 1
+    return min(int((error.limit - answer) * ratio), error.estimate * 3 // 4)
+
+
 def _cut(
-    context: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], overhead: PromptOverhead
+    context: NodeContext,
+    speaker: Speaker,
+    lines: Sequence[BaseMessage],
+    overhead: PromptOverhead,
+    limit: int | None,
 ) -> AnyMessage | None:
-    """Return a log message that leaves out the older half, or None if nothing can be left out."""
+    """Return a log message that leaves out the older half, or None if nothing can be left out.
+
+    If that is not enough, the message limits the tokens of the prompts until the turn ends. No
+    limit if None.
+    """
     history = context.reader.history(speaker.name)
-    since = history.halved(select_heard(context, speaker, lines), overhead)
+    heard = select_heard(context, speaker, lines)
+    since = None if limit is None else history.without_older(heard, overhead, limit)
+    if since is None and (halved := history.halved(heard, overhead)) is not None:
+        since, limit = halved, None
+    if since is None and limit is not None:
+        since = history.first_kept(heard, overhead)
     if since is None:
         return None
     # The earlier summary remains known.
     before = history.last_summary(lines)
+    text = SHORTENED if limit is None else SHORTENED_MESSAGES
     about = Summary(
         speaker=speaker.name,
         audience=NOBODY,
         since=since,
-        problem=prompts.fill_template(SHORTENED, name=speaker.name),
+        limit=limit,
+        problem=prompts.fill_template(text, name=speaker.name),
     )
     return make_message(len(lines), before.text if before is not None else "", about)
 
@@ -324,107 +396,3 @@ def _build_small_model_prompt(
             for message in view[1:]
         ),
     ]
-
-
-async def summarize_left_out(
-    context: NodeContext, speaker: Speaker
-) -> tuple[AnyMessage, dict[str, Usage]] | None:
-    """Summarize the messages that no longer fit into a speaker's prompts.
-
-    None if the speaker's context policy requires no summary now.
-    """
-    if not context.conversation.sums_up(speaker):
-        return None
-    short = None
-    if speaker.small_model_prompt is not None and speaker.has_model:
-        # A short prompt needs less space.
-        model = await context.model(speaker.model)
-        short = model.adapter.prompting.small_model_prompt(speaker)
-    overhead = prompt_overhead(context, speaker, short)
-    log = select_heard(context, speaker, context.log)
-    left_out = context.reader.history(speaker.name).to_summarise(log, overhead)
-    return None if left_out is None else await summarize(context, speaker, *left_out)
-
-
-async def summarize(
-    context: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], since: str
-) -> tuple[AnyMessage, dict[str, Usage]]:
-    """Ask a model to summarize the messages that are left out of a speaker's prompts from now on.
-
-    If a model refuses the request as too long, only the newer half is sent. If the answer is blank,
-    or a single message is too long, the earlier summary stays.
-    """
-    policy = speaker.context
-    assert isinstance(policy, RunningSummary)  # noqa: S101  # only this policy has a summary
-    model = await context.model(policy.model or speaker.model)
-    old = context.reader.history(speaker.name).last_summary(context.log)
-    before = old.text.strip() if old is not None else ""
-    usage, text, answered = context.usage, "", AIMessage("")
-    read = list(lines)
-    while read:
-        try:
-            answer = await model.answer(
-                _summary_prompt(context, speaker, policy, before, read),
-                context.settings(
-                    context.path_of(speaker, "context"),
-                    ModelSettings(temperature=policy.temperature),
-                    SUMMARY_TEMPERATURE,
-                ),
-                purpose=Summary,
-                speaker=speaker.name,
-            )
-        except ContextTooLongError as error:
-            read = read[(len(read) + 1) // 2 :]
-            part = "the older half of the messages" if read else "all messages"
-            notify(f"{error}; the summary leaves out {part}")
-            continue
-        usage, text = context.with_call(model, answer), cut(answer.text.strip(), policy.words)
-        answered = answer
-        break
-    about = Summary(
-        speaker=speaker.name,
-        audience=NOBODY,
-        since=since,
-        thought=thought_of(answered),
-    )
-    return make_message(len(context.log), text or before, about, answer=answered), usage
-
-
-def _summary_prompt(
-    context: NodeContext,
-    speaker: Speaker,
-    policy: RunningSummary,
-    before: str,
-    lines: Sequence[BaseMessage],
-) -> list[BaseMessage]:
-    render_prompt = context.conversation.render_prompt
-    request = render_prompt(
-        summaries.SUMMARY_REQUEST,
-        me=speaker.name,
-        before=before or render_prompt(summaries.NO_EARLIER_SUMMARY),
-        transcript=transcript(lines, speaker.name),
-        words=policy.words,
-    )
-    return [
-        SystemMessage(render_prompt(summaries.SUMMARY_ROLE, me=speaker.name)),
-        HumanMessage(request),
-    ]
-
-
-def transcript(lines: Sequence[BaseMessage], name: str) -> str:
-    """Return the messages that a speaker sent and heard as text, with its calls and results."""
-    return "\n\n".join(part for message in lines for part in _paragraphs(message, name))
-
-
-def _paragraphs(message: BaseMessage, name: str) -> list[str]:
-    about = metadata(message)
-    text = describe_content(message.content).strip()
-    if isinstance(message, ToolMessage):
-        return [quote_text(f"(tool result) {text or SILENCE}")]
-    if about.speaker is None:
-        return [quote_text(f"(to {name}) {text or SILENCE}")]
-    # Others hear the text of a calling message, but not the calls.
-    is_caller = about.speaker == name
-    calls = message.tool_calls if is_caller and isinstance(message, AIMessage) else []
-    called = [format_call(name, call["name"], call["args"]) for call in calls]
-    return [format_line(about.speaker, text), *called] if text or not called else called

@@ -15,14 +15,13 @@ from ...graphs.log.viewpoint import without_thoughts
 from ...graphs.rules.concurrent_rounds import pending_answers
 from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Phase, Position
-from ...graphs.speakers.context import KeepAll, LastMessages
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import Speaker
 from ..models.adapters.base import Prompting
 from ..models.adapters.families import prompting_of
 from ..models.tool_binding import ToolOffer, offers_of
 from .node_context import NodeContext, Resources
-from .prompt import build_prompt, turn_instructions
+from .prompt import build_prompt, prompt_limit, turn_instructions
 from .reply import callable_tools
 from .running_sessions import RunningSession
 from .speak import as_in
@@ -84,7 +83,7 @@ async def _prompt(
     prompting = _prompting(context, before, after, name)
     speaker = as_in(context.turn.stage, context.conversation.speaker(name))
     offers = offers_of(prompting, speaker.tool_calling)
-    if _needs_registered(speaker, offers):
+    if _needs_registered(speaker, offers, is_limited=prompt_limit(speaker, log) is not None):
         await resources.find(context.conversation)
     short = prompting.small_model_prompt(speaker)
     prompt = without_thoughts(
@@ -103,8 +102,7 @@ def _prompting(context: NodeContext, before: State, after: State, name: str) -> 
     return prompting_of(called, label)
 
 
-def _needs_registered(speaker: Speaker, offers: type[ToolOffer]) -> bool:
+def _needs_registered(speaker: Speaker, offers: type[ToolOffer], *, is_limited: bool) -> bool:
     """Return whether a registered schema or tool is needed to build or measure the prompt."""
-    is_measured = not isinstance(speaker.context, KeepAll | LastMessages)
-    tools = speaker.tools if is_measured else offers.described(speaker.tools)
+    tools = speaker.tools if is_limited else offers.described(speaker.tools)
     return isinstance(speaker.format, SchemaFormat) or bool(tools)

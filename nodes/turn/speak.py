@@ -58,8 +58,9 @@ from .hooks import DraftReply, after_speaker, turn_of
 from .interrupt import ask_for_message
 from .log_writer import audience_of, is_call, read_by_format, write_answer, write_said
 from .node_context import NodeContext, Resources
-from .prompt import select_heard, summarize_left_out
+from .prompt import select_heard
 from .reply import continuation_request, join_reply, reply_of
+from .summary import summarize_left_out
 
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:

@@ -165,6 +165,11 @@ MISTRAL = [
     ),
     make_case(
         "mistral",
+        "Assistant message must have either content or tool_calls, but not both.",
+        messages=[USER, {"role": "assistant", "content": ""}, USER],
+    ),
+    make_case(
+        "mistral",
         "Expected last role User or Tool (or Assistant with prefix True) for serving but got",
         messages=[USER, {"role": "assistant", "content": "Hi"}],
     ),
@@ -271,6 +276,12 @@ OTHERS = [
         change={"messages": [USER, USER]},
         words="Conversation roles must alternate user/assistant/user/assistant/...",
         options={"alternates": True},
+    ),
+    Case(
+        api="vllm",
+        change={"messages": [USER, CALLING, RESULT, USER]},
+        words="Conversation roles must alternate user/assistant/user/assistant/...",
+        options={"alternates": "without calls"},
     ),
     make_case(
         "litellm", "/chat/completions: Invalid model name passed in model=gpt-9.", model="gpt-9"

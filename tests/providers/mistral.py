@@ -234,11 +234,16 @@ def _check_order(messages: list[dict[str, Any]]) -> None:
     """Refuse messages in a wrong order, and calls without results.
 
     https://github.com/avante-corp/avante.nvim/pull/2695, https://github.com/zed-industries/zed
-    /issues/37021 and https://github.com/mistralai/client-python/issues/234
+    /issues/37021 and https://github.com/mistralai/client-python/issues/234; mistralai
+    /mistral-common, src/mistral_common/protocol/instruct/validator.py.
     """
     owed, before = 0, None
     for message in messages:
         role = message["role"]
+        if role == "assistant" and not (message.get("content") or message.get("tool_calls")):
+            raise RefusedRequestError(
+                "Assistant message must have either content or tool_calls, but not both."
+            )
         may_follow = {
             "tool": ("assistant", "tool") if owed else (),
             "user": (None, "system", "user", "assistant"),

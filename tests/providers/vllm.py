@@ -71,7 +71,8 @@ class Vllm(OpenAILikeServer):
     Args:
         script: The model's replies.
         has_tool_parser: Whether it was started with `--enable-auto-tool-choice`.
-        alternates: Whether the model's chat template wants user and assistant in turn.
+        alternates: Whether the model's chat template wants user and assistant in turn. Mistral's
+            ``"without calls"`` does not count messages with calls.
     """
 
     models = ("Qwen/Qwen3-8B",)
@@ -82,7 +83,7 @@ class Vllm(OpenAILikeServer):
         script: Script,
         *,
         has_tool_parser: bool = True,
-        alternates: bool = False,
+        alternates: bool | Literal["without calls"] = False,
         **options: Any,
     ) -> None:
         super().__init__(script, **options)
@@ -106,7 +107,12 @@ class Vllm(OpenAILikeServer):
         _check_sampling(body)
         _check_length(body)
         if self._alternates:
-            _check_alternation(body["messages"])
+            turns = [
+                one
+                for one in body["messages"]
+                if self._alternates is True or not one.get("tool_calls")
+            ]
+            _check_alternation(turns)
 
     def _check_tools(self, body: dict[str, Any]) -> None:
         # vllm/entrypoints/openai/chat_completion/protocol.py, check_tool_usage;
@@ -170,7 +176,8 @@ def _check_length(body: dict[str, Any]) -> None:
 def _check_alternation(messages: list[dict[str, Any]]) -> None:
     """Refuse two turns of one role, as chat templates of Llama 2, Gemma and Mistral do.
 
-    https://github.com/infiniflow/ragflow/pull/6880
+    https://github.com/infiniflow/ragflow/pull/6880; Mistral's template for parallel calls:
+    vllm-project/vllm, examples/tool_chat_template_mistral_parallel.jinja.
     """
     turns = [each["role"] for each in messages if each["role"] in ("user", "assistant")]
     wanted = ["user", "assistant"] * len(turns)

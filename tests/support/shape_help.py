@@ -1,6 +1,7 @@
 """Helpers for the tests of speakers' options: conversations, runs, and reads of their logs."""
 
 from collections.abc import Sequence
+from itertools import cycle, islice, pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -66,6 +67,20 @@ def calls_of(message: BaseMessage) -> list[str]:
     if not isinstance(message, AIMessage):
         return []
     return [str(call["id"]) for call in [*message.tool_calls, *message.invalid_tool_calls]]
+
+
+def has_accepted_order(prompt: Sequence[BaseMessage]) -> None:
+    """Check that Mistral's API and its chat template accept the order of a prompt, too."""
+    well_formed(prompt)
+    pairs = [(before.type, after.type) for before, after in pairwise(prompt)]
+    assert ("tool", "human") not in pairs
+    assert ("tool", "system") not in pairs
+    counted = [
+        one.type
+        for one in prompt
+        if not isinstance(one, SystemMessage | ToolMessage) and not calls_of(one)
+    ]
+    assert counted == [*islice(cycle(["human", "ai"]), len(counted))]
 
 
 def well_formed(view: Sequence[BaseMessage]) -> None:

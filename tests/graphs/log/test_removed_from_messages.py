@@ -19,6 +19,7 @@ from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.reducer import TAKEN_BACK
 from duologue.graphs.log.state import log_of
+from duologue.graphs.log.viewpoint import SILENCE
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)
@@ -171,7 +172,7 @@ def test_all_can_be_removed_but_for_what_is_written_again(marked: bool, by_hand:
     on.check_places()
     on.give(HumanMessage("Third", id="c"))
     heard = [one.text for one in on.model.calls[-1].messages[1:]]
-    assert heard == ["One.", "Second\n\nThird"]
+    assert heard == [SILENCE, "One.", "Second\n\nThird"]
 
 
 def test_a_message_that_is_removed_and_written_again_is_edited() -> None:

@@ -41,10 +41,10 @@ from duologue.graphs.log.metadata import (
     ToolResult,
     UnheardResult,
 )
-from duologue.graphs.log.viewpoint import viewpoint
+from duologue.graphs.log.viewpoint import SILENCE, order_messages, viewpoint
 from duologue.graphs.speakers.speaker import Speaker
 from support.cases import drawn_cases
-from support.shape_help import well_formed
+from support.shape_help import has_accepted_order, well_formed
 from support.spec_help import letters, look
 
 ODD = [
@@ -181,6 +181,27 @@ def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
             for word in words(m.text)
         }
         assert shown <= mine_too
+
+
+@drawn_cases(20, 400, drawn=any_log(), system=st.sampled_from([None, "Rules."]))
+def test_the_prompt_of_any_log_has_an_order_that_all_providers_accept(
+    drawn: tuple[Conversation, list[AnyMessage]], system: str | None
+) -> None:
+    """R27: only blank messages are added, and the prompt with a question begins as before."""
+    conversation, log = drawn
+    question = HumanMessage("What is left?")
+    for name in conversation.names:
+        view = viewpoint(conversation, log, name, system=system)
+        prompt = order_messages(view)
+        has_accepted_order(prompt)
+        assert [one for one in prompt if one.text != SILENCE] == [
+            one for one in view if one.text != SILENCE
+        ]
+        assert order_messages(prompt) == prompt
+        asked = order_messages([*prompt, question])
+        has_accepted_order(asked)
+        assert asked[-1].text.endswith(question.text)
+        assert asked[: len(prompt) - 1] == prompt[:-1]
 
 
 @drawn_cases(20, 300, drawn=any_log())

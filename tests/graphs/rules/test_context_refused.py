@@ -133,15 +133,17 @@ async def test_a_resumed_session_does_not_ask_what_was_refused_before() -> None:
     assert without_ids(again.messages) == without_ids(whole.messages)
 
 
-async def test_only_a_newest_turn_that_is_too_long_alone_makes_it_fail() -> None:
+async def test_only_a_prompt_whose_fixed_parts_are_too_long_makes_it_fail() -> None:
     """U5: the error names the model and the remedy, and no message is lost."""
     conversation = talkative()
-    player = Narrow(conversation, 5, unlike=True, pad=f" {LINE}" * 9, characters=900)
-    with pytest.raises(ContextTooLongError, match="give the speaker a smaller `context`"):
+    player = Narrow(conversation, 5, unlike=True, characters=900)
+    player.takes = lambda prompt: len(player.answered) < 3  # type: ignore[method-assign]
+    with pytest.raises(ContextTooLongError, match="shorten the system prompt, the task"):
         await followed(player, store="memory:long")
     result = await Session("s", store="memory:long").astate()
     assert result.outcome is None
-    assert len(result.transcript) == len(player.answered) > 0
+    assert len(player.answered) == 3
+    assert len(result.transcript) == 2
 
 
 @pytest.mark.exhaustive

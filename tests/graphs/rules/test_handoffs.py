@@ -133,7 +133,7 @@ def test_of_several_calls_the_first_that_may_counts_and_the_speaker_sees_what_ca
     assert isinstance(shown[0], AIMessage)
     assert [made["args"] for made in shown[0].tool_calls] == [
         {"to": "Zed"},
-        {"to": "Cid"},
+        {"to": "Cid", "message": "Now Zed.\n\nNow cid.\n\nNow Bob."},
         {"to": "Bob"},
     ]
     assert [one.text for one in shown[1:]] == [
@@ -424,7 +424,11 @@ def test_a_speaker_says_something_to_one_other_alone() -> None:
     assert "seven" not in heard(result, "Cid")
     own = result.viewpoint("Ann")[2]
     assert isinstance(own, AIMessage)
-    assert own.tool_calls[0]["args"] == {"to": "Bob", "private": True}
+    assert own.tool_calls[0]["args"] == {
+        "to": "Bob",
+        "message": "The number is seven.",
+        "private": True,
+    }
     assert "private" in str(model.calls[0].tools)
     assert "Ann (to Bob only): The number is seven." in str(result)
     assert "*Heard only by Bob*" in as_markdown(result)

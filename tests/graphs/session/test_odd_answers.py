@@ -29,6 +29,7 @@ from duologue.graphs import (
     user_proxy,
 )
 from duologue.graphs.events import QuestionAsked
+from duologue.graphs.log.viewpoint import SILENCE
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.hooks import Hook, Turn
 
@@ -319,9 +320,10 @@ def test_say_tells_who_called_that_nothing_came_of_it(store: str, ran: list[str]
     Session("s", store=store).add_message("User", "Do not.")
     Session("s", store=store).resume(**given)
     assert not ran
-    roles = [(line["role"], line["content"]) for line in model.calls[-1].prompt[-2:]]
+    roles = [(line["role"], line["content"]) for line in model.calls[-1].prompt[-3:]]
     assert roles == [
         ("tool", "Not run: User sent a message instead."),
+        ("assistant", SILENCE),
         ("user", "Do not."),
     ]
 

@@ -19,10 +19,10 @@ from duologue.graphs.log.metadata import (
 from duologue.graphs.rules.position import Position
 from duologue.nodes.models.model import Models
 from duologue.nodes.testing import Script, ScriptedChatModel
-from duologue.nodes.turn import prompt as summarising
+from duologue.nodes.turn import summary as summarising
 from duologue.nodes.turn.node_context import NodeContext, Resources
-from duologue.nodes.turn.prompt import summarize
 from duologue.nodes.turn.running_sessions import RunningSession
+from duologue.nodes.turn.summary import summarize
 from duologue.tools.registry.registry import Registry
 from support.fields import fields_of
 
@@ -146,11 +146,23 @@ async def test_what_the_cheap_model_refuses_as_too_long_is_halved_and_said(
     assert all("too long" in one and "older half" in one for one in notices)
 
 
-async def test_a_single_line_that_is_too_long_leaves_the_summary_as_it_was(
+async def test_a_single_line_that_is_too_long_is_shortened() -> None:
+    long = [heard(1, "Let us meet. " * 900, "Bob")]
+    now, ann, cheap = moment([too_long(4000, 1000), "They meet."], long)
+    summary, _ = await summarize(now, ann, long, "m0002")
+    assert summary.text == "They meet."
+    first, second = (call.messages[-1].text for call in cheap.calls)
+    assert len(second) * 3 < len(first)
+    assert "characters are left out here" in second
+    assert second[:40] == first[:40]
+    assert second[-40:] == first[-40:]
+
+
+async def test_a_single_line_that_stays_too_long_leaves_the_summary_as_it_was(
     notices: list[str],
 ) -> None:
     now, ann, cheap = moment(lambda _: too_long(900, 512), LOG)
     summary, usage = await summarize(now, ann, LOG[:4], "m0004")
     assert (summary.text, fields_of(summary).since, usage) == ("", "m0004", {})
-    assert len(cheap.calls) == 3
+    assert len(cheap.calls) == 5
     assert len(notices) == 3
