@@ -166,7 +166,7 @@ class Session(BaseSession):
         from .session_row import read_stored_session
 
         async with known_store(self.store) as store:
-            return result_of(await read_stored_session(store, self.id), store.url)
+            return result_of(await read_stored_session(store, self.id), store.address)
 
     state = in_background(astate)
 
@@ -243,7 +243,7 @@ class Session(BaseSession):
         from .take_over import add_message
 
         async with known_store(self.store) as store:
-            return result_of(await add_message(store, self.id, speaker, text), store.url)
+            return result_of(await add_message(store, self.id, speaker, text), store.address)
 
     add_message = in_background(aadd_message)
 
@@ -316,7 +316,7 @@ class Session(BaseSession):
         check_stores(options)
         async with known_store(self.store) as store:
             recorded = await read_stored_session(store, self.id)
-        return result_of(await replay_session(recorded, options), store.url)
+        return result_of(await replay_session(recorded, options), store.address)
 
     replay = in_background(areplay)
 
