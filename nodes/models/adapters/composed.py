@@ -17,6 +17,8 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
 
+from ..client.connections import separate_loops
+
 
 def bind_options(asked: Runnable[Any, Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
     """Bind options to the chat model with which a runnable begins.
@@ -88,7 +90,10 @@ def configure(chat: Chat, config: RunnableConfig | None = None) -> Chat:
     """Replace the configurable parts of a chat model, as the run's configuration requires."""
     match chat:
         case DynamicRunnable():
-            return configure(chat.prepare(ensure_config(config))[0], config)
+            chosen = chat.prepare(ensure_config(config))[0]
+            # It may be a new model.
+            separate_loops(chosen)
+            return configure(chosen, config)
         case RunnableBindingBase():
             inner = merge_configs(config, chat.config)
             return chat.model_copy(update={"bound": configure(chat.bound, inner)})

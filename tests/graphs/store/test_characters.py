@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from support.stores import EACH_STORE, store_address
 
 from duologue import (
     Result,
@@ -21,6 +20,7 @@ from duologue import (
     run_batch,
 )
 from duologue.nodes.testing import Reply, ScriptedChatModel
+from support.stores import EACH_STORE, store_address
 
 GARDEN = role_play("Plan a garden", "Cook", "Gardener", specify_task=False)
 SCRIPT = ["Instruction: Dig.\nInput: None", "Solution: Dug.\nNext request.", "<CAMEL_TASK_DONE>"]

@@ -27,7 +27,7 @@ from duologue.nodes.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.live
 
-PASSWORD = "p@ss/w:o?r#d %&=+'ü"
+PASSWORD = "p@ss/w:o?r#d %&=+'ü"  # noqa: S105  # of the role that the test creates
 GARDEN = role_play("Plan a garden", "Cook", "Gardener", specify_task=False)
 SCRIPT = ["Instruction: Dig.\nInput: None", "Solution: Dug.\nNext request.", "<CAMEL_TASK_DONE>"]
 CELLS = {
@@ -80,11 +80,11 @@ def _in_environment(role: Role) -> str:
 @pytest.fixture(params=[_in_front, _in_query, _in_environment], ids=lambda way: way.__name__[1:])
 def address(
     role: Role, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
+) -> str:
     way: Callable[[Role], str] = request.param
     if way is _in_environment:
         monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    yield way(role)
+    return way(role)
 
 
 def _model(*lines: Any) -> ScriptedChatModel:
