@@ -78,9 +78,7 @@ def _in_environment(role: Role) -> str:
 
 
 @pytest.fixture(params=[_in_front, _in_query, _in_environment], ids=lambda way: way.__name__[1:])
-def address(
-    role: Role, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> str:
+def address(role: Role, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     way: Callable[[Role], str] = request.param
     if way is _in_environment:
         monkeypatch.setenv("PGPASSWORD", PASSWORD)
