@@ -50,8 +50,8 @@ from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import storable
 from ...tools.registry.functions import Agent, is_cancelled, is_remote, takes_state
 from ...tools.registry.hooks import Turn
+from ..models.adapters.composed import separate_loops
 from ..models.answers import THOUGHT, normalise_answer
-from ..models.client.connections import separate_loops
 from ..models.gate import StepGate
 from ..models.model import NO_STREAM
 from .agent_calls import GatedModelCalls, ModelCalls

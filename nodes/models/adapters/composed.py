@@ -17,7 +17,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
 
-from ..client.connections import separate_loops
+from ..client.connections import separate_loops as separate_loops
 
 
 def bind_options(asked: Runnable[Any, Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
