@@ -20,10 +20,12 @@ Example:
     quit
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, computed_field
+from pydantic import Field, JsonValue, PlainSerializer, computed_field
 
+from .common.addresses import redact_address
 from .common.data import Data
 from .conversation.judges import Verdict
 from .conversation.questions import Question
@@ -44,8 +46,9 @@ class SessionStarted(_Event):
     event: Literal["session"] = "session"
     session: str
     """The session's id."""
-    store: str
-    """The address of the store that contains the session."""
+    store: Annotated[str, PlainSerializer(redact_address)]
+    """The address of the store that contains the session. `repr` and ``model_dump`` hide its
+    password."""
     title: str
     """The conversation's title, or its task."""
     resumed: bool
@@ -54,6 +57,11 @@ class SessionStarted(_Event):
     """Whether the conversation had already ended. If so, its messages are repeated as events."""
     people: tuple[str, ...] = ()
     """The names of the speakers whose replies people write."""
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Return the fields for `repr`, with the password of the store hidden."""
+        for name, value in super().__repr_args__():
+            yield name, redact_address(value) if name == "store" else value
 
 
 class Notice(_Event):

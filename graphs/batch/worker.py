@@ -258,7 +258,7 @@ class Worker:
         """Call the function that judges, store its verdict, and return the session with it."""
         if self.examine is None:
             return result
-        verdict = await self.examine(result_of(result, self.store.url), cell.varied)
+        verdict = await self.examine(result_of(result, self.store.address), cell.varied)
         if verdict is None:
             return result
         verdict = verdict.model_copy(update={"batch": self.lease.batch})
@@ -286,7 +286,9 @@ class Worker:
                 return {}
             found["status"] = cell_status_of(result)
             if result.outcome is not None and self.scores:
-                scored = await score(result_of(result, self.store.url), cell.varied, self.scores)
+                scored = await score(
+                    result_of(result, self.store.address), cell.varied, self.scores
+                )
                 unjudged = None if judged is None else judged.problem
                 problem = "; ".join(filter(None, (unjudged, scored.problem))) or None
                 found |= {"scores": scored.scores, "error": problem}

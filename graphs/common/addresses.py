@@ -36,7 +36,7 @@ def redact_address(url: str) -> str:
     """Return an address with any password in it replaced by `***`."""
     # A password that was not percent-encoded may contain @ or /, so everything up to the last @ is
     # replaced.
-    url = re.sub(r"(?s)^([^:/?#]+://[^:@/?#]*):.*@", r"\1:***@", url)
+    url = re.sub(r"(?s)^([^:/?#]+://[^:]*):.*@", r"\1:***@", url)
     return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", url)
 
 

@@ -42,7 +42,7 @@ from pydantic_core.core_schema import (
 
 from .errors import SpecError
 from .model_help import DocumentedMeta, by_name, field_docs, own_doc
-from .validation import check_depth, explain_error, name_type
+from .validation import check_data, explain_error, name_type
 
 T = TypeVar("T")
 Stored = TypeVar("Stored", covariant=True)
@@ -277,7 +277,7 @@ class Spec(Data):
         def __init__(self, /, *values: object, **data: Any) -> None:
             if values:
                 data = by_name(type(self), values, data)
-            check_depth(data)
+            check_data(data)
             try:
                 super().__init__(**data)
             except ValidationError as error:

@@ -32,6 +32,10 @@ _BLANK: Final = re.compile(
 )
 
 
+UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+"""Characters that no text of a store contains: PostgreSQL refuses U+0000, and half a surrogate pair
+has no encoding."""
+
 LONGEST: Final = 2000
 """Maximum length of an error, in characters."""
 

@@ -161,11 +161,11 @@ def _read_sources() -> Settings:
 
 
 def _environment() -> dict[str, str]:
-    """Return the settings that the environment sets; an empty value counts as not set.
+    """Return the settings that the environment sets; a blank value counts as not set.
 
     The case of variable names is ignored.
     """
-    given = {name.upper(): value for name, value in os.environ.items() if value}
+    given = {name.upper(): value for name, value in os.environ.items() if value.strip()}
     return {
         field: next(given[name] for name in _variables(field) if name in given)
         for field in _FIELDS
@@ -183,7 +183,7 @@ def environment_variables() -> dict[str, str | None]:
         if field in filed.values:
             given[names[0]] = filed.values[field]
         elif field not in filed.faults:
-            given |= {name: value for name in names if (value := os.environ.get(name))}
+            given |= {name: value for name in names if (value := os.environ.get(name, "")).strip()}
     return given
 
 

@@ -9,12 +9,12 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from inspect import signature
 from queue import SimpleQueue
-from typing import Any, ParamSpec, TypeVar, get_args
+from typing import Any, Generic, ParamSpec, Self, TypeVar, get_args
 
 from .errors import DuologueError
 
@@ -280,6 +280,59 @@ def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:
             yield item  # type: ignore[misc]  # anything but the end is an item
     finally:
         run_coroutine(source.aclose())
+
+
+class TaskIterator(Generic[T]):
+    """An iterator over an asynchronous generator that a task of its own runs, step by step.
+
+    If a reader leaves a generator, `asyncio.run` closes all its inner generators at once and in any
+    order at its end. But before that it cancels the task, which closes them from the inside.
+    """
+
+    def __init__(self, source: AsyncGenerator[T, None]) -> None:
+        self._source = source
+        # The background loop never ends, and each step belongs to another call of the reader.
+        self._is_direct = _CALLER_JOBS.get() is not None
+        self._items: asyncio.Queue[T | object] = asyncio.Queue()
+        self._wanted = asyncio.Semaphore(0)
+        self._task: asyncio.Task[None] | None = None
+
+    def __aiter__(self) -> Self:
+        """Return the iterator itself."""
+        return self
+
+    async def __anext__(self) -> T:
+        """Return the generator's next item."""
+        if self._is_direct:
+            return await anext(self._source)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        else:
+            self._wanted.release()
+        if (found := await self._items.get()) is _END:
+            await self._task
+            raise StopAsyncIteration
+        return found  # type: ignore[return-value]  # anything but the end is an item
+
+    async def aclose(self) -> None:
+        """Close the generator."""
+        if self._task is None:
+            await self._source.aclose()
+            return
+        if not self._task.done() and not self._task.cancelling():
+            self._task.cancel()
+        await asyncio.wait([self._task])
+        # Read here, so that asyncio does not report an exception that nobody retrieves.
+        _ = self._task.cancelled() or self._task.exception()
+
+    async def _run(self) -> None:
+        try:
+            async with aclosing(self._source):
+                async for item in self._source:
+                    self._items.put_nowait(item)
+                    await self._wanted.acquire()
+        finally:
+            self._items.put_nowait(_END)
 
 
 async def _next(source: AsyncGenerator[T, None]) -> T | object:

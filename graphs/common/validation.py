@@ -1,7 +1,7 @@
 """Validation of data against models, with one clear sentence for an error."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from .errors import SpecError
+from .sanitize import UNSTORABLE
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -35,13 +36,43 @@ def check_depth(data: object, where: str = "", deepest: int = DEEPEST) -> None:
     raise SpecError(f"{subject}is nested too deeply; use at most {deepest} levels")
 
 
-def validate(model: type[M], data: Mapping[str, Any], where: str = "", deepest: int = DEEPEST) -> M:
+def check_data(data: object, where: str = "") -> None:
+    """Check that any store can contain data: its depth and the characters of its texts."""
+    check_depth(data, where)
+    left = [("", data)]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, str) and (found := UNSTORABLE.search(value)):
+            code = f"U+{ord(found[0]):04X}"
+            raise SpecError(f"{where}{path}: contains {code}, which can't be stored; remove it")
+        parts = (
+            value.items()
+            if isinstance(value, Mapping)
+            else enumerate(value)
+            if isinstance(value, list | tuple)
+            else ()
+        )
+        left += [(f"{path}.{name}" if path else str(name), part) for name, part in parts]
+
+
+def validate(
+    model: type[M],
+    data: Mapping[str, Any],
+    where: str = "",
+    check: Callable[[object, str], None] = check_data,
+) -> M:
     """Build a model from data.
+
+    Args:
+        model: The model.
+        data: Its fields.
+        where: The beginning of an error, such as the file's name.
+        check: The function that checks the data before the model reads it.
 
     Raises:
         SpecError: The data is not valid; the message names the field.
     """
-    check_depth(data, where, deepest)
+    check(data, where)
     try:
         return model.model_validate(data)
     except ValidationError as error:

@@ -3,6 +3,7 @@
 Sessions store their spec, so each change of the fields needs a new version and a migration.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack, overload
@@ -13,7 +14,7 @@ from pydantic.fields import FieldInfo
 from ..common.data import Spec
 from ..common.display import Panel, Shown
 from ..common.errors import SpecError, naming_path
-from ..common.validation import check_depth, describe_unknown_field, validate
+from ..common.validation import check_data, check_depth, describe_unknown_field, validate
 from ..common.versions import Migration, Versions, upgrade
 from ..ends.end import alternatives, count_of
 from ..ends.end_chat import EndChat
@@ -281,6 +282,17 @@ def restore_conversation(data: dict[str, Any], where: str = "") -> Conversation:
     """Build a conversation from a stored spec of this version or an older one."""
     check_depth(data, where)
     return validate(Conversation, migrate_spec(data, where), where)
+
+
+def write_conversation(conversation: Conversation) -> str:
+    """Return the spec of a conversation as the JSON text that the row of its session contains.
+
+    Raises:
+        SpecError: A text contains a character that can't be stored; the message names the field.
+    """
+    stored = conversation.stored()
+    check_data(stored)
+    return json.dumps(stored, ensure_ascii=False)
 
 
 MOST_LEVELS: Final = 5

@@ -5,8 +5,10 @@ their threads' states, but can't change the conversation.
 """
 
 import re
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
+from unicodedata import combining, normalize
 
 from ..common.errors import SessionError, SpecError
 from ..common.sanitize import excerpt
@@ -25,16 +27,28 @@ _NO_NAME: Final = re.compile(r"[^a-z0-9_-]+")
 """Characters that the name of a tool can't contain."""
 
 
+_DIGITS: Final = 8
+"""Number of digits that tell apart the names of files whose letters a name can't contain."""
+
+
 def name_graph(conversation: Conversation, source: object, default: str) -> str:
     """Return the name of a conversation's graph, which is also valid as the name of a tool.
 
     Args:
         conversation: The conversation.
         source: Where it comes from. If it is a path, the file's name without its ending is used,
-            otherwise the conversation's title or task.
+            otherwise the conversation's title or task. Letters that are not ASCII become digits
+            that depend on the file's name.
         default: The name if these contain no ASCII letter or digit.
     """
     text = Path(source).stem if isinstance(source, str | Path) else ""
+    letters = normalize("NFKD", text)
+    if any(one.isalnum() and not one.isascii() for one in letters):
+        # The remaining letters may be those of another file.
+        digest = sha256(letters.casefold().encode("utf-8", "replace")).hexdigest()[:_DIGITS]
+        start = _NO_NAME.sub("_", letters.casefold()).strip("_") or default
+        return f"{start[: _LONGEST_NAME - _DIGITS - 1]}_{digest}"
+    text = "".join(one for one in letters if not combining(one))
     words = (_NO_NAME.sub("_", one.casefold()).strip("_") for one in _texts(text, conversation))
     return next(filter(None, words), default)[:_LONGEST_NAME].strip("_")
 

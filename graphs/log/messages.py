@@ -24,6 +24,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
 from ..common.content import Block, Content, is_inline_file, keep_stored, make_content, text_block
+from ..common.sanitize import UNSTORABLE
 from ..conversation.usage import select_response_metadata
 from ..speakers.interrupt_on import DecisionType
 from .metadata import (
@@ -204,8 +205,8 @@ def make_tool_message(
 
 
 def storable(text: str) -> str:
-    """Return text that can be encoded: lone surrogates, which can't be, become "?"."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    """Return text that any store can contain: each character that it refuses becomes "?"."""
+    return UNSTORABLE.sub("?", text)
 
 
 def storable_content(content: Content) -> Content:

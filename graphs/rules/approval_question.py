@@ -1,7 +1,8 @@
 """Approval of tool calls: the question to a person, and the check of the answer."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
@@ -70,6 +71,26 @@ def _shown(call: ToolCall) -> str:
 def call_shown(name: str, arguments: Mapping[str, Any]) -> str:
     """Return a call as people approve it: the tool's name, and its arguments as exact JSON."""
     return f"{escape_invisible(name)} with {dump_exact_json(arguments)}"
+
+
+_WORDS: Final = {
+    **dict.fromkeys(("yes", "y", "approve"), "approve"),
+    **dict.fromkeys(("no", "n", "reject"), "reject"),
+}
+"""The words that answer a question about a single call, with their decisions."""
+
+
+def read_answer(given: object) -> object:
+    """Return an answer in the form of decisions, if it is a word, JSON as text or one decision."""
+    if isinstance(given, str):
+        word = _WORDS.get(given.strip().casefold())
+        try:
+            given = {"type": word} if word else json.loads(given)
+        except ValueError:
+            return given
+    if isinstance(given, list):
+        return {"decisions": given}
+    return {"decisions": [given]} if isinstance(given, Mapping) and "type" in given else given
 
 
 def find_misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | None:

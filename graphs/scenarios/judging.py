@@ -75,7 +75,7 @@ async def judge_scenario(
     for name in judges.names:
         async with known_store(found.session.store) as store:
             judged = await judge_with(store, found.session.id, None, name, judges.options)
-            found = result_of(judged.session, store.url)
+            found = result_of(judged.session, store.address)
         verdicts[name or ""] = judged.verdict
     return found, read_verdicts(scenario, verdicts)
 

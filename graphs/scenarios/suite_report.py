@@ -274,7 +274,7 @@ async def _read_row(
         stored = await read_stored_session(store, row.session)
     except DuologueError as error:
         return _ReadRow(made.model_copy(update={"outcome": "error", "error": str(error)}))
-    result = judged_result(result_of(stored, store.url), one.scenario, one.checks, judges)
+    result = judged_result(result_of(stored, store.address), one.scenario, one.checks, judges)
     return _ReadRow(made.model_copy(update=_facts_of(result)), result.verdicts)
 
 

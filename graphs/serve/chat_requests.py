@@ -139,7 +139,8 @@ def read_request(body: object) -> ChatRequest:
         if name in given and not asks_for_nothing(given[name]):
             raise SpecError(f"{name}: is not supported, because {reason}; leave it out")
     left_out = IGNORED | _UNSUPPORTED.keys()
-    read = validate(_Body, {name: one for name, one in given.items() if name not in left_out})
+    known = {name: one for name, one in given.items() if name not in left_out}
+    read = validate(_Body, known, check=check_depth)
     options = read.stream_options
     messages = [_read_message(place, one) for place, one in enumerate(read.messages)]
     return ChatRequest(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..common.data import Data
 from ..common.errors import SpecError
-from ..common.validation import validate
+from ..common.validation import check_depth, validate
 from ..conversation.conversation import Conversation
 from ..conversation.served import (
     check_host,
@@ -65,7 +65,7 @@ class ServedTool(NamedTuple):
             SpecError: An argument is unknown, blank or has a wrong type, or the arguments do not
                 fit together or the conversation.
         """
-        call = validate(ToolCall, arguments)
+        call = validate(ToolCall, arguments, check=check_depth)
         for name in ("task", "message"):
             if getattr(call, name) is None:
                 continue

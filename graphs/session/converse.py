@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import TypeVar, Unpack, cast
 
 from ...tools.registry.options import list_options
-from ..common.threads import in_background, iterate_in_background
+from ..common.threads import TaskIterator, in_background, iterate_in_background
 from ..events import Event
 from ..kinds.load import ConversationLike
 from .options import Options, StoreOptions
@@ -108,7 +108,7 @@ async def astream(
 
     session, options = locate_session(session, options)
     run = run_session(conversation, session, reset=reset, tokens=True, **options)
-    async with aclosing(run) as events:
+    async with aclosing(TaskIterator(run)) as events:
         async for event in events:
             if not isinstance(event, StoredSession):
                 yield event

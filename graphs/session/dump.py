@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Protocol, Self
 
@@ -20,7 +21,7 @@ from pydantic import (
 from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.files import read_file
-from ..common.validation import DEEPEST, check_depth, list_names, validate
+from ..common.validation import DEEPEST, check_data, check_depth, list_names, validate
 from ..common.versions import Migration, Versions, upgrade
 from ..conversation.conversation import Conversation, migrate_spec, restore_conversation
 from ..conversation.sandbox import Kept, new_key
@@ -256,13 +257,15 @@ def _read(data: object, where: str) -> SessionDump:
     if not isinstance(data, Mapping) or "format" not in data:
         raise SpecError(f"{where}format: is missing: this is not a dump of a session")
     check_depth(data, where, _DEEPEST)
+    check_data(data.get("spec"), f"{where}spec.")
     if data["format"] != _FORMAT:
         raise SpecError(
             f"{where}format: {data['format']!r} is not a duologue dump; must be {_FORMAT!r}"
         )
     if "version" not in data:
         raise SpecError(f"{where}version: is missing")
-    return validate(SessionDump, upgrade(dict(data), DUMP_VERSIONS, where), where, _DEEPEST)
+    known = upgrade(dict(data), DUMP_VERSIONS, where)
+    return validate(SessionDump, known, where, partial(check_depth, deepest=_DEEPEST))
 
 
 def read_whole_dump(

@@ -37,7 +37,7 @@ from ..conversation.questions import (
 from ..events import ConversationEnded, Event, Notice, QuestionAsked
 from ..log.messages import storable
 from ..log.state import new_messages
-from ..rules.approval_question import check_decisions
+from ..rules.approval_question import check_decisions, read_answer
 from ..rules.moves import max_steps
 from ..store.open import SessionLease
 from ..store.serializer import check_storable
@@ -212,9 +212,11 @@ class Steps:
                 value = await _load_answer(value)
             # LangGraph stores the answer before any node checks it.
             check_message(question, value)
-        if isinstance(question, ApprovalQuestion) and _is_foreign(question):
-            # An agent would fail on an invalid answer, again at every resume.
-            check_decisions(question, value)
+        if isinstance(question, ApprovalQuestion):
+            value = read_answer(value)
+            if _is_foreign(question):
+                # An agent would fail on an invalid answer, again at every resume.
+                check_decisions(question, value)
         is_map = isinstance(value, dict) and all(map(_LIKE_AN_ID.fullmatch, map(str, value)))
         # Without an id, LangGraph stores the answer before it runs anything. But it may then pass
         # the answer to other questions of the same step as well, and would read a map as answers by

@@ -1,7 +1,6 @@
 """One run of a session, from a spec or the session's id to its events and its result."""
 
 import asyncio
-import json
 import logging
 import re
 import secrets
@@ -21,7 +20,7 @@ from ..common.content_input import load_content
 from ..common.errors import SessionError, SpecError, naming_path
 from ..common.settings import Settings, load_settings
 from ..common.validation import list_names
-from ..conversation.conversation import Conversation
+from ..conversation.conversation import Conversation, write_conversation
 from ..conversation.judges import SeparateJudge
 from ..conversation.merge import first_difference
 from ..conversation.questions import Question
@@ -110,7 +109,7 @@ async def run_session(
             conversation = _choose_conversation(session, given, row, store.url)
             started = SessionStarted(
                 session=session,
-                store=store.url,
+                store=store.address,
                 title=title_of(conversation),
                 resumed=row is not None,
                 people=conversation.people,
@@ -132,7 +131,7 @@ async def run_session(
             async for event in _prepare_models(resources, conversation, is_new=row is None):
                 yield event
             if row is None:
-                spec = json.dumps(conversation.stored(), ensure_ascii=False)
+                spec = write_conversation(conversation)
                 await held.begin(title=title_of(conversation), spec=spec)
             running = replace(
                 resources,

@@ -11,7 +11,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.options import check_options, list_changes, list_options
 from ..common.content_input import ContentInput
-from ..common.threads import in_background, iterate_in_background
+from ..common.threads import TaskIterator, in_background, iterate_in_background
 from ..conversation.conversation_options import Changes
 from ..conversation.judges import SeparateJudge, Verdict
 from ..events import Event
@@ -150,7 +150,7 @@ class Session(BaseSession):
         check_options(options, SessionOptions)
         given = Options(**options, store=self.store)
         run = run_session(None, self.id, reset=False, tokens=True, **given)
-        async with aclosing(run) as events:
+        async with aclosing(TaskIterator(run)) as events:
             async for event in events:
                 if not isinstance(event, StoredSession):
                     yield event
@@ -166,7 +166,7 @@ class Session(BaseSession):
         from .session_row import read_stored_session
 
         async with known_store(self.store) as store:
-            return result_of(await read_stored_session(store, self.id), store.url)
+            return result_of(await read_stored_session(store, self.id), store.address)
 
     state = in_background(astate)
 
@@ -243,7 +243,7 @@ class Session(BaseSession):
         from .take_over import add_message
 
         async with known_store(self.store) as store:
-            return result_of(await add_message(store, self.id, speaker, text), store.url)
+            return result_of(await add_message(store, self.id, speaker, text), store.address)
 
     add_message = in_background(aadd_message)
 
@@ -316,7 +316,7 @@ class Session(BaseSession):
         check_stores(options)
         async with known_store(self.store) as store:
             recorded = await read_stored_session(store, self.id)
-        return result_of(await replay_session(recorded, options), store.url)
+        return result_of(await replay_session(recorded, options), store.address)
 
     replay = in_background(areplay)
 

@@ -1,6 +1,5 @@
 """The row of a session in a store: adding it and reading it."""
 
-import json
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +16,7 @@ from ...tools.sandbox import sandbox
 from ..build import Graph, build_graph
 from ..common.errors import SessionError, SpecError
 from ..common.validation import list_names
-from ..conversation.conversation import Conversation
+from ..conversation.conversation import Conversation, write_conversation
 from ..conversation.usage import Usage, add_usage, read_usage
 from ..log.state import State
 from ..rules.position import Position
@@ -59,7 +58,7 @@ async def new_session(
         await held.checkpointer.adelete_thread(session)
         await held.delete_verdicts()
         yield held
-        spec = json.dumps(conversation.stored(), ensure_ascii=False)
+        spec = write_conversation(conversation)
         await held.add(title=title_of(conversation), spec=spec, forked_from=forked_from)
         if ended is not None:
             await held.finish(ended)

@@ -120,8 +120,14 @@ class Store(ABC):
     """
 
     url: str
+    """The address for display, without a password."""
     outlives_process: ClassVar[bool] = True
     """Whether another process can find the sessions of this store."""
+
+    @property
+    def address(self) -> str:
+        """Return the address that opens the store again. It may contain a password."""
+        return self.url
 
     @property
     @abstractmethod

@@ -220,6 +220,7 @@ class PostgresStore(SqlStore):
         super().__init__()
         address = _address(target)
         self.url = address.url
+        self._target = target
         self._owner = PostgresOwner(address.direct, address.url, is_direct=address.is_direct)
         self.owner = self._owner.name
         self._connections = Connections(
@@ -230,6 +231,11 @@ class PostgresStore(SqlStore):
             prepares=not address.is_direct,
         )
         self.writer = Writer(self._commit, self._explain)
+
+    @property
+    def address(self) -> str:
+        """Return the address that opens the store again. It may contain a password."""
+        return self._target
 
     def _saver(self, lease: Lease | None = None) -> PostgresSaver:
         return PostgresSaver(self.url, self._connections, self.writer, lease)
@@ -360,6 +366,9 @@ def _address(target: str) -> _Address:
             others.append(pair)
     try:
         given = "?".join(filter(None, (address, "&".join(others))))
+        if set("@/") & set(address.partition("://")[2].rpartition("@")[0]):
+            # libpq would read a part of the password as the host, and quote it in errors.
+            raise psycopg.ProgrammingError
         timeout = int(conninfo_to_dict(given).get("connect_timeout") or 0) or _CONNECT
         # By default, libpq notices only after two hours that the server's machine is gone.
         known = conninfo_to_dict(given)

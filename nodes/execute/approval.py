@@ -18,6 +18,7 @@ from ...graphs.rules.approval_question import (
     find_misfit,
     find_misshapen,
     needing_approval,
+    read_answer,
 )
 from ...graphs.speakers.interrupt_on import (
     Action,
@@ -102,7 +103,7 @@ def _fitting(request: Approval, tools: Mapping[str, BaseTool]) -> Any:  # noqa: 
         if is_exit(given):
             return None
         try:
-            answer: Decisions = read(given)
+            answer: Decisions = read(read_answer(given))
         except ValidationError as error:
             raise ValueError(find_misshapen(error)) from error
         fault = find_misfit(request, answer, list(tools))

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from ...graphs.log.messages import storable
+from ...graphs.common.sanitize import UNSTORABLE
 
 _LEAST, _MOST = -(2**63), 2**64 - 1
 """Smallest and largest integer in msgpack, the format of checkpoints."""
@@ -48,8 +48,10 @@ def _fault_of(value: object) -> str | None:
         case None | bool():
             return None
         case str():
-            is_whole = storable(value) == value
-            return None if is_whole else "a text contains half a surrogate pair"
+            if (found := UNSTORABLE.search(value)) is None:
+                return None
+            fault = "U+0000" if found[0] == "\0" else "half a surrogate pair"
+            return f"a text contains {fault}"
         case int():
             return None if _LEAST <= value <= _MOST else TOO_LARGE
         case float():

@@ -50,6 +50,7 @@ from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import storable
 from ...tools.registry.functions import Agent, is_cancelled, is_remote, takes_state
 from ...tools.registry.hooks import Turn
+from ..models.adapters.composed import separate_loops
 from ..models.answers import THOUGHT, normalise_answer
 from ..models.gate import StepGate
 from ..models.model import NO_STREAM
@@ -248,6 +249,7 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
     whole = _with_own_store(agent, whole)
     where = f"the turn of {turn.speaker!r}"
     given = {"messages": messages} if takes_state(agent) else messages
+    separate_loops(agent)
     try:
         return await agent.ainvoke(given, for_loop(whole) if runs_in_threads() else whole)
     except (DuologueError, GeneratorExit):

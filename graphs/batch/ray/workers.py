@@ -77,9 +77,7 @@ def pack_config(worker: Worker, limits: BatchLimits, patience: float) -> WorkerC
     Raises:
         SpecError: An option cannot be sent to another process; the message names it.
     """
-    url, target = worker.store.url, worker.options.get("store")
-    # The address as it was passed in: the store's own URL lacks the password of a database.
-    store = url if url.startswith("sqlite:") else str(target)
+    store = worker.store.address
     options: Options = {**worker.options, "store": store}
     if options.get("runtime_store") is not None:
         # Some stores can be copied to the workers, but each copy would keep its own facts.

@@ -18,6 +18,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
 
+from ..client.connections import separate_loops as separate_loops
 from ..opaque_fields import (
     drop_thoughts,
     family_of,
@@ -119,7 +120,10 @@ def configure(chat: Chat, config: RunnableConfig | None = None) -> Chat:
     """Replace the configurable parts of a chat model, as the run's configuration requires."""
     match chat:
         case DynamicRunnable():
-            return configure(chat.prepare(ensure_config(config))[0], config)
+            chosen = chat.prepare(ensure_config(config))[0]
+            # It may be a new model.
+            separate_loops(chosen)
+            return configure(chosen, config)
         case RunnableBindingBase():
             inner = merge_configs(config, chat.config)
             return chat.model_copy(update={"bound": configure(chat.bound, inner)})

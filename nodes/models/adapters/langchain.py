@@ -15,6 +15,7 @@ from ....graphs.log.metadata import ModelOutput
 from ....graphs.log.viewpoint import copied
 from ....graphs.speakers.formats import LabelledFormat, schema_of
 from ....graphs.speakers.schema_rules import find_unsupported
+from ..client.connections import separate_loops
 from ..refusals import advise_on_credit, answer_in, excerpt_of, is_unavailable, read_too_long
 from ..settings import CallSettings, Learned, learned_of_object
 from ..tool_calls import normalise_calls, recover_answer, without_mended_call
@@ -45,6 +46,7 @@ class LangChainModel(Adapter):
     def __init__(self, label: str, chat: Chat, learned: Learned | None = None) -> None:
         super().__init__(label, learned or learned_of_object(chat))
         self.chat = chat
+        separate_loops(chat)
         self._first = first_chat_model(chat)
         self._parameters = parameters_of(self._first)
         self._limit = self._parameters.names.get("max_tokens", "max_tokens")

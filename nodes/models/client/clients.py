@@ -14,6 +14,7 @@ import httpx2
 import openai
 from pydantic import SecretStr
 
+from ....graphs.common.addresses import OPENAI
 from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.sanitize import escape_invisible, excerpt
 from ....graphs.common.settings import MAX_REPLY_SIZE, Settings
@@ -68,7 +69,8 @@ def _http(loop: asyncio.AbstractEventLoop, *, uses_proxies: bool) -> HttpClient:
 def _api(settings: Settings, url: str | None, key: str, http: HttpClient) -> ApiClient:
     return ApiClient(
         api_key=key,
-        base_url=url,
+        # OpenAI's client would read its variable, even a blank one.
+        base_url=url or OPENAI,
         timeout=_timeout(settings),
         max_retries=settings.max_retries,
         http_client=http,
@@ -95,7 +97,7 @@ def make_client(
             api = _api(settings, endpoint.url, endpoint.key, http)
             cached[place] = ChatModel(
                 model=name,
-                base_url=endpoint.url,
+                base_url=endpoint.url or OPENAI,
                 api_key=SecretStr(endpoint.key),
                 timeout=_timeout(settings),
                 max_retries=settings.max_retries,
