@@ -80,7 +80,7 @@ class TaskOptions(CommonOptions, total=False):
 class ConversationOptions(CommonOptions, total=False):
     """The fields of a `Conversation` that are accepted by keyword only."""
 
-    version: Literal[15]
+    version: Literal[16]
 
 
 class Changes(TaskOptions, total=False):

@@ -103,8 +103,8 @@ class ModelOutput(MessageMetadata):
 
     @property
     def cut_off(self) -> bool:
-        """Return whether the message was cut off at the token limit."""
-        return self.stop is not None and self.stop.is_of_length
+        """Return whether the message was cut off at the token limit, or perhaps, as it has no end."""
+        return self.stop is not None and self.stop.is_cut_off
 
 
 class SpecifiedTask(ModelOutput):

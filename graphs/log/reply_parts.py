@@ -93,6 +93,11 @@ class Stop(Data):
         return self.cause in (StopCause.LENGTH, StopCause.THOUGHT)
 
     @property
+    def is_cut_off(self) -> bool:
+        """Return whether the rest of the reply is missing, or may be missing."""
+        return self.is_of_length or self.cause is StopCause.NO_END
+
+    @property
     def is_notable(self) -> bool:
         """Return whether an outcome mentions the stop: not if a text reached a limit or has no end.
 
@@ -114,7 +119,7 @@ class Stop(Data):
         if self.cause is StopCause.THOUGHT:
             most = self.max_tokens
             said += f" the {most:,} tokens of max_tokens" if most else " all tokens"
-        elif self.word and not (self.is_of_length or self.cause is StopCause.NO_END):
+        elif self.word and not self.is_cut_off:
             said += f" ({excerpt(self.word, _WORD)})"
         told = self.refusal or self.explanation
         return f"{said}: {excerpt(told)}" if told else said

@@ -25,7 +25,7 @@ from ..common.sanitize import escape_json
 from ..conversation.judges import HAND_OFF
 from ..log.messages import metadata
 from ..log.metadata import MessageMetadata, Reflection, Source, SpeakerReply, Speech, ToolCalls
-from ..log.viewpoint import SILENCE, viewpoint
+from ..log.viewpoint import SILENCE, order_messages, viewpoint
 from ..prompts.speaking import BEGIN
 from ..speakers.formats import SchemaFormat
 from .stored_session import StoredSession
@@ -95,6 +95,7 @@ def _example(
         # Trainers expect an example to begin with a message that the speaker heard. The model also
         # received this message.
         view.insert(front, HumanMessage(conversation.render_prompt(BEGIN)))
+    view = order_messages(view)
     learned = [_is_learned(message, lines) for message in view]
     if not any(learned):
         return None

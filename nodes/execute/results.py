@@ -81,7 +81,7 @@ async def return_results(
     # continue forever.
     counts = (None, Failure.PERSON)
     succeeded = not is_code and any(answer.failure in counts for answer in others.values())
-    is_direct = not handoffs and _is_direct(context, speaker, message, answers)
+    is_direct = not (is_code or handoffs) and _is_direct(context, speaker, message, answers)
     is_said = is_code or is_direct or (bool(handoffs) and undone is None)
     told = {**answers, **(undone or {})}
     phase = Phase.GIVEN if is_said else Phase.RETURNED

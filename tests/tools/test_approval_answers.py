@@ -30,8 +30,9 @@ from .approval_help import (
 # Answers that do not fit
 
 BAD: dict[str, tuple[Any, str]] = {
-    "word": ("yes", 'it must be {"decisions": [...]}, with a decision for each call'),
-    "list": ([APPROVE], 'it must be {"decisions": [...]}, with a decision for each call'),
+    "word": ("yes", "decisions: 1 decision for 2 waiting calls; return one"),
+    "another word": ("maybe", 'it must be {"decisions": [...]}, with a decision for each call'),
+    "list": ([APPROVE], "decisions: 1 decision for 2 waiting calls; return one"),
     "typo": ({"decision": [APPROVE]}, "decision: there is no such field"),
     "few": ({"decisions": []}, "decisions: 0 decisions for 2 waiting calls; return one"),
     "many": ({"decisions": [APPROVE] * 3}, "decisions: 3 decisions for 2 waiting calls"),

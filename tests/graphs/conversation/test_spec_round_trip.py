@@ -30,16 +30,18 @@ from support.spec_help import as_toml, letters, look, minimal
 
 # Conversations of every shape
 
-texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
-    lambda text: bool(text.strip())
-)
+texts = st.text(
+    st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=20
+).filter(lambda text: bool(text.strip()))
 names = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=10)
 generations = st.builds(
     ModelSettings,
     temperature=st.none() | st.floats(0, 2),
     max_tokens=st.none() | st.integers(1, 9),
     top_p=st.none() | st.floats(0, 1, exclude_min=True),
-    stop=st.lists(st.text(max_size=3), max_size=2).map(tuple),
+    stop=st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=3), max_size=2
+    ).map(tuple),
     seed=st.none() | st.integers(-(2**40), 2**40),
 )
 printable = st.text(
@@ -52,7 +54,7 @@ marks = st.builds(
     | st.tuples(printable.map("a{}".format), printable.map("b{}".format)),
     end=st.none() | printable.map("c{}".format),
 )
-verbatim = st.text(st.characters(codec="utf-8"), max_size=20)
+verbatim = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
 formats = st.one_of(
     marks,
     st.builds(

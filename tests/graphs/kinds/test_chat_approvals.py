@@ -111,7 +111,7 @@ def test_nothing_runs_before_the_decision_and_the_other_calls_run_once(
     for _ in range(2):
         assert session.resume(**given).pending == result.pending
     wrong: Any
-    for wrong in ("yes", {"decisions": []}, {"decisions": [{"type": "perhaps"}]}, "exit!"):
+    for wrong in ("maybe", {"decisions": []}, {"decisions": [{"type": "perhaps"}]}, "exit!"):
         with pytest.raises(AnswerError):
             session.answer(wrong, **given)
     assert not ran

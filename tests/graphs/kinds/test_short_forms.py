@@ -404,7 +404,7 @@ def test_a_conversation_is_changed_by_making_another() -> None:
         ({"speakers": {"Ann": {"nme": 1}}}, "speakers.Ann.nme: there is no such field; did you m"),
         ({"speakers": {"Ann": 5}}, "speakers.Ann: must be a dict of the speaker's fields, not 5"),
         ({"end_chat": {"max_iterations": 0}}, "end_chat.max_iterations: input should be greater"),
-        ({"version": 7}, "version: input should be 15"),
+        ({"version": 7}, "version: input should be 16"),
     ],
 )
 def test_a_wrong_change_is_one_error_that_names_it(changes: dict[str, Any], said: str) -> None:

@@ -244,7 +244,7 @@ def test_a_reply_without_a_block_is_a_problem_where_one_is_required(
 
 PIECES = ["```python\n", "\n```\n", "<do>", "</do>", "```", "~~~", "\n", "\r\n", "> ", "- ", "   "]
 replies = st.lists(st.sampled_from([*PIECES, "sh", "x", "é\u2028", "\0"]), max_size=16).map("".join)
-unmarked = st.text(st.characters(codec="utf-8", exclude_characters="<>"), max_size=20)
+unmarked = st.text(st.characters(codec="utf-8", exclude_characters="<>\x00"), max_size=20)
 said = unmarked.filter(lambda text: bool(text.strip()))
 
 
@@ -497,7 +497,7 @@ def test_only_a_fence_around_a_whole_answer_is_taken_away(text: str, left: str) 
 @pytest.mark.parametrize(
     "form", [INSTRUCTION, SOLUTION, LAGENT, TAGS, CodeFormat(), CodeFormat(languages=("sh",)), PLAN]
 )
-@given(text=replies | st.text(st.characters(exclude_categories=[])))
+@given(text=replies | st.text(st.characters(exclude_categories=[], exclude_characters="\x00")))
 @example("")
 @example("\ud800")
 @example("[" * 500)

@@ -21,7 +21,7 @@ from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN, role_
 from duologue.graphs.log.messages import metadata, place_of, speeches
 from duologue.graphs.log.metadata import Draft, MessageMetadata, Reflection, SpecifiedTask, Speech
 from duologue.graphs.log.state import Input, State, log_of
-from duologue.graphs.log.viewpoint import viewpoint
+from duologue.graphs.log.viewpoint import SILENCE, viewpoint
 from duologue.graphs.prompts import judging, speaking, tasks
 from duologue.graphs.prompts.texts import fill_template
 from duologue.graphs.rules.moves import max_steps
@@ -674,8 +674,9 @@ async def test_a_blank_reply_behind_a_tools_answer_leaves_the_answer_in_its_plac
     model = ScriptedChatModel(script=[calling("c1", {"item": "tea"}), "", "Four.", "Fine."])
     ran = await run(buying(), model, [price])
     assert shown(model, 2)[:3] == [f"user:{speaking.BEGIN}", "assistant:", "tool:tea: 4"]
-    assert shown(model, 2)[3].startswith("user:Your message was empty.")
-    assert len(shown(model, 2)) == 4
+    assert shown(model, 2)[3] == f"assistant:{SILENCE}"
+    assert shown(model, 2)[4].startswith("user:Your message was empty.")
+    assert len(shown(model, 2)) == 5
     assert ran.said == ["A: Four.", "B: Fine."]
 
 

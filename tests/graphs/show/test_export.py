@@ -224,7 +224,8 @@ def test_control_characters_are_shown_and_break_no_line() -> None:
     text = "a\x1b[31mb\x00c\x07d\u202ee\x85f\u2028g\u2029h\x1ci"
     result = made(text, "Fine.")
     page = as_markdown(result)
-    assert r"a\x1b[31mb\x00c\x07d\u202ee\x85f" in page
+    # The log has a question mark for the character that PostgreSQL can't store.
+    assert r"a\x1b[31mb?c\x07d\u202ee\x85f" in page
     assert not set("\x1b\x00\x07\u202e\x85\x1c") & set(page)
     found = list(objects(as_json_lines(result)))
     assert [one["text"] for one in found] == [text, "Fine."]

@@ -370,7 +370,7 @@ async def test_openai_itself_needs_a_key_only() -> None:
     model = await Models(settings=Settings(api_key=SecretStr("k"))).get(None, silent)
     assert isinstance(chat_of(model), ChatModel)
     assert chat_of(model).model_name == model.label == "gpt-4.1-mini"
-    assert chat_of(model).openai_api_base is None
+    assert chat_of(model).openai_api_base == "https://api.openai.com/v1"
 
 
 async def test_a_server_that_lists_no_model_is_an_error_that_names_it() -> None:
