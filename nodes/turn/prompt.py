@@ -62,9 +62,14 @@ def leaves_unopened(log: Sequence[BaseMessage], name: str) -> bool:
 
 def tokens_of_thoughts(log: Sequence[BaseMessage], name: str) -> int:
     """Estimate the tokens of the thoughts that go back to the model in this turn."""
+    thoughts = (one.thought for one in calls_of_turn(log, name))
+    return sum(tokens_of(thought.text) for thought in thoughts if thought is not None)
+
+
+def calls_of_turn(log: Sequence[BaseMessage], name: str | None) -> list[ToolCalls]:
+    """Return the metadata of a speaker's messages with calls in this turn, the newest first."""
     turn = takewhile(lambda about: not about.ends_turn, map(metadata, reversed(log)))
-    calls = (one for one in turn if isinstance(one, ToolCalls) and one.speaker == name)
-    return sum(tokens_of(one.thought.text) for one in calls if one.thought is not None)
+    return [one for one in turn if isinstance(one, ToolCalls) and one.speaker == name]
 
 
 T = TypeVar("T")
