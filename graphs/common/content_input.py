@@ -31,7 +31,7 @@ from .content import (
     text_block,
 )
 from .errors import SpecError
-from .sanitize import UNSTORABLE, excerpt
+from .sanitize import excerpt, storable
 from .validation import name_type
 
 ContentInput: TypeAlias = (
@@ -83,7 +83,7 @@ def read_content(given: object, field: str, *, opens: bool = False) -> Content:
         SpecError: A part is not valid, or a file can't be read. The message names the part.
     """
     if isinstance(given, str):
-        return UNSTORABLE.sub("?", given)
+        return storable(given)
     if isinstance(given, bytes | bytearray | Path | Mapping):
         return arrange_blocks([_read_part(given, field, MOST_BYTES, opens=opens)])
     if not isinstance(given, Sequence):
@@ -142,7 +142,7 @@ def _place(text: str) -> Mapping[str, Any]:
 
 def _read_part(part: object, where: str, left: int, *, opens: bool) -> Block:
     if isinstance(part, str):
-        return text_block(UNSTORABLE.sub("?", part))
+        return text_block(storable(part))
     if isinstance(part, bytes | bytearray):
         return _file(bytes(part), None, where, left)
     if isinstance(part, Path):
@@ -172,7 +172,7 @@ def _read_block(part: Mapping[str, Any], where: str, left: int, *, opens: bool) 
     if block["type"] == "text":
         if not isinstance(block.get("text"), str):
             raise SpecError(f"{where}.text: must be text")
-        return text_block(UNSTORABLE.sub("?", block["text"]))
+        return text_block(storable(block["text"]))
     if isinstance(url := block.get("url"), str):
         if _is_data_address(url):
             return _decode(_read_data_address(block, url, where), part.get("type"), where, left)

@@ -36,6 +36,12 @@ UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 """Characters that no text of a store contains: PostgreSQL refuses U+0000, and half a surrogate pair
 has no encoding."""
 
+
+def storable(text: str) -> str:
+    """Return text that any store can contain: each character that it refuses becomes "?"."""
+    return UNSTORABLE.sub("?", text)
+
+
 LONGEST: Final = 2000
 """Maximum length of an error, in characters."""
 

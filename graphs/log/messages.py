@@ -24,7 +24,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
 from ..common.content import Block, Content, is_inline_file, keep_stored, make_content, text_block
-from ..common.sanitize import UNSTORABLE
+from ..common.sanitize import storable as storable
 from ..conversation.usage import select_response_metadata
 from ..speakers.interrupt_on import DecisionType
 from .metadata import (
@@ -202,11 +202,6 @@ def make_tool_message(
         artifact=artifact,
         additional_kwargs=metadata_kwargs(about, number),
     )
-
-
-def storable(text: str) -> str:
-    """Return text that any store can contain: each character that it refuses becomes "?"."""
-    return UNSTORABLE.sub("?", text)
 
 
 def storable_content(content: Content) -> Content:

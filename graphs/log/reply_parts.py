@@ -108,11 +108,10 @@ class Stop(Data):
     @property
     def is_lasting(self) -> bool:
         """Return whether a blank reply to nearly the same prompt would stop in the same way."""
-        again = (
-            *(StopCause.LENGTH, StopCause.NO_END, StopCause.FILTER),
-            *(StopCause.CALL, StopCause.OTHER),
+        return self.cause in (
+            *(StopCause.THOUGHT, StopCause.PROMPT, StopCause.REFUSAL),
+            *(StopCause.PAUSE, StopCause.FAILURE),
         )
-        return self.cause not in again
 
     def __str__(self) -> str:
         said = _STOPS[self.cause]

@@ -34,12 +34,12 @@ def shorten_messages(
     results stay pairs, and other fields do not change.
     """
     found, sizes = [*messages], [*map(tokens_of_message, messages)]
-    fixed = (isinstance(one, SystemMessage) for one in messages)
-    standing = sum(size for size, is_fixed in zip(sizes, fixed, strict=True) if is_fixed)
     places = [at for at, one in enumerate(messages) if not isinstance(one, SystemMessage)]
     # Sorting is stable: results come first, each kind in its order.
     places.sort(key=lambda at: not isinstance(messages[at], ToolMessage))
-    left, most = sum(sizes), max((limit - standing) // 2, _LEAST)
+    left = sum(sizes)
+    fixed = left - sum(sizes[at] for at in places)
+    most = max((limit - fixed) // 2, _LEAST)
 
     def mark(count: int) -> str:
         return render_prompt(LEFT_OUT, count=count)
@@ -49,7 +49,7 @@ def shorten_messages(
             if left <= limit:
                 return found
             if sizes[at] > most:
-                found[at] = _shortened(messages[at], most, mark)
+                found[at] = _shorten_message(messages[at], most, mark)
                 left -= sizes[at]
                 sizes[at] = tokens_of_message(found[at])
                 left += sizes[at]
@@ -58,7 +58,7 @@ def shorten_messages(
         most = max(most // 2, _LEAST)
 
 
-def _shortened(message: BaseMessage, most: int, mark: Callable[[int], str]) -> BaseMessage:
+def _shorten_message(message: BaseMessage, most: int, mark: Callable[[int], str]) -> BaseMessage:
     """Return a message whose parts are shortened to about this number of tokens together."""
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     each = most // (len(calls) + bool(message.text or not calls)) - MESSAGE_TOKENS
@@ -74,14 +74,10 @@ def _shortened(message: BaseMessage, most: int, mark: Callable[[int], str]) -> B
 
 def _shorten_call(call: ToolCall, most: int, mark: Callable[[int], str]) -> ToolCall:
     """Return a call whose long arguments are shortened. Those that are no text become text."""
-    args: dict[str, Any] = call["args"]
+    args: dict[str, Any] = {**call["args"]}
     each = most // max(len(args), 1)
-    texts = {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name, value in args.items()
-    }
-    shown = {
-        name: shorten(texts[name], each, mark) if tokens_of(texts[name]) > each else value
-        for name, value in args.items()
-    }
-    return ToolCall(name=call["name"], args=shown, id=call["id"], type="tool_call")
+    for name, value in call["args"].items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if tokens_of(text) > each:
+            args[name] = shorten(text, each, mark)
+    return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call")

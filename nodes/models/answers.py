@@ -25,7 +25,6 @@ from .stops import read_stop, stop_of
 from .storable_json import why_unstorable
 
 _FIELD: Final = re.compile(r"reasoning|thinking|thought")
-_BLOCKS: Final = ("thinking", "redacted_thinking", "reasoning", "reasoning_content")
 _TEXTS: Final = ("thinking", "reasoning", "reasoning_content", "text", "summary", "content")
 _DEEPEST: Final = 6
 _PIECES: Final = ("text", "summary", "data", "thinking")
@@ -33,6 +32,8 @@ _METADATA: Final = ("model_provider", "output_version")
 
 THOUGHTS: Final = ("thinking", "redacted_thinking", "reasoning")
 """Types of content parts that are thought, not speech."""
+
+_BLOCKS: Final = (*THOUGHTS, "reasoning_content")
 
 REASONING: Final = ("reasoning_content", "reasoning")
 """Fields for a model's thought, next to the content."""

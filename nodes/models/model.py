@@ -78,8 +78,6 @@ class Model:
 
     adapter: Adapter
     """The adapter through which the model is called."""
-    label: str = field(init=False)
-    """Name of the model in usage and errors."""
     notify: Notify = _ignore
     """Called with a notice when an answer takes longer than expected."""
     name: str | None = None
@@ -94,9 +92,10 @@ class Model:
     warned: set[str] = field(default_factory=set)
     """The warnings that the session has received, so that each is sent once."""
 
-    def __post_init__(self) -> None:
-        """Copy the label of the adapter."""
-        object.__setattr__(self, "label", self.adapter.label)
+    @property
+    def label(self) -> str:
+        """Name of the model in usage and errors."""
+        return self.adapter.label
 
     def price(self, prices: Mapping[str, Price]) -> Price | ListPrice | None:
         """Return the model's price in a table, by its label or its name, or None.
@@ -105,7 +104,7 @@ class Model:
         """
         if not prices:
             return self.listed
-        return prices.get(self.adapter.label) or prices.get(self.name or "")
+        return prices.get(self.label) or prices.get(self.name or "")
 
     def check_price(self, conversation: Conversation) -> None:
         """Raise SpecError if the price is unknown and the conversation or the gate needs it."""
@@ -134,7 +133,7 @@ class Model:
         """Call the model for one message. A private message is not streamed as a chat message."""
         adapter = self.adapter
         offer = offers_of(adapter.prompting, tool_calling)(tools, tool_choice)
-        prompt = offer.prompt(self._sent(messages, settings), adapter.prompting)
+        prompt = offer.prompt(self._hide_files(messages, settings), adapter.prompting)
 
         def ask(settings: CallSettings) -> Ask:
             return offer.ask(adapter, settings, marks, purpose)
@@ -168,17 +167,15 @@ class Model:
 
         Returns the answer, and the instance of the schema, or None if the answer does not match.
         """
-        adapter, sent = self.adapter, self._sent(messages, settings)
+        adapter, sent = self.adapter, self._hide_files(messages, settings)
         prompt = offers_of(adapter.prompting, tool_calling)().prompt(sent, adapter.prompting)
 
         def ask(settings: CallSettings) -> Ask:
             if not adapter.find_unsupported(schema_of(schema)):
                 return adapter.structured(settings, schema, instead)
             # The structured output of some providers would allow fewer answers, or none.
-            as_text, described = (
-                adapter.answer(settings, None, None, purpose),
-                describe_schema(schema),
-            )
+            as_text = adapter.answer(settings, None, None, purpose)
+            described = describe_schema(schema)
             return lambda messages, config: as_text(add_instruction(messages, described), config)
 
         def read(found: object) -> AIMessage:
@@ -208,15 +205,10 @@ class Model:
         except (ValidationError, UnreadableJsonError):
             return answer, None
 
-    def _sent(
+    def _hide_files(
         self, messages: Sequence[BaseMessage], settings: CallSettings
-    ) -> Sequence[BaseMessage]:
+    ) -> list[BaseMessage]:
         """Return a prompt in which a description replaces each file that the model can't read."""
-        for one in messages:
-            if not isinstance(one.content, str):
-                break
-        else:
-            return messages
 
         def is_hidden(block: Block) -> bool:
             if settings.attachments is not None:

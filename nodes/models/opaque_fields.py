@@ -198,18 +198,15 @@ def _prepare(message: AIMessage, family: Family, *, is_current: bool, is_called:
                 Return.ONCE_CALLED: is_called,
             }[family.returns]
             given = thought.given or Reasoning()
-            if is_due and family.text_field and thought.text:
-                given = given.model_copy(
-                    update={"fields": {family.text_field: thought.text, **given.fields}}
-                )
-            kept: dict[str, Any] = (
-                {} if is_due else {"blocks": (), "fields": {}, "calls": {}, "metadata": {}}
-            )
-            # A thought inside the text belongs to the current turn for all models.
-            kept |= {} if is_current else {"text": None}
-            message = add_thought(
-                message, thought.model_copy(update={"given": given.model_copy(update=kept)})
-            )
+            if not is_due:
+                given = Reasoning(text=given.text)
+            elif family.text_field and thought.text:
+                fields = {family.text_field: thought.text, **given.fields}
+                given = given.model_copy(update={"fields": fields})
+            if not is_current:
+                # A thought inside the text belongs to the current turn for all models.
+                given = given.model_copy(update={"text": None})
+            message = add_thought(message, thought.model_copy(update={"given": given}))
     return _fill(message, family, is_called=is_called)
 
 

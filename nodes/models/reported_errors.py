@@ -68,8 +68,7 @@ def read_status(error: object) -> int:
     """
     if lacks_credit(error):
         return NO_CREDIT
-    named = (holder.get(name) for holder in _mappings(error) for name in _NAMES)
-    found = chain(map(status_of_field, named), map(_status_in_words, _messages(error)))
+    found = chain(map(status_of_field, _fields(error)), map(_status_in_words, _messages(error)))
     return next((status for status in found if status is not None), _UNNAMED)
 
 
@@ -78,16 +77,16 @@ def status_of_field(value: object) -> int | None:
     if isinstance(value, str):
         digits = _STATUS.search(value[:_READ])
         return int(digits[0]) if digits else _status_in_words(value)
-    is_status = isinstance(value, int | float) and 400 <= value <= 599 and value == int(value)
-    return int(value) if is_status and isinstance(value, int | float) else None
+    if isinstance(value, int | float) and 400 <= value <= 599 and value == int(value):
+        return int(value)
+    return None
 
 
 def lacks_credit(error: object) -> bool:
     """Return whether an error says that the account has no credit left."""
-    named = (holder.get(name) for holder in _mappings(error) for name in _NAMES)
+    named = (value for value in _fields(error) if isinstance(value, str))
     heads = (text[:_HEAD] for text in _messages(error))
-    texts = chain((value for value in named if isinstance(value, str)), heads)
-    return any(_status_in_words(text, _WORDS[:1]) for text in texts)
+    return any(_status_in_words(text, _WORDS[:1]) for text in chain(named, heads))
 
 
 def read_wait(error: object) -> float | None:
@@ -115,6 +114,11 @@ def _mappings(error: object) -> Iterator[Mapping[Any, Any]]:
             elif isinstance(one, list):
                 inner += one
         level = inner
+
+
+def _fields(error: object) -> Iterator[object]:
+    """Yield the values of the fields that may contain a status, the outer ones first."""
+    return (holder.get(name) for holder in _mappings(error) for name in _NAMES)
 
 
 def _messages(error: object) -> Iterator[str]:

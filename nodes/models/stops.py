@@ -218,17 +218,21 @@ def is_stop(reason: object) -> bool:
 
 def _match(reason: object) -> re.Match[str] | None:
     # `casefold` keeps the length of these words, so the match has the places of the reason.
-    return _REASON.fullmatch(str(getattr(reason, "value", reason)).casefold())
+    return _REASON.fullmatch(_read_word(reason).casefold())
+
+
+def _read_word(value: object) -> str:
+    """Return a reason as text. Some clients report an enum, which may be a text, too."""
+    return str(getattr(value, "value", value) or "")
 
 
 def _find_cause(metadata: Mapping[str, Any]) -> tuple[str, StopCause | None]:
     """Return the provider's word and the cause in an answer's metadata."""
     feedback = metadata.get("prompt_feedback")
     blocked = feedback.get("block_reason") if isinstance(feedback, Mapping) else None
-    # Gemini's enum is a text, too. Its first value means that no reason is known.
-    blocked = str(getattr(blocked, "value", blocked) or "")
-    if blocked and not blocked.endswith("UNSPECIFIED"):
-        return storable(blocked), StopCause.PROMPT
+    # The first value of Gemini's enum means that no reason is known.
+    if (word := _read_word(blocked)) and not word.endswith("UNSPECIFIED"):
+        return storable(word), StopCause.PROMPT
     incomplete = metadata.get("incomplete_details")
     reasons = [metadata.get(name) for name in _KEYS]
     # OpenAI's Responses API reports the reason in `incomplete_details`.
@@ -236,8 +240,7 @@ def _find_cause(metadata: Mapping[str, Any]) -> tuple[str, StopCause | None]:
     for reason in reasons:
         if (found := _match(reason)) is not None:
             # The word once, in the provider's letters.
-            said = str(getattr(reason, "value", reason))
-            return said[found.start(1) : found.end(1)], _CAUSES[found[1]]
+            return _read_word(reason)[slice(*found.span(1))], _CAUSES[found[1]]
     return "", None
 
 

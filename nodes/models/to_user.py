@@ -19,9 +19,9 @@ from ...graphs.log.heard_text import GAP, together
 from ...graphs.speakers.speaker import TO_USER
 from ...graphs.text.thoughts import Told
 from ...tools.registry.functions import parameters_of
+from .answers import RAW
 from .call_pieces import CallJoiner, StreamedCall
 from .listeners import Listener
-from .tool_calls import RAW
 
 _WHOLE = re.compile(
     r'(?:[^"\\\ud800-\udfff]'

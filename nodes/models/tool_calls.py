@@ -13,7 +13,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ...graphs.log.messages import storable
-from .answers import OPAQUE_OF_CALLS, RAW as RAW, is_cut_off
+from .answers import OPAQUE_OF_CALLS, RAW, is_cut_off
 from .call_pieces import arguments_as_text, decode_arguments, join_calls
 from .storable_json import TOO_DEEP, TOO_LARGE, why_unstorable
 from .tool_names import Names, find_registered
@@ -59,30 +59,30 @@ def read_call(
     called = storable(name) if isinstance(name, str) else ""
     key = storable(str(call_id)) if call_id else None
     if not called:
-        return _broken(called, arguments, key, NO_NAME)
+        return _make_invalid(called, arguments, key, NO_NAME)
     read = arguments
     if isinstance(arguments, str):
         try:
             read = decode_arguments(arguments)
         except RecursionError:
-            return _broken(called, arguments, key, _unfit(called, TOO_DEEP))
+            return _make_invalid(called, arguments, key, _describe_unfit(called, TOO_DEEP))
         except json.JSONDecodeError as error:
             why = f"{error.msg}, at character {error.pos + 1}"
             error_text = (CUT_OFF if cut_off else NOT_JSON).format(name=called, why=why)
-            return _broken(called, arguments, key, error_text)
+            return _make_invalid(called, arguments, key, error_text)
         except ValueError:
             # Python refuses numbers of more than some thousand digits.
-            return _broken(called, arguments, key, _unfit(called, TOO_LARGE))
+            return _make_invalid(called, arguments, key, _describe_unfit(called, TOO_LARGE))
     if read is None:
         if cut_off:
-            return _broken(called, arguments, key, CUT_OFF.format(name=called))
+            return _make_invalid(called, arguments, key, CUT_OFF.format(name=called))
         read = {}
     if not isinstance(read, dict):
         what = _WORDS.get(type(read), f"a {type(read).__name__}")
-        return _broken(called, arguments, key, NO_OBJECT.format(name=called, what=what))
+        return _make_invalid(called, arguments, key, NO_OBJECT.format(name=called, what=what))
     fault = why_unstorable(read)
     if fault is not None:
-        return _broken(called, arguments, key, _unfit(called, fault))
+        return _make_invalid(called, arguments, key, _describe_unfit(called, fault))
     return ToolCall(name=called, args=read, id=key, type="tool_call")
 
 
@@ -128,11 +128,11 @@ def normalise_calls(answer: AIMessage, names: Names) -> AIMessage:
     else:
         good, broken = split_calls(
             [
-                read_call(_meant(call["name"], names), call["args"], call["id"])
+                read_call(_find_name(call["name"], names), call["args"], call["id"])
                 for call in answer.tool_calls
             ]
         )
-        broken += [_still_broken(call, names) for call in answer.invalid_tool_calls]
+        broken += [_read_invalid(call, names) for call in answer.invalid_tool_calls]
     kept = {key: value for key, value in answer.additional_kwargs.items() if key != RAW}
     return answer.model_copy(
         update={"tool_calls": good, "invalid_tool_calls": broken, "additional_kwargs": kept}
@@ -147,7 +147,8 @@ def without_mended_call(answer: AIMessage) -> AIMessage:
     *good, last = [None, *answer.tool_calls]
     if last is None or answer.invalid_tool_calls or not is_cut_off(answer):
         return answer
-    broken = [_half(last, last["args"])]
+    error = CUT_OFF.format(name=last["name"] or "a tool")
+    broken = [_make_invalid(last["name"], last["args"], last["id"], error)]
     return answer.model_copy(update={"tool_calls": good[1:], "invalid_tool_calls": broken})
 
 
@@ -165,26 +166,21 @@ def recover_answer(error: ValidationError) -> AIMessage | None:
     return AIMessage("", invalid_tool_calls=split_calls(broken)[1])
 
 
-def _meant(name: object, names: Names) -> object:
+def _find_name(name: object, names: Names) -> object:
     return find_registered(name, names) if isinstance(name, str) else name
 
 
-def _still_broken(call: InvalidToolCall, names: Names) -> InvalidToolCall:
+def _read_invalid(call: InvalidToolCall, names: Names) -> InvalidToolCall:
     """Return an invalid call with the reason why it is invalid."""
-    name = _meant(call["name"], names)
+    name = _find_name(call["name"], names)
     read = read_call(name, call["args"], call["id"])
     if read["type"] == "invalid_tool_call":
         return read
     error = storable(call["error"] or UNREADABLE_CALL.format(name=read["name"]))
-    return _broken(str(read["name"]), call["args"], read["id"], error)
+    return _make_invalid(str(read["name"]), call["args"], read["id"], error)
 
 
-def _half(call: ToolCall | InvalidToolCall, arguments: object) -> InvalidToolCall:
-    error = CUT_OFF.format(name=call["name"] or "a tool")
-    return _broken(call["name"] or "", arguments, call["id"], error)
-
-
-def _broken(name: str, arguments: object, call_id: str | None, error: str) -> InvalidToolCall:
+def _make_invalid(name: str, arguments: object, call_id: str | None, error: str) -> InvalidToolCall:
     return InvalidToolCall(
         type="invalid_tool_call",
         name=name,
@@ -194,5 +190,5 @@ def _broken(name: str, arguments: object, call_id: str | None, error: str) -> In
     )
 
 
-def _unfit(name: str, why: str) -> str:
+def _describe_unfit(name: str, why: str) -> str:
     return UNFIT.format(name=name, why=why)

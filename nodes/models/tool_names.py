@@ -29,7 +29,7 @@ def wire_names(names: Iterable[str]) -> Names:
     An accepted name is unchanged. The sent form of any other name depends only on that name. If two
     names have the same form, a digest makes them distinct, whatever their order.
     """
-    return _added({}, names)
+    return _extend_names({}, names)
 
 
 def add_called_names(names: Names, messages: Iterable[BaseMessage]) -> Names:
@@ -44,7 +44,7 @@ def add_called_names(names: Names, messages: Iterable[BaseMessage]) -> Names:
         if isinstance(message, ToolMessage)
         or (isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls))
     )
-    return _added(names, [name for message in callers for name in _called(message)])
+    return _extend_names(names, [name for message in callers for name in _list_called(message)])
 
 
 def rename_tools(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
@@ -52,8 +52,8 @@ def rename_tools(messages: Iterable[BaseMessage], names: Names) -> list[BaseMess
     if all(sent == name for name, sent in names.items()):
         return [*messages]
     return [
-        _renamed(message, names)
-        if any(names[name] != name for name in _called(message))
+        _rename_tools(message, names)
+        if any(names[name] != name for name in _list_called(message))
         else message
         for message in messages
     ]
@@ -86,7 +86,7 @@ def find_registered(name: str, names: Names) -> str:
         if fits:
             return fits.pop() if len(fits) == 1 else name
     # Of a name that is all decoration, nothing contradicts the only tool.
-    is_empty = "<|" in name and not _without_tokens(name)
+    is_empty = "<|" in name and not _drop_tokens(name)
     return next(iter(names)) if is_empty and len(names) == 1 else name
 
 
@@ -97,7 +97,7 @@ _SEPARATOR = re.compile(r"[^\w-]+|__+|=")
 _REPEATED = re.compile(r"(.+?)\1+")
 
 
-def _without_tokens(name: str) -> str:
+def _drop_tokens(name: str) -> str:
     """Return the first part of a name that is not a control token."""
     if "<|" in name:
         # A whole header, as in "commentary to=functions.read".
@@ -108,7 +108,7 @@ def _without_tokens(name: str) -> str:
 
 def _list_bare_forms(name: str) -> Iterable[str]:
     """Yield the forms of a name without decoration, for a comparison, longest first."""
-    text = _without_tokens(name)
+    text = _drop_tokens(name)
     end = next(
         (cut.start() for cut in _AFTER_NAME.finditer(text) if key_of(text[: cut.start()])), None
     )
@@ -124,20 +124,20 @@ def key_of(name: str) -> str:
     return "".join(filter(str.isalnum, name.casefold()))
 
 
-def _added(known: Names, names: Iterable[str]) -> Names:
+def _extend_names(known: Names, names: Iterable[str]) -> Names:
     new = [name for name in dict.fromkeys(names) if name not in known]
     if not new:
         return dict(known)
     mapped = dict(known)
     taken = set(known.values())
-    wished = {name: _plain(name) for name in new}
+    wished = {name: _simplify(name) for name in new}
     for name in sorted(new, key=lambda name: (not _is_accepted(name), name)):
         wire = wished[name]
         if len(wire) > _LONGEST:
-            wire = _told_apart(name, wire, _SIGNS)
+            wire = _add_digest(name, wire, _SIGNS)
         signs = _SIGNS
         while wire in taken:
-            wire = _told_apart(name, wished[name], signs)
+            wire = _add_digest(name, wished[name], signs)
             signs += 1
         taken.add(wire)
         mapped[name] = wire
@@ -148,7 +148,7 @@ def _is_accepted(name: str) -> bool:
     return _ACCEPTED.fullmatch(name) is not None and name not in _MEANT_OTHERWISE
 
 
-def _plain(name: str) -> str:
+def _simplify(name: str) -> str:
     """Return the name in characters that providers accept, possibly too long."""
     if _is_accepted(name):
         return name
@@ -158,13 +158,13 @@ def _plain(name: str) -> str:
     return f"{plain}_tool" if plain in _MEANT_OTHERWISE else plain
 
 
-def _told_apart(name: str, plain: str, signs: int) -> str:
+def _add_digest(name: str, plain: str, signs: int) -> str:
     # A name may contain a lone surrogate, which UTF-8 cannot encode.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:signs]
     return f"{plain[: _LONGEST - signs - 1]}_{digest}"
 
 
-def _called(message: BaseMessage) -> list[str]:
+def _list_called(message: BaseMessage) -> list[str]:
     """Return the names of the tools in a message."""
     if isinstance(message, AIMessage):
         calls = (*message.tool_calls, *message.invalid_tool_calls)
@@ -172,7 +172,7 @@ def _called(message: BaseMessage) -> list[str]:
     return [message.name] if isinstance(message, ToolMessage) and message.name else []
 
 
-def _renamed(message: BaseMessage, names: Names) -> BaseMessage:
+def _rename_tools(message: BaseMessage, names: Names) -> BaseMessage:
     if isinstance(message, AIMessage):
         return message.model_copy(
             update={

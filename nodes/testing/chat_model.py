@@ -33,7 +33,8 @@ from ...graphs.log.metadata import (
     UnheardReply,
     kind_name,
 )
-from ..models.tool_calls import RAW, read_calls
+from ..models.answers import RAW
+from ..models.tool_calls import read_calls
 from .replies import Reply
 from .script import Prompt, Script, Tape, as_prompt
 from .wire import client_error, deltas, usage

@@ -202,9 +202,9 @@ def fresh_ids(answers: Sequence[AIMessage], log: Sequence[BaseMessage]) -> Itera
         call["id"]
         for message in log
         if isinstance(message, AIMessage)
-        for call in (*message.tool_calls, *message.invalid_tool_calls)
+        for call in _calls_of(message)
     }
-    calls = (call for one in answers for call in (*one.tool_calls, *one.invalid_tool_calls))
+    calls = (call for one in answers for call in _calls_of(one))
     for place, call in enumerate(calls):
         given = call["id"]
         call_id = given if given and given not in seen else f"{place_name(len(log))}-{place}"
@@ -266,11 +266,7 @@ def outputs_of_calls(log: Sequence[BaseMessage]) -> ToolOutput:
     message = newest_calls(log)
     # If hooks have changed a result, the changed result is the newer message.
     newest = {one.tool_call_id: one for one in log if isinstance(one, ToolMessage)}
-    asked = [
-        newest.get(str(call["id"]))
-        for call in (*message.tool_calls, *message.invalid_tool_calls)
-        if call["name"] != HAND_OFF
-    ]
+    asked = [newest.get(str(call["id"])) for call in _calls_of(message) if call["name"] != HAND_OFF]
     results = [one for one in asked if one is not None]
     if not isinstance(metadata(message), CodeCalls):
         text = "\n\n".join(one.text for one in results if one.text.strip())

@@ -5,7 +5,8 @@ itself is never shortened. Within a turn, a model receives its own reasoning aga
 providers require it. After the turn no reasoning is sent.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import takewhile
 from typing import Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import (
@@ -28,7 +29,6 @@ from ...graphs.log.metadata import (
     SpeakerReply,
     Stage,
     Summary,
-    Thought,
     ToolCalls,
 )
 from ...graphs.log.viewpoint import order_messages
@@ -62,16 +62,14 @@ def leaves_unopened(log: Sequence[BaseMessage], name: str) -> bool:
 
 def tokens_of_thoughts(log: Sequence[BaseMessage], name: str) -> int:
     """Estimate the tokens of the thoughts that go back to the model in this turn."""
-    return sum(tokens_of(thought.text) for _, thought in _of_turn(log, name))
+    thoughts = (one.thought for one in calls_of_turn(log, name))
+    return sum(tokens_of(thought.text) for thought in thoughts if thought is not None)
 
 
-def _of_turn(log: Sequence[BaseMessage], name: str) -> Iterator[tuple[str | None, Thought]]:
-    for message in reversed(log):
-        about = metadata(message)
-        if about.ends_turn:
-            return
-        if isinstance(about, ToolCalls) and about.speaker == name and about.thought is not None:
-            yield message.id, about.thought
+def calls_of_turn(log: Sequence[BaseMessage], name: str | None) -> list[ToolCalls]:
+    """Return the metadata of a speaker's messages with calls in this turn, the newest first."""
+    turn = takewhile(lambda about: not about.ends_turn, map(metadata, reversed(log)))
+    return [one for one in turn if isinstance(one, ToolCalls) and one.speaker == name]
 
 
 T = TypeVar("T")

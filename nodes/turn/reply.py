@@ -222,8 +222,7 @@ def callable_tools(
         # After a successful call, the model may answer with text, too.
         choice = "auto"
     conversation = context.conversation
-    hands_over = isinstance(conversation.turn_order, Handoff) and has_tool(conversation, speaker)
-    if not hands_over or context.turn.stage is not Stage.ROUNDS:
+    if not has_tool(conversation, speaker) or context.turn.stage is not Stage.ROUNDS:
         return tools, choice
     hand_off = make_hand_off_tool(conversation, speaker)
     # A call that names the next speaker does not count as a tool round.

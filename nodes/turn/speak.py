@@ -32,7 +32,6 @@ from ...graphs.log.metadata import (
     Speech,
     Stage,
     Stop,
-    ToolCalls,
     UnheardReply,
     as_reply,
 )
@@ -58,7 +57,7 @@ from .hooks import DraftReply, after_speaker, turn_of
 from .interrupt import ask_for_message
 from .log_writer import audience_of, is_call, read_by_format, write_answer, write_said
 from .node_context import NodeContext, Resources
-from .prompt import select_heard
+from .prompt import calls_of_turn, select_heard
 from .reply import continuation_request, join_reply, reply_of
 from .summary import summarize_left_out
 
@@ -180,11 +179,8 @@ def _take_text_of_calls(log: Sequence[BaseMessage], reply: Speech, text: str) ->
     if reply.source is not Source.MODEL or text.strip() or reply.cut_off or reply.handed_to:
         return text, reply
     sent: dict[str, str] = {}
-    for about in map(metadata, reversed(log)):
-        if about.ends_turn:
-            break
-        if isinstance(about, ToolCalls) and about.speaker == reply.speaker:
-            sent = {**about.to_user, **sent}
+    for about in calls_of_turn(log, reply.speaker):
+        sent = {**about.to_user, **sent}
     return "\n\n".join(sent.values()) or text, reply.model_copy(update={"to_user": sent})
 
 

@@ -62,7 +62,7 @@ async def summarize(
     model = await context.model(policy.model or speaker.model)
     old = context.reader.history(speaker.name).last_summary(context.log)
     before = old.text.strip() if old is not None else ""
-    usage, text, answered = context.usage, "", AIMessage("")
+    usage, text, answer = context.usage, "", AIMessage("")
     read: list[BaseMessage] = [*lines]
     limit: int | None = None
     refused: int | None = None
@@ -92,15 +92,9 @@ async def summarize(
             notify(f"{error}; the summary leaves out {part}")
             continue
         usage, text = context.with_call(model, answer), cut(answer.text.strip(), policy.words)
-        answered = answer
         break
-    about = Summary(
-        speaker=speaker.name,
-        audience=NOBODY,
-        since=since,
-        thought=thought_of(answered),
-    )
-    return make_message(len(context.log), text or before, about, answer=answered), usage
+    about = Summary(speaker=speaker.name, audience=NOBODY, since=since, thought=thought_of(answer))
+    return make_message(len(context.log), text or before, about, answer=answer), usage
 
 
 def _summary_prompt(

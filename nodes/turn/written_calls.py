@@ -44,7 +44,7 @@ def take_written_calls(
     calls = []
     for written in found.calls:
         name = find_registered(written.name, names)
-        calls.append(read_call(name, _arguments(written, offered.get(name)), None))
+        calls.append(read_call(name, _convert_arguments(written, offered.get(name)), None))
     good, broken = split_calls(calls)
     made = answer.model_copy(
         update={"content": "", "tool_calls": good, "invalid_tool_calls": broken}
@@ -88,16 +88,18 @@ def _shows_json(conversation: Conversation, speaker: Speaker, log: Sequence[Base
 _JSON: Final = re.compile(r"\bjson\b", re.IGNORECASE)
 
 
-def _arguments(call: WrittenCall, tool: BaseTool | None) -> object:
+def _convert_arguments(call: WrittenCall, tool: BaseTool | None) -> object:
     """Return the arguments of a call. Values from tags get the types that the tool declares."""
     if not call.is_text or tool is None or not isinstance(call.arguments, dict):
         return call.arguments
     parameters = convert_to_openai_tool(tool)["function"].get("parameters") or {}
     properties = parameters.get("properties") or {}
-    return {key: _typed(text, properties.get(key) or {}) for key, text in call.arguments.items()}
+    return {
+        key: _convert_value(text, properties.get(key) or {}) for key, text in call.arguments.items()
+    }
 
 
-def _typed(text: str, schema: Mapping[str, Any]) -> object:
+def _convert_value(text: str, schema: Mapping[str, Any]) -> object:
     kinds = [schema.get("type"), *(one.get("type") for one in schema.get("anyOf") or ())]
     if "string" in kinds:
         return text

@@ -19,10 +19,10 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
 
-from ..answers import CALL_FIELDS, DETAILS, OPAQUE, fields_of_calls
+from ..answers import CALL_FIELDS, DETAILS, OPAQUE, RAW, fields_of_calls
 from ..opaque_fields import add_fields
 from ..stops import NO_END, is_stop
-from ..tool_calls import RAW, raw_calls, read_calls
+from ..tool_calls import raw_calls, read_calls
 from .reply_reader import ReplyReader
 
 _BLOCK: Final = 500

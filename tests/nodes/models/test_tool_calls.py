@@ -11,8 +11,8 @@ from langchain_core.messages.tool import ToolCall
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import ValidationError
 
+from duologue.nodes.models.answers import RAW
 from duologue.nodes.models.tool_calls import (
-    RAW,
     normalise_calls,
     raw_calls,
     read_call,
