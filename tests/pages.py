@@ -54,7 +54,7 @@ HOSTILE: Final = [
     f"<style>@import 'http://a.example'; *{{background:url(javascript:{_RUN})}}</style>",
     "<meta http-equiv=refresh content='0;url=data:text/html,x'><base href=//a.example>",
     f"<math><mi xlink:href=javascript:{_RUN}>x",
-    f"\x00<scr\x00ipt>{_RUN}</scr\x00ipt>\x1b\x85\u2028\u202e\ufffe",
+    f"\x01<scr\x01ipt>{_RUN}</scr\x01ipt>\x1b\x85\u2028\u202e\ufffe",
     f"+ADw-script+AD4-{_RUN}+ADw-/script+AD4-",
     f'#"><script>{_RUN}</script>',
     "> " * 50 + "[" * 50 + "*" * 50 + "`" * 49,

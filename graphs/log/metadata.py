@@ -13,12 +13,7 @@ from ..conversation.judges import Verdict
 from ..speakers.interrupt_on import DecisionType
 from ..speakers.model_thought import Reasoning as Reasoning, Thought as Thought
 from ..speakers.replies import Failure as Failure, Flaw as Flaw, Source as Source
-from .reply_parts import (
-    ALOUD as ALOUD,
-    Stage as Stage,
-    Stop as Stop,
-    StopCause as StopCause,
-)
+from .reply_parts import ALOUD as ALOUD, Stage as Stage, Stop as Stop, StopCause as StopCause
 
 NOBODY: Final[tuple[str, ...]] = ()
 """The audience of a message that no speaker hears. The log keeps it for the record."""
@@ -103,7 +98,7 @@ class ModelOutput(MessageMetadata):
 
     @property
     def cut_off(self) -> bool:
-        """Return whether the message was cut off at the token limit, or perhaps, as it has no end."""
+        """Return whether the rest of the message is missing, or may be missing."""
         return self.stop is not None and self.stop.is_cut_off
 
 

@@ -13,7 +13,7 @@ from langchain_core.messages.tool import ToolCall
 from ..common.content import describe_content, replace_text, tokens_of_files
 from ..prompts.results import LEFT_OUT
 from ..prompts.texts import RenderPrompt
-from ..text.words import MESSAGE_TOKENS, shorten, tokens_of, tokens_of_message
+from ..text.words import BYTES_PER_TOKEN, MESSAGE_TOKENS, tokens_of, tokens_of_message
 
 _LEAST: Final = 48
 """The number of tokens to which a message is shortened at most."""
@@ -66,7 +66,7 @@ def _shorten_message(message: BaseMessage, most: int, mark: Callable[[int], str]
     if not isinstance(content, str) and tokens_of_files(content) > each:
         content = describe_content(content)
     text = content if isinstance(content, str) else message.text
-    update: dict[str, Any] = {"content": replace_text(content, shorten(text, each, mark))}
+    update: dict[str, Any] = {"content": replace_text(content, _shorten_text(text, each, mark))}
     if calls:
         update["tool_calls"] = [_shorten_call(call, each, mark) for call in calls]
     return message.model_copy(update=update)
@@ -79,5 +79,24 @@ def _shorten_call(call: ToolCall, most: int, mark: Callable[[int], str]) -> Tool
     for name, value in call["args"].items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if tokens_of(text) > each:
-            args[name] = shorten(text, each, mark)
+            args[name] = _shorten_text(text, each, mark)
     return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call")
+
+
+def _shorten_text(text: str, tokens: int, mark: Callable[[int], str]) -> str:
+    """Return the beginning and the end of a text that has more than this number of tokens.
+
+    Args:
+        text: The text.
+        tokens: Maximum number of estimated tokens, the mark included.
+        mark: Returns the text between both parts, from the number of characters left out.
+    """
+    written = text.encode("utf-8", "replace")
+    if len(written) <= tokens * BYTES_PER_TOKEN:
+        return text
+    left = tokens * BYTES_PER_TOKEN - len(mark(len(text)).encode()) - 2
+    last = max(left, 0) // 3
+    head = written[: max(left, 0) - last].decode("utf-8", "ignore")
+    tail = written[len(written) - last :].decode("utf-8", "ignore")
+    found = "\n".join(filter(None, (head, mark(len(text) - len(head) - len(tail)), tail)))
+    return found if len(found) < len(text) else text

@@ -25,7 +25,7 @@ from ..common.sanitize import escape_json
 from ..conversation.judges import HAND_OFF
 from ..log.messages import metadata
 from ..log.metadata import MessageMetadata, Reflection, Source, SpeakerReply, Speech, ToolCalls
-from ..log.viewpoint import SILENCE, order_messages, viewpoint
+from ..log.viewpoint import SILENCE, viewpoint
 from ..prompts.speaking import BEGIN
 from ..speakers.formats import SchemaFormat
 from .stored_session import StoredSession
@@ -95,7 +95,7 @@ def _example(
         # Trainers expect an example to begin with a message that the speaker heard. The model also
         # received this message.
         view.insert(front, HumanMessage(conversation.render_prompt(BEGIN)))
-    view = order_messages(view)
+    view = _separate_replies(view)
     learned = [_is_learned(message, lines) for message in view]
     if not any(learned):
         return None
@@ -105,6 +105,16 @@ def _example(
             one["weight"] = 0
     has_all = all(known.at_hand("tools", tool) for tool in who.tools)
     return Example(name, written, define_tools(conversation, known, who) if has_all else ())
+
+
+def _separate_replies(view: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return a view with a blank message between two replies, as in the prompts."""
+    found: list[BaseMessage] = []
+    for message in view:
+        if isinstance(message, AIMessage) and found and isinstance(found[-1], AIMessage):
+            found.append(HumanMessage(SILENCE))
+        found.append(message)
+    return found
 
 
 def _is_learned(message: BaseMessage, lines: Mapping[str | None, MessageMetadata]) -> bool:

@@ -458,7 +458,7 @@ def _is_unseen(sign: str) -> bool:
 MESSAGE_TOKENS = 8
 """Estimated tokens of a message in addition to its text: separators, role and name."""
 
-_BYTES = 3
+BYTES_PER_TOKEN = 3
 
 
 def tokens_of(text: str) -> int:
@@ -468,26 +468,7 @@ def tokens_of(text: str) -> int:
     is about one token. An English token has four bytes or more, so the estimate for English is too
     high.
     """
-    return -(-len(text.encode("utf-8", "replace")) // _BYTES)
-
-
-def shorten(text: str, tokens: int, mark: Callable[[int], str]) -> str:
-    """Return the beginning and the end of a text that has more than this number of tokens.
-
-    Args:
-        text: The text.
-        tokens: Maximum number of estimated tokens, the mark included.
-        mark: Returns the text between both parts, from the number of characters left out.
-    """
-    written = text.encode("utf-8", "replace")
-    if len(written) <= tokens * _BYTES:
-        return text
-    left = tokens * _BYTES - len(mark(len(text)).encode()) - 2
-    last = max(left, 0) // 3
-    head = written[: max(left, 0) - last].decode("utf-8", "ignore")
-    tail = written[len(written) - last :].decode("utf-8", "ignore")
-    found = "\n".join(filter(None, (head, mark(len(text) - len(head) - len(tail)), tail)))
-    return found if len(found) < len(text) else text
+    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
 def tokens_of_message(message: BaseMessage, label: str = "") -> int:

@@ -140,6 +140,10 @@ def messages_with_fields(
 
 def prepare_prompt(prompt: Sequence[BaseMessage], family: Family) -> list[BaseMessage]:
     """Return a prompt with the opaque fields that a family requires, and no others."""
+    needs_nothing = not (family.text_field or family.call_fields)
+    # A comprehension, since this looks at each message of the history in each call.
+    if needs_nothing and not [one for one in prompt if THOUGHT in one.additional_kwargs]:
+        return [*prompt]
     start, is_called = _start_of_turn(prompt), any(map(_has_calls, prompt))
     return [
         _prepare(message, family, is_current=place >= start, is_called=is_called)

@@ -11,9 +11,9 @@ from hypothesis import given, settings, strategies as st
 from duologue.graphs import Conversation, SpecError, chat, converse, load_conversation, user_proxy
 from duologue.nodes.testing import ScriptedChatModel
 
-texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=9).filter(
-    lambda text: bool(text.strip())
-)
+texts = st.text(
+    st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=9
+).filter(lambda text: bool(text.strip()))
 marks = st.sampled_from(["TERMINATE", "Enough.", "<over>"])
 people = st.fixed_dictionaries(
     {"kind": st.just("human")},

@@ -243,7 +243,9 @@ def test_a_reply_without_a_block_is_a_problem_where_one_is_required(
 
 
 PIECES = ["```python\n", "\n```\n", "<do>", "</do>", "```", "~~~", "\n", "\r\n", "> ", "- ", "   "]
-replies = st.lists(st.sampled_from([*PIECES, "sh", "x", "é\u2028", "\0"]), max_size=16).map("".join)
+replies = st.lists(st.sampled_from([*PIECES, "sh", "x", "é\u2028", "\x01"]), max_size=16).map(
+    "".join
+)
 unmarked = st.text(st.characters(codec="utf-8", exclude_characters="<>\x00"), max_size=20)
 said = unmarked.filter(lambda text: bool(text.strip()))
 

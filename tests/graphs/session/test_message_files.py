@@ -273,7 +273,7 @@ def test_an_image_of_a_tool_follows_its_result_in_a_message_of_the_user(store: s
         )
     sent = server.calls[1].body["messages"]
     assert [one["role"] for one in sent[-4:]] == ["assistant", "tool", "assistant", "user"]
-    assert sent[-2]["content"] == "Here is A.\n[image, 5 KB]"
+    assert sent[-3]["content"] == "Here is A.\n[image, 5 KB]"
     assert [one["type"] for one in sent[-1]["content"]] == ["text", "image_url"]
     result = next(
         one for one in Session("a", store=store).state().messages if isinstance(one, ToolMessage)
