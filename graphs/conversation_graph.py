@@ -4,9 +4,18 @@ LangGraph stores a run's input before the first node reads it, and then discards
 question. A check in the first node would therefore come too late.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager, closing, contextmanager
 from contextvars import ContextVar
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from langchain_core.messages import AnyMessage, RemoveMessage
@@ -18,6 +27,7 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command, StateUpdate, ensure_valid_checkpointer
 
 from ..nodes.turn.node_context import Resources
+from ..nodes.turn.run_input import has_unread_message
 from ..nodes.turn.running_sessions import wait_for
 from .common.errors import SpecError
 from .log.reducer import read_messages
@@ -39,6 +49,8 @@ _AS_NODE_OF_A_RUN: Final = "__pregel_task_id"
 _NO_NODES: Final = (START, END, "__input__", "__copy__")
 """LangGraph's own nodes. An update written as one of them does not reach the channel `unspoken`."""
 
+_AS_INPUT: Final = [[StateUpdate({}, START)]]
+"""An update after which the first node reads the messages that are new to the session."""
 
 _RESOURCES: ContextVar[Resources] = ContextVar("_RESOURCES")
 """The resources of the running graph. The nodes find them here, because all graphs of one form
@@ -142,14 +154,23 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
                     return
                 yield part
 
-    async def astream(
+    def astream(
         self,
         input: GraphInput,  # noqa: A002  # as LangGraph has it
         config: RunnableConfig | None = None,
         **options: Any,
     ) -> AsyncIterator[Any]:
         """Stream a run's steps, as `stream` does; `ainvoke` calls this."""
-        given = self._read_input(input, config)
+        return _BoundStream(lambda: self._begin_stream(input, config, options), self._bound)
+
+    async def _begin_stream(
+        self,
+        given: Any,  # noqa: ANN401
+        config: RunnableConfig | None,
+        options: Mapping[str, Any],
+    ) -> AsyncGenerator[Any, None]:
+        """Read and check the input of a run, and return LangGraph's stream of its steps."""
+        given = self._read_input(given, config)
         if given is None and self._is_served(config):
             has_thread = self._has_own_thread(config)
             is_new = not (has_thread and (await self.aget_state(config or {})).values)
@@ -160,31 +181,33 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
             given = self._add_removals(given, known)
             if isinstance(given, dict):
                 await self._check(self._preview_state(given, known), options.get("context"))
-        async with aclosing(cast("Any", super().astream(given, config, **options))) as parts:
-            while True:
-                with self._bound():
-                    part = await anext(parts, _NO_MORE)
-                if part is _NO_MORE:
-                    return
-                yield part
+        return cast("AsyncGenerator[Any, None]", super().astream(given, config, **options))
 
     def bulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         """Write updates to a thread's state, as LangGraph does; `update_state` calls this.
 
+        If the last update names no node and adds a user's message to a session, the next run reads
+        the message as it reads a run's input.
+
         Raises:
-            SpecError: A value for `messages` is not a message. Then nothing is written.
+            SpecError: A value for `messages` is not a message, or the user's message is not a valid
+                input. Then nothing is written.
+            SessionError: The user's message does not fit the session. Then nothing is written.
         """
         read = [_read_updates(updates) for updates in supersteps]
         # After an update, LangGraph runs the edge of the node that the update is written as.
         with self._bound():
             if not any(map(_has_messages, read)):
                 return super().bulk_update_state(config, read)
+            state = _preview_updates(read, cast("State", self.get_state(config).values))
+            if is_input := _has_input(read, state):
+                wait_for(lambda: self._check(state, None))
             for updates in read:
                 known = cast("State", self.get_state(config).values)
                 config = super().bulk_update_state(config, [_hide_in_updates(updates, known)])
-            return config
+            return super().bulk_update_state(config, _AS_INPUT) if is_input else config
 
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
@@ -194,11 +217,15 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
         with self._bound():
             if not any(map(_has_messages, read)):
                 return await super().abulk_update_state(config, read)
+            found = await self.aget_state(config)
+            state = _preview_updates(read, cast("State", found.values))
+            if is_input := _has_input(read, state):
+                await self._check(state, None)
             for updates in read:
                 known = cast("State", (await self.aget_state(config)).values)
                 written = [_hide_in_updates(updates, known)]
                 config = await super().abulk_update_state(config, written)
-            return config
+            return await super().abulk_update_state(config, _AS_INPUT) if is_input else config
 
     def _read_input(self, given: Any, config: RunnableConfig | None) -> Any:  # noqa: ANN401
         """Convert the messages in a run's input to LangChain messages, and refuse invalid input."""
@@ -253,6 +280,36 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
         """Return the state that the first node will read."""
         names = self.builder.schemas[self.builder.input_schema]
         return apply_update(known, {name: one for name, one in given.items() if name in names})
+
+
+class _BoundStream(AsyncIterator[Any]):
+    """The steps of a run, which are computed with the graph's resources.
+
+    This is no generator, because `asyncio.run` closes all generators that a reader has left at
+    once. One generator could then not close another.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Awaitable[AsyncGenerator[Any, None]]],
+        bound: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._begin = begin
+        self._bound = bound
+        self._parts: AsyncGenerator[Any, None] | None = None
+
+    async def __anext__(self) -> Any:  # noqa: ANN401
+        """Return the next step."""
+        if self._parts is None:
+            self._parts = await self._begin()
+        # The resources are bound only here: the reader's code is not part of the run.
+        with self._bound():
+            return await anext(self._parts)
+
+    async def aclose(self) -> None:
+        """Close the run."""
+        if self._parts is not None:
+            await self._parts.aclose()
 
 
 def _drop_own_marks(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
@@ -329,6 +386,25 @@ def _writes_messages(given: object) -> bool:
 
 def _has_messages(updates: Sequence[StateUpdate]) -> bool:
     return any(_writes_messages(update.values) for update in updates)
+
+
+def _preview_updates(supersteps: Sequence[Sequence[StateUpdate]], known: State) -> State:
+    """Return the state after updates."""
+    for update in chain.from_iterable(supersteps):
+        values = update.values
+        written = _update_of(values) if isinstance(values, Command) else values
+        known = apply_update(known, written) if isinstance(written, dict) else known
+    return known
+
+
+def _has_input(supersteps: Sequence[Sequence[StateUpdate]], state: State) -> bool:
+    """Return whether a session's next run must read a user's message.
+
+    The caller decides about the next node if the last update names a node.
+    """
+    *_, last = supersteps[-1]
+    names_node = isinstance(last.values, Command) and bool(last.values.goto)
+    return last.as_node is None and not names_node and has_unread_message(state)
 
 
 def _hide_in_updates(updates: Sequence[StateUpdate], known: State) -> list[StateUpdate]:

@@ -77,6 +77,11 @@ async def share_store(address: str, make: Callable[[], Store]) -> AsyncIterator[
 __all__ = ["SessionLease", "Store", "default_store_url", "open_store"]
 
 # At least two characters, so that a drive (C:) is read as a path.
+# libpq's other form of an address: `name=value` pairs.
+_LIBPQ = re.compile(
+    r"\s*(?:[a-z_]+\s*=.*\s)?(?:host|hostaddr|port|dbname|user|password|service)\s*=",
+    re.IGNORECASE | re.DOTALL,
+)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
@@ -118,6 +123,9 @@ def _place(target: str | Path | None, *, create: bool) -> _Place:
         from .in_memory import MemoryStore  # loads LangGraph
 
         return _Place(target, partial(MemoryStore, target))
+    if _LIBPQ.match(target):
+        # The text may contain a password.
+        raise _bad_address("an address of the form host=… password=…")
     path = target.removeprefix("sqlite:///")
     if path in {"", ":memory:"} or (path == target and _SCHEME.match(target)):
         raise _bad_address(repr(redact_address(target)))

@@ -459,6 +459,7 @@ MESSAGE_TOKENS = 8
 """Estimated tokens of a message in addition to its text: separators, role and name."""
 
 BYTES_PER_TOKEN = 3
+"""Estimated bytes of a token, in UTF-8."""
 
 
 def tokens_of(text: str) -> int:

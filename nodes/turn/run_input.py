@@ -136,6 +136,16 @@ def _earlier_content(message: BaseMessage) -> Content:
     return arrange_blocks([str(message.text), *files_of(keep_inline(message.content))])
 
 
+def has_unread_message(state: Mapping[str, Any]) -> bool:
+    """Return whether the user's newest message is new to a session and no run has read it yet.
+
+    Raises:
+        SpecError: This message is blank, or a file in it is not accepted.
+    """
+    last = RunInput.of(state).last if state.get("spec") else ()
+    return bool(last) and not stored_metadata(last[-1])
+
+
 def waiting_message(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage | None:
     """Return the message in a run's input that this speaker's person has yet to say."""
     for message in reversed(messages):

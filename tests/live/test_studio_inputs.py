@@ -75,6 +75,14 @@ async def _says(client: LangGraphClient, form: Any) -> None:  # noqa: ANN401
         assert await on.texts() == said
 
 
+async def test_a_message_written_to_a_state_is_answered(client: LangGraphClient) -> None:
+    on = await Thread.new(client)
+    await on.run({"messages": ["One"]} | COUNTS)
+    await on.write({"messages": [{"role": "user", "content": "Two"}]})
+    await on.run(None)
+    assert await on.texts() == ["One", "I count 0.", "Two", "I count 1."]
+
+
 async def test_a_write_that_is_no_message_is_the_clients_fault(client: LangGraphClient) -> None:
     on = await Thread.new(client)
     await on.run({"messages": ["One"]} | COUNTS)

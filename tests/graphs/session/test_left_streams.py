@@ -66,3 +66,66 @@ def test_a_reader_that_leaves_a_stream_prints_nothing(way: str, tmp_path: Path) 
     assert ended.stderr == ""
     model = ScriptedChatModel(lambda prompt: "<CAMEL_TASK_DONE>")
     assert Session("left", store=store).resume(model=model).stop_reason == "done_token"
+
+
+GRAPH_PROGRAM = """
+import asyncio, sys
+from contextlib import suppress
+from langgraph.checkpoint.memory import InMemorySaver
+from duologue import build_graph, chat
+from duologue.nodes.testing import Reply, ScriptedChatModel
+
+way, mode = sys.argv[1:]
+kept = []
+
+def look() -> str:
+    "Look."
+    return "Seen."
+
+async def main():
+    call = Reply(tool_calls=[{"name": "look", "args": {}, "id": "1"}])
+    first = call if mode == "approval" else "They dance in the hive, and the others follow."
+    spec = chat(assistant={"tools": ["look"], "interrupt_on": {"look": True}})
+    model = ScriptedChatModel(script=[first])
+    graph = build_graph(
+        conversation=spec, model=model, checkpointer=InMemorySaver(), tools=[look]
+    )
+    shown = "updates" if mode == "approval" else mode
+    config = {"configurable": {"thread_id": "t"}}
+    events = graph.astream({"messages": ["Hi."]}, config, stream_mode=shown)
+    if way == "held":
+        kept.append(events)
+    async for event in events:
+        if mode == "approval" and "__interrupt__" not in event:
+            continue
+        print("left")
+        if way == "raise":
+            raise ZeroDivisionError
+        if way == "cancel":
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
+        break
+
+with suppress(ZeroDivisionError, asyncio.CancelledError):
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.part(2)
+@pytest.mark.parametrize(
+    ("way", "mode"),
+    [
+        ("break", "messages"),
+        ("held", "messages"),
+        ("held", "updates"),
+        ("held", "approval"),
+        ("raise", "approval"),
+        ("cancel", "messages"),
+    ],
+)
+def test_a_reader_that_leaves_a_graph_prints_nothing(way: str, mode: str) -> None:
+    """The compiled graph's own stream ends as quietly as that of a plain graph."""
+    command = [sys.executable, "-c", GRAPH_PROGRAM, way, mode]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout == "left\n"
+    assert ended.stderr == ""

@@ -43,6 +43,26 @@ async def test_other_addresses_are_refused(target: str) -> None:
     assert "sqlite:///file.db, postgresql://…, memory:" in said
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "host=localhost password=s3cret",
+        "PASSWORD = 's3cret' dbname=x",
+        "  user=me\npassword=s3cret",
+        "connect_timeout=3 password=s3cret",
+    ],
+)
+async def test_the_other_form_of_postgres_is_refused_without_its_password(target: str) -> None:
+    said = str(await refused(target))
+    assert "s3cret" not in said
+    assert "use a file's path, sqlite:///file.db, postgresql://…" in said
+
+
+async def test_a_files_name_may_look_like_a_setting(tmp_path: Path) -> None:
+    async with open_store(f"sqlite:///{tmp_path}/host=a.db") as store:
+        await add(store, "s")
+
+
 async def test_what_is_no_address_is_refused() -> None:
     odd: Any = 3
     assert str(await refused(odd)).startswith("Sessions can't be kept in int: use a file's path, ")
