@@ -108,9 +108,10 @@ class StreamedCall:
         """Return the complete call, in the form of `raw_calls`."""
         arguments, last = "".join(self.pieces), "".join(self.pieces[-1:])
         grows = all(after.startswith(before) for before, after in pairwise(self.pieces))
-        if grows and _read_object(arguments) is None and _read_object(last) is not None:
-            # Each piece contained all the arguments so far.
-            arguments = last
+        # Either each piece contained all the arguments so far, or an empty object came before them.
+        other = last if grows else arguments.lstrip().removeprefix("{}")
+        if _read_object(arguments) is None and _read_object(other) is not None:
+            arguments = other
         return {"id": self.id, "name": self.name, "arguments": arguments}
 
 

@@ -102,8 +102,11 @@ AGENTS: Final[dict[str, Callable[[BaseChatModel, str], Any]]] = {
     "graph": lambda model, url: create_agent(model, [], name="graph"),
     "function": lambda model, url: _wrapped(model),
     "configurable": lambda model, url: create_agent(
-        init_chat_model(
-            "openai:gpt-4.1-mini", base_url=url, api_key=KEY, configurable_fields=("model",)
+        cast(
+            "BaseChatModel",
+            init_chat_model(
+                "openai:gpt-4.1-mini", base_url=url, api_key=KEY, configurable_fields=("model",)
+            ),
         ),
         [],
         name="configurable",
