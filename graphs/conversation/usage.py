@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
-from typing import Any, NotRequired, Protocol, cast
+from typing import Any, Final, NotRequired, Protocol, cast
 
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails
@@ -192,5 +192,17 @@ def read_usage(state: Mapping[str, Any]) -> dict[str, Usage]:
 
 
 def dump_usage(usage: Mapping[str, Usage]) -> dict[str, Any]:
-    """Convert usage to plain values."""
-    return {label: part.model_dump(mode="json") for label, part in usage.items()}
+    """Convert usage to plain values. Each step stores them, so unused kinds are left out."""
+    return {
+        label: part.model_dump(
+            mode="json", exclude={name for name in _RARE if not getattr(part, name)}
+        )
+        for label, part in usage.items()
+    }
+
+
+_RARE: Final = (
+    *("cache_write_tokens", "cache_write_1h_tokens"),
+    *("audio_input_tokens", "audio_output_tokens"),
+)
+"""Kinds of tokens that few calls use."""

@@ -231,12 +231,13 @@ def _find_cause(metadata: Mapping[str, Any]) -> tuple[str, StopCause | None]:
     feedback = metadata.get("prompt_feedback")
     blocked = feedback.get("block_reason") if isinstance(feedback, Mapping) else None
     # The first value of Gemini's enum means that no reason is known.
-    if (word := _read_word(blocked)) and not word.endswith("UNSPECIFIED"):
+    if blocked and not (word := _read_word(blocked)).endswith("UNSPECIFIED"):
         return storable(word), StopCause.PROMPT
     incomplete = metadata.get("incomplete_details")
-    reasons = [metadata.get(name) for name in _KEYS]
+    reasons = [metadata[name] for name in _KEYS if metadata.get(name)]
     # OpenAI's Responses API reports the reason in `incomplete_details`.
-    reasons.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
+    if isinstance(incomplete, Mapping):
+        reasons.append(incomplete.get("reason"))
     for reason in reasons:
         if (found := _match(reason)) is not None:
             # The word once, in the provider's letters.

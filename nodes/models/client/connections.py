@@ -6,7 +6,7 @@ The connections of the clients are closed when the event loop ends.
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -148,29 +148,36 @@ _WITHOUT_PARTS: Final = (
 )
 
 
-def _parts_of(part: object) -> Iterator[tuple[str, object]]:
-    """Yield the values that an object contains, with their names if they are attributes."""
+def _parts_of(part: object) -> list[tuple[str, object]]:
+    """Return the values that an object contains, with their names if they are attributes."""
     match part:
         case dict():
-            yield from (("", value) for value in list(part.values()))
+            return [("", value) for value in part.values()]
         case list() | tuple() | set() | frozenset():
-            yield from (("", value) for value in list(part))
+            return [("", value) for value in part]
         case FunctionType():
-            for cell in part.__closure__ or ():
-                with suppress(ValueError):  # an empty cell
-                    yield "", cell.cell_contents
+            return [("", cell) for cell in _cells_of(part)]
         case partial():
-            yield from (("", value) for value in (part.func, part.args, part.keywords))
+            return [("", part.func), ("", part.args), ("", part.keywords)]
         case MethodType():
-            yield "", part.__self__
-        case _:
-            if isinstance(part, BaseChatModel):
-                # Some clients are made at the first use.
-                with suppress(Exception):
-                    yield "_async_client", part._async_client  # type: ignore[attr-defined]
-            if type(part).__name__ == "_ConfigurableModel":
-                # Of `init_chat_model`: it makes a model for each call, with one shared client.
-                with suppress(Exception):
-                    yield "", part._model({})  # type: ignore[attr-defined]
-            yield from list(getattr(part, "__dict__", {}).items())
-            yield "", getattr(part, "__pydantic_private__", None)
+            return [("", part.__self__)]
+    made: list[tuple[str, object]] = []
+    if isinstance(part, BaseChatModel):
+        # Some clients are made at the first use.
+        with suppress(Exception):
+            made.append(("_async_client", part._async_client))  # type: ignore[attr-defined]
+    if type(part).__name__ == "_ConfigurableModel":
+        # Of `init_chat_model`: it makes a model for each call, with one shared client.
+        with suppress(Exception):
+            made.append(("", part._model({})))  # type: ignore[attr-defined]
+    fields = getattr(part, "__dict__", {})
+    return [*made, *fields.items(), ("", getattr(part, "__pydantic_private__", None))]
+
+
+def _cells_of(function: FunctionType) -> list[object]:
+    """Return the values that a function closes over."""
+    found: list[object] = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # an empty cell
+            found.append(cell.cell_contents)
+    return found

@@ -172,7 +172,7 @@ def test_the_head_and_the_tail_of_the_oldest_results_are_left() -> None:
     for one in results:
         assert one.startswith("Begin.")
         assert one.endswith("The end.")
-    left_out = int(results[0].partition("\n[")[2].partition(" ")[0])
+    left_out = int(results[0].partition("\n(")[2].partition(" ")[0])
     assert left_out == len(say(1500)) - len(results[0].replace(MARK, "")) + len(f"\n[{left_out}\n")
     assert found.outcome is not None
 
