@@ -189,6 +189,9 @@ def test_plain_calls_are_what_a_conversation_takes_to_its_cap(conversation: dict
             return "No"
         if "Is your task complete?" in str(prompt[-1]):
             return {"complete": False, "objectives_left": ["All."]}
+        if "You moderate" in told:
+            said = str(prompt[-1]["content"])
+            return min(spec.names, key=lambda name: said.rfind(f"{name}:"))
         if "Done." in told:
             return "1. not met"
         if 'Begin each message with "Solution:"' in told:

@@ -37,7 +37,9 @@ PLAIN: list[tuple[dict[str, Any], str]] = [
         + [f"{role}.{field}" for role in form.roles for field in ("task", "system_prompt")]
     ),
 ]
-TEXTS = st.text(min_size=1, max_size=6).filter(lambda text: any(map(str.isprintable, text.strip())))
+TEXTS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=6
+).filter(lambda text: any(map(str.isprintable, text.strip())))
 WORDS = st.sampled_from(
     ["{task} {no}", "<CAMEL_TASK_DONE>", "null", "3", '"a"', "Buyer", "x" * 999]
 )

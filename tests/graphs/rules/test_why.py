@@ -214,8 +214,11 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
             turn_order={"kind": "moderator", "form": "word"},
             end_chat={"max_iterations": 1},
         ),
-        ["Dig.", "Whoever", "Dug.", "Cy", "Planted."],
-        ["the round cap was reached"],
+        ["Dig.", "Whoever", "Whoever", "Dug.", "Cy", "Planted."],
+        [
+            "m0003 The choice of the next speaker was unreadable: Ben is next",
+            "the round cap was reached",
+        ],
     ),
     "a rewritten task": (
         talk(task_specification={"word_limit": 1}, end_chat={"max_iterations": 1}),

@@ -18,7 +18,7 @@ TEXTS: dict[str, str] = {
     "quotes": "She said \"no\", and 'yes'.",
     "backslashes": "C:\\new\\table\\\\",
     "ends-in-backslash-quote": '\\"',
-    "controls": "a\nb\tc\r\x00\x1f\x08\x0c",
+    "controls": "a\nb\tc\r\x01\x1f\x08\x0c",
     "accents": "höchster Wert — naïve",
     "astral": "\U0001f600 and \U0001f680\U0001f680",
     "separators": "a\u2028b\u2029c/d",
