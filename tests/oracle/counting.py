@@ -33,7 +33,10 @@ Read = list[tuple[BaseMessage, AnyMetadata]]
 Heard = list[tuple[BaseMessage, Speech]]
 
 FREE = (Source.HUMAN, Source.TEXT, Source.CODE, Source.TOOL)
-CHOICE = (Source.MODEL, Source.FUNCTION, Source.AGENT, Source.HOOK, Source.HANDOFF)
+CHOICE = (
+    *(Source.MODEL, Source.FUNCTION, Source.AGENT, Source.HOOK),
+    *(Source.CONVERSATION, Source.HANDOFF),
+)
 
 
 def in_a_row(found: Iterable[bool]) -> int:
