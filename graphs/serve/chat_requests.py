@@ -177,12 +177,14 @@ def _content_of(path: str, content: object) -> Content:
         return ""
     if not isinstance(content, str | list):
         raise SpecError(f"{path}: must be a text or a list of parts; send text")
-    found = read_content(content, path)
+    parts = [content] if isinstance(content, str) else content
+    texts = (part.get("text") if isinstance(part, Mapping) else part for part in parts)
     try:
-        text_of(found).encode()
+        # Before the content is read, since reading replaces such characters.
+        "".join(text for text in texts if isinstance(text, str)).encode()
     except UnicodeEncodeError as error:
         raise SpecError(f"{path}: contains half a character; send valid Unicode") from error
-    return found
+    return read_content(content, path)
 
 
 def _joined(messages: Iterable[HistoryMessage]) -> list[HistoryMessage]:

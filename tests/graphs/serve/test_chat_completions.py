@@ -535,6 +535,9 @@ async def test_a_body_that_is_no_json_or_too_long_is_refused(store: str) -> None
             response = await http.post("/v1/chat/completions", content=content)
             assert response.status_code == status
             assert response.json()["error"]["type"] == "invalid_request_error"
+        surrogate = b'{"model": "bees", "messages": [{"role": "user", "content": "\\ud800"}]}'
+        response = await http.post("/v1/chat/completions", content=surrogate)
+        assert "contains half a character" in response.json()["error"]["message"]
         assert (await http.get("/v1/chat/completions")).status_code == 405
         response = await http.get("/v1/completions")
         assert (response.status_code, response.json()["error"]["code"]) == (404, "unknown_url")
