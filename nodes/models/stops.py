@@ -9,7 +9,6 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from langchain_core.exceptions import ModelRefusalError
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import add_usage
 
@@ -260,8 +259,9 @@ def _answer_in(error: BaseException) -> AIMessage | None:
     It is blank if the provider has blocked the prompt, or if a stream had no answer.
     """
     for one in iter_causes(error):
-        if isinstance(one, ModelRefusalError) and isinstance(one.raw_message, AIMessage):
-            return one.raw_message
+        # LangChain's `ModelRefusalError`, which its older versions do not have.
+        if isinstance(refused := getattr(one, "raw_message", None), AIMessage):
+            return refused
         if isinstance(one, ValueError) and str(one) in _NO_DATA:
             return AIMessage("", response_metadata={"finish_reason": "load"})
         body, code = getattr(one, "body", None), getattr(one, "code", None)
