@@ -20,7 +20,7 @@ from ..conversation.questions import (
     ToolQuestion,
     is_exit,
 )
-from ..rules.approval_question import call_shown
+from ..rules.questions import call_shown
 from .terminal.console import cut_text, one_line, plain, prose, whole
 from .terminal.events import Transcript
 from .terminal.input import Lines

@@ -41,8 +41,8 @@ from ..log.metadata import (
     outcome_of,
 )
 from ..log.reply_parts import STOP
-from ..rules.approval_question import needing_approval
 from ..rules.outcome import Outcome
+from ..rules.questions import needing_approval
 from ..speakers.interrupt_on import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
 from ..speakers.speaker import TO_USER
 from .stored_session import StoredSession

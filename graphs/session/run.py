@@ -28,7 +28,7 @@ from ..ends.end_chat import EndChatMode
 from ..ends.facts import Facts
 from ..events import Event, MessageSaid, Notice, SessionStarted
 from ..kinds.load import ConversationLike, load_conversation
-from ..rules.inner_limits import limit_inner
+from ..rules.met_ends import limit_inner
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store, open_store
 from ..store.rows import SessionRow, check_session_id

@@ -27,7 +27,7 @@ from ...graphs.log.metadata import (
 from ...graphs.log.parsing import Parsed, own_words, parse, without_remarks
 from ...graphs.prompts import handoffs, speaking as prompts
 from ...graphs.prompts.texts import Prompt
-from ...graphs.rules.reply_choice import Checked, Problem
+from ...graphs.rules.turns import Checked, Problem
 from ...graphs.speakers.formats import (
     JSON_CUT_OFF,
     BlockFormat,

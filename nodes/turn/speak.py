@@ -39,7 +39,6 @@ from ...graphs.log.reducer import take_back
 from ...graphs.log.state import State, update_of
 from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Leaving, Phase
-from ...graphs.rules.reply_choice import Checked, Problem, Worth, better, worth_of
 from ...graphs.rules.transitions import (
     Node,
     after_leaving,
@@ -47,6 +46,7 @@ from ...graphs.rules.transitions import (
     position_after_removals,
     unjudged,
 )
+from ...graphs.rules.turns import Checked, Problem, Worth, better, worth_of
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import thought_of
 from ..models.stops import stop_of, with_refusal

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
 from duologue.graphs import ask, converse
 from duologue.graphs.speakers.formats import schema_of
-from duologue.graphs.speakers.schema_rules import (
+from duologue.graphs.speakers.structured_answers import (
     CLAUDE,
     GEMINI,
     LLAMA,

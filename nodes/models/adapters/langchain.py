@@ -14,7 +14,7 @@ from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailable
 from ....graphs.log.metadata import ModelOutput
 from ....graphs.log.viewpoint import copied
 from ....graphs.speakers.formats import LabelledFormat, schema_of
-from ....graphs.speakers.schema_rules import find_unsupported
+from ....graphs.speakers.structured_answers import find_unsupported
 from ..client.connections import separate_loops
 from ..refusals import advise_on_credit, answer_in, excerpt_of, is_unavailable, read_too_long
 from ..settings import CallSettings, Learned, learned_of_object

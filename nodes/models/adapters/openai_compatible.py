@@ -16,7 +16,7 @@ from ....graphs.common.errors import SpecError
 from ....graphs.common.settings import Settings
 from ....graphs.log.metadata import ModelOutput
 from ....graphs.speakers.formats import LabelledFormat
-from ....graphs.speakers.schema_rules import CLAUDE, SchemaRules, find_unsupported
+from ....graphs.speakers.structured_answers import CLAUDE, SchemaRules, find_unsupported
 from ..client.connections import Endpoint
 from ..client.failures import address_of, failures
 from ..gate import AtGate, Gate, PlannedCall, TriesAtGate

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from ....graphs.common.errors import SpecError
 from ....graphs.speakers.formats import schema_of
-from ....graphs.speakers.schema_rules import (
+from ....graphs.speakers.structured_answers import (
     CLAUDE,
     GEMINI,
     LLAMA,

@@ -1,7 +1,7 @@
-"""The end by a tool call."""
+"""Ends that one event meets: a call of a tool, a message without code, a function, a request."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import Field
@@ -21,7 +21,76 @@ from .end import (
     leaves,
     listed,
 )
-from .facts import Facts, Metadata, is_tool_result
+from .facts import Facts, Metadata, is_public_speech, is_tool_result
+
+
+class Predicate(BaseEnd):
+    """An end that is met when a registered function returns true after a turn."""
+
+    kind: Literal["predicate"] = "predicate"
+    """The kind of end."""
+    name: Named = Field(kw_only=False)
+    """The name of the registered function. It receives the messages so far, oldest first."""
+
+    strength: ClassVar = Strength.SAID
+    report: ClassVar = "A predicate ended it"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, name: str | Callable[..., Any], **fields: Any) -> None: ...
+
+    def is_met(self, facts: Facts) -> bool:
+        return self.name in facts.predicates
+
+    def describe(self) -> str:
+        return f"{self.name}()"
+
+    def describe_end(self) -> str:
+        return f"when {self.name}() returns true"
+
+    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
+        held = (*facts.predicates, str(self.name))
+        return facts.model_copy(update={"predicates": held}), True
+
+    def registered(self) -> Iterator[tuple[str, str, str]]:
+        yield "name", "predicates", self.name
+
+    @classmethod
+    def explain(cls, at: AtEnd) -> str:
+        names = [repr(end.name) for end in at.met_of(Predicate)]
+        return f"the predicate {listed(names)} returned true"
+
+
+class StopRequested(BaseEnd):
+    """A hard stop at a stop request from outside, after the current turn.
+
+    It applies to every conversation. If `EndChat.when` names it, a request ends the conversation
+    only in the combination that is written there.
+    """
+
+    kind: Literal["stop_requested"] = "stop_requested"
+    """The kind of end."""
+
+    strength: ClassVar = Strength.HARD
+    report: ClassVar = "A stop was requested"
+    explanation: ClassVar = "a stop was requested"
+    works_unnamed: ClassVar = True
+
+    def is_met(self, facts: Facts) -> bool:
+        return facts.stop_requested
+
+    @classmethod
+    def is_met_unnamed(cls, dialogue: Dialogue, facts: Facts) -> bool:
+        # If the spec names this end, only the spec's combination counts.
+        return facts.stop_requested and not any(
+            isinstance(end, cls) for _, end in leaves(dialogue.end_chat.when)
+        )
+
+    def describe(self) -> str:
+        return "a request to stop"
+
+    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
+        return facts.model_copy(update={"stop_requested": True}), False
 
 
 class ToolCalled(BaseEnd):
@@ -112,3 +181,44 @@ class _EndingTools(FactTally):
 
     def facts(self) -> Mapping[str, Any]:
         return {"tools_called": tuple(self._called)}
+
+
+class NoCodeBlock(BaseEnd):
+    """An end at a message without code, for a speaker whose code is run (Lagent's coder)."""
+
+    kind: Literal["no_code_block"] = "no_code_block"
+    """The kind of end."""
+    by: Name = Field(kw_only=False)
+    """The name of the speaker. The end is met only right after its message without code."""
+
+    strength: ClassVar = Strength.SAID
+    report: ClassVar = "A speaker wrote no more code"
+    explanation: ClassVar = "{by} wrote no more code"
+
+    def is_met(self, facts: Facts) -> bool:
+        return facts.no_code_by == self.by
+
+    def describe(self) -> str:
+        return "no code"
+
+    def describe_end(self) -> str:
+        return f"when {self.by} writes no code"
+
+    def check(self, dialogue: Dialogue, path: str) -> None:
+        check_name(dialogue, f"{path}.by", self.by)
+        if not any(one.runs_code for one in dialogue.speakers):
+            raise ValueError(f'{path}: no speaker runs code; add "code" to a speaker\'s replies')
+
+    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
+        return facts.model_copy(update={"no_code_by": self.by}), self.by == speaker.name
+
+    @classmethod
+    def ended_by(cls, at: AtEnd) -> str | None:
+        return at.speaker
+
+    @classmethod
+    def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
+        who = step.facts.no_code_by
+        ends = [end for _, end in leaves(step.dialogue.end_chat.when) if isinstance(end, cls)]
+        if is_public_speech(step.about) and any(end.by == who for end in ends):
+            yield EndStep("said", who, "wrote no code")
