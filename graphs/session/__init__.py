@@ -1,1 +1,1 @@
-"""Sessions: running a conversation, resuming it, answering, forking, dumping and replaying it."""
+"""Sessions: running a conversation, resuming it, answering, forking and dumping it."""

@@ -19,8 +19,8 @@ MessageLike: TypeAlias = BaseMessage | str | int
 """A reference to a message: the message, its id, its place such as ``m0007``, or that number."""
 
 
-class RuntimeOptions(Registered, total=False):
-    """The options of a replay: objects that conversations may name, and values for tools."""
+class SharedOptions(Registered, total=False):
+    """The options of every run. All are keyword arguments."""
 
     context: Any
     """A value that tools and agents read as LangGraph's ``runtime.context``, such as the current
@@ -32,11 +32,6 @@ class RuntimeOptions(Registered, total=False):
     and arguments marked with ``InjectedStore``. It contains no sessions: ``store`` names the store
     of the sessions.
     """
-
-
-class SharedOptions(RuntimeOptions, total=False):
-    """The options of every run. All are keyword arguments."""
-
     model: Chat | str | None
     """The model of the speakers for which the conversation names no model: a LangChain chat model,
     or a model's name.
@@ -125,10 +120,10 @@ def check_run(options: Mapping[str, Any]) -> None:
     if not isinstance(keeps, bool | None):
         raise TypeError(f"keep_checkpoints: must be True or False, not {keeps!r}")
     _check_callbacks(options.get("callbacks"))
-    check_stores(options)
+    _check_stores(options)
 
 
-def check_stores(options: Mapping[str, Any]) -> None:
+def _check_stores(options: Mapping[str, Any]) -> None:
     """Raise `TypeError` if LangGraph's store and the store of the sessions are confused."""
     store = options.get("runtime_store")
     if store is not None and not isinstance(store, BaseStore):

@@ -17,14 +17,7 @@ from ..conversation.judges import SeparateJudge, Verdict
 from ..events import Event
 from .base_session import BaseSession
 from .listing import known_store
-from .options import (
-    GivenAnswer,
-    MessageLike,
-    Options,
-    RuntimeOptions,
-    SessionOptions,
-    check_stores,
-)
+from .options import GivenAnswer, MessageLike, Options, SessionOptions
 from .stored_session import StoredSession
 
 # Importing `converse` or creating a handle must not load the nodes and the models. So each method
@@ -286,39 +279,6 @@ class Session(BaseSession):
         return Session(new, store=self.store)
 
     fork = in_background(afork)
-
-    @list_options
-    async def areplay(self, **options: Unpack[RuntimeOptions]) -> "Result":
-        """Run the recorded session again without a model, and compare the messages.
-
-        The answers of models, of your agents and of people come from the record. Tools,
-        functions, hooks and code run again. Nothing is stored. The replay may differ if the session
-        was forked under changed rules, was loaded in part, had a speaker's memory reset, or got a
-        message from `add_message` before its end.
-
-        Args:
-            **options: The objects that the conversation names, such as tools, functions and hooks,
-                and the context and the store that the tools read.
-
-        Returns:
-            A result with the same messages. The outcome is None if a limit on tokens or seconds, or
-            a stop request, ended the session: the record has no tokens and seconds for each call.
-
-        Raises:
-            SessionError: A message differs (the error names the first), or a tool asks a person
-                through ``interrupt()``, whose answer no log records.
-            SpecError: An object that the conversation names is not registered, or failed.
-        """
-        from .replay import replay_session
-        from .session_row import read_stored_session
-
-        check_options(options, RuntimeOptions)
-        check_stores(options)
-        async with known_store(self.store) as store:
-            recorded = await read_stored_session(store, self.id)
-        return result_of(await replay_session(recorded, options), store.address)
-
-    replay = in_background(areplay)
 
     async def acopy(self, *, into: str | None = None, to: str | Path | None = None) -> "Session":
         """Copy the session within its store or into another one.

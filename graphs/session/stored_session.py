@@ -36,7 +36,7 @@ def _read_inner(session: str, about: InnerSession) -> "StoredSession":
 
 @dataclass(frozen=True)
 class StoredSession(Shown):
-    """The state of a session, read from a store or replayed, without a handle to its store."""
+    """The state of a session, read from a store, without a handle to its store."""
 
     session_id: str
     """The session's id."""

@@ -198,12 +198,6 @@ def _is_paragraph(part: object) -> bool:
     return isinstance(part, Mapping) and part.get("type") == "summary_text"
 
 
-RECORDED: Final = "duologue_recorded"
-"""Key in ``additional_kwargs`` that marks an answer replayed from a record. The record includes all
-retries of that answer.
-"""
-
-
 def normalise_answer(found: object, label: str) -> AIMessage:
     """Return an answer as a message of plain text, with its thought in a separate field."""
     if not isinstance(found, AIMessage):
@@ -211,12 +205,11 @@ def normalise_answer(found: object, label: str) -> AIMessage:
     text, extra = storable(str(found.text)), found.additional_kwargs
     has_marks = "<" in text or "◁" in text
     is_plain = isinstance(found.content, str) and not has_marks and not any(extra.values())
-    # The thought of a replayed answer is already separate.
-    if not is_plain and THOUGHT not in extra:
+    if not is_plain:
         text, thought = separate_thought(found, text)
         extra = {**extra, THOUGHT: thought}
     stop = read_stop(found)
-    if stop is not None and STOP not in extra:
+    if stop is not None:
         extra = {**extra, STOP: stop}
     return found.model_copy(update={"content": text, "additional_kwargs": extra})
 
@@ -226,15 +219,10 @@ def is_cut_off(answer: AIMessage) -> bool:
     return stop_of(answer) is not None
 
 
-def is_recorded(answer: AIMessage) -> bool:
-    """Return whether an answer was replayed from a record."""
-    return RECORDED in answer.additional_kwargs
-
-
 def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
     """Return whether an answer was cut off because the context was full, not by ``max_tokens``."""
     stop = stop_of(answer)
-    if stop is None or not stop.is_of_length or is_recorded(answer):
+    if stop is None or not stop.is_of_length:
         return False
     used = None if answer.response_metadata.get(ESTIMATED) else answer.usage_metadata
     if used is None:

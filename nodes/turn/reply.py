@@ -58,7 +58,6 @@ from ...graphs.speakers.replies import (
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.text.words import join_parts
 from ...tools.registry.functions import call
-from ..models.answers import is_recorded
 from ..models.listeners import Listener, Tokens
 from ..models.model import Model
 from ..models.settings import CallSettings
@@ -295,8 +294,6 @@ def continuation_request(speaker: Speaker, position: Position, text: str) -> Pro
 
 def join_reply(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMessage:
     """Return the whole reply, joined from the cut-off one and its continuation."""
-    if is_recorded(answer):
-        return answer
     if not answer.text.strip() and not is_call(answer):
         # There is no continuation, so the first part stays unchanged.
         about = metadata(before)

@@ -120,7 +120,6 @@ READS: dict[str, Callable[[str, str], object]] = {
     "markdown": lambda session, store: Session(session, store=store).export(format="markdown"),
     "html": lambda session, store: Session(session, store=store).export(format="html"),
     "jsonl": lambda session, store: Session(session, store=store).export(format="jsonl"),
-    "replay": lambda session, store: Session(session, store=store).replay(**TOOLS),
 }
 WRITES: dict[str, Callable[[str, str], object]] = {
     "fork": lambda session, store: Session(session, store=store).fork().id,

@@ -21,7 +21,7 @@ from support.cases import thorough
 from .damage import act, fill
 
 ACTS = (
-    *("get", "dump", "memory", "markdown", "jsonl", "replay", "fork", "copy", "resume"),
+    *("get", "dump", "memory", "markdown", "jsonl", "fork", "copy", "resume"),
     *("say", "reset memory", "$ show", "$ show --json", "$ show --why", "$ export", "$ dump"),
     "$ fork",
 )

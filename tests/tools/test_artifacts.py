@@ -254,22 +254,6 @@ async def test_pages_and_exports_show_its_type_and_size_alone() -> None:
         assert "rows" not in page
 
 
-async def test_a_replay_compares_what_is_said_and_not_artifacts() -> None:
-    runs: list[int] = []
-
-    @tool(response_format="content_and_artifact")
-    def count() -> tuple[str, int]:
-        """Count the runs."""
-        runs.append(1)
-        return "Counted.", len(runs)
-
-    call = ScriptedToolCall(name="count", args={}, id="c1")
-    model = ScriptedChatModel([Reply(tool_calls=[call]), "There.", "Nice."])
-    result = await aconverse(talk(count), model=model, store="memory:")
-    again = await result.session.areplay(tools=[count])
-    assert (artifacts(result), artifacts(again)) == ([1], [2])
-
-
 @pytest.mark.parametrize("name", ["ainvoke", "invoke"])
 async def test_a_graph_with_langgraphs_own_saver_keeps_it_in_its_state(name: str) -> None:
     model = ScriptedChatModel(

@@ -8,7 +8,6 @@ from langchain_core.tools import tool
 from duologue.graphs import (
     Conversation,
     MessageQuestion,
-    Session,
     SpecError,
     chat,
     converse,
@@ -82,17 +81,6 @@ def test_equal_calls_are_not_run_once_more() -> None:
         ("Assistant", "I give up."),
     ]
     assert played.reason == "quit"
-
-
-def test_a_replay_says_the_same() -> None:
-    """R18: a replay has the same result."""
-    again = calls(call("look", at="it"))
-    script: list[Line] = [*[again] * 6, "I give up."]
-    store = "memory:replayed-chat"
-    played = play(
-        chat(tools=["look"]), script, ["Look.", "Stop that.", "exit"], tools=[look], store=store
-    )
-    assert Session("s", store=store).replay(tools=[look]).transcript == played.transcript
 
 
 def test_a_session_that_waits_is_told_why_in_the_next_run() -> None:

@@ -340,7 +340,7 @@ def test_handing_over_to_and_fro_without_content_ends_by_a_guard(
 # Sessions
 
 
-def test_a_session_goes_on_forks_and_replays_as_it_handed_over() -> None:
+def test_a_session_goes_on_and_forks_as_it_handed_over() -> None:
     store = f"memory:{uuid4().hex}"
     script: list[Line] = [
         over("Cid", "Cid?"),
@@ -358,11 +358,6 @@ def test_a_session_goes_on_forks_and_replays_as_it_handed_over() -> None:
     rest = ScriptedChatModel(script=[both, "Good.", "Well done.", "So it is."])
     result = Session("s", store=store).resume(model=rest, tools=[look])
     assert order_of(result) == "ACBABC"
-    again = Session("s", store=store).replay(tools=[look])
-    assert [one.text for one in again.messages] == [one.text for one in result.messages]
-    assert [fields_of(one).handed_to for one in again.messages] == [
-        fields_of(one).handed_to for one in result.messages
-    ]
     # A fork with another table applies it to the earlier messages.
     other = {"kind": "handoff", "to": {"Ann": ["Bob"]}}
     changed = Session("s", store=store).fork(at="m0001", turn_order=other).id
@@ -413,12 +408,7 @@ def test_a_speaker_says_something_to_one_other_alone() -> None:
         over("Cid", "Ann has told me."),
         "What is it?",
     ]
-    store = f"memory:{uuid4().hex}"
-    result, model = play(talk(order=ALONE), script, session="s", store=store)
-    again = Session("s", store=store).replay()
-    assert [metadata(one).audience for one in again.messages] == [
-        metadata(one).audience for one in result.messages
-    ]
+    result, model = play(talk(order=ALONE), script)
     assert order_of(result) == "ABC"
     assert "Ann: (to you only) The number is seven." in heard(result, "Bob")
     assert "seven" not in heard(result, "Cid")

@@ -231,8 +231,6 @@ def test_a_session_goes_on_between_the_tools_and_the_handoff(tmp_path: Path) -> 
     result = Session("s", store=store).resume(**options)
     assert result.transcript[:2] == [("Orders", CLAIM), ("Customer", "Thank you.")]
     assert (ran, seen) == ([7], ["refund", "refund"])
-    again = Session("s", store=store).replay(tools=TOOLS, hooks=options["hooks"])
-    assert [one.text for one in again.messages] == [one.text for one in result.messages]
 
 
 def test_a_hook_that_turns_a_result_into_an_error_stops_the_handoff() -> None:

@@ -12,6 +12,7 @@ from duologue import (
     DoneToken,
     MaxMessages,
     SchemaFormat,
+    SeparateJudge,
     Session,
     Speaker,
     blogger,
@@ -21,8 +22,10 @@ from duologue import (
     converse,
     group_solve,
     role_play,
+    stream,
     user_proxy,
 )
+from duologue.graphs.events import MessageSaid
 from duologue.nodes.testing import ScriptedChatModel
 
 DONE = "<CAMEL_TASK_DONE>"
@@ -106,6 +109,21 @@ def test_a_message_that_follows_the_output_stays_in_the_log_and_is_not_sent_twic
     after = graph.get_state(thread).values
     assert [one.text for one in after["messages"]] == [ORDER, SOLUTION]
     assert [one.id for one in after["unspoken"]].count(token.id) == 1
+
+
+def test_a_message_after_the_output_is_streamed_once() -> None:
+    """The judge ends the session a step after Bob's message, which then leaves `messages`."""
+    spec = Conversation(
+        "A garden.",
+        [Speaker("Ann", writes_output=True), Speaker("Bob")],
+        judge=SeparateJudge(["They name a plant."]),
+        end_chat="end_chat_after_first_completion",
+    )
+    model = ScriptedChatModel(["Beans.", "Good.", {"criterion_1": "met"}])
+    store = "memory:after-output"
+    events = [*stream(spec, model=model, session="one", store=store)]
+    assert [one.text for one in events if isinstance(one, MessageSaid)] == ["Beans.", "Good."]
+    assert Session("one", store=store).state().output == "Beans."
 
 
 PLANS: dict[str, Literal["structured", "text"]] = {

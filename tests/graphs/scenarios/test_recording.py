@@ -77,6 +77,7 @@ def write(place: Path, text: str) -> None:
 
 
 async def test_a_replay_asks_no_model_and_has_the_same_result(place: Path) -> None:
+    """U7."""
     first = await run(place, "new")
     for mode in ("new", "none"):
         again = await run(place, mode, **NO_MODELS)

@@ -5,8 +5,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from langchain_core.messages import RemoveMessage
-from langchain_core.runnables import RunnableConfig
 
 from duologue.graphs import (
     Conversation,
@@ -21,12 +19,9 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
-from duologue.graphs.build import build_graph
-from duologue.graphs.common.threads import run_coroutine as run_in_background
 from duologue.graphs.events import ConversationEnded, ConversationReopened, MessageSaid
 from duologue.graphs.log.messages import make_message, metadata, read_metadata
 from duologue.graphs.log.metadata import is_public_speech
-from duologue.graphs.session.listing import known_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 ROUNDS = ["Let us plant beans.", "I will dig the bed.", "Then water it.", "The can is full."]
@@ -289,16 +284,11 @@ def test_r10_why_and_the_page_tell_each_end(store: str) -> None:
         assert not any("Ended" in message.text for message in result.viewpoint(name))
 
 
-def test_r10_what_went_on_can_be_dumped_forked_and_replayed_as_before(store: str) -> None:
+def test_r10_what_went_on_can_be_dumped_and_forked_as_before(store: str) -> None:
     ended(store)
     Session("s", store=store).add_message("Ann", "And what about peas?")
     result = Session("s", store=store).resume(
         model=model("Peas, too.", "Where?", "Behind the shed.")
-    )
-    again = Session("s", store=store).replay()
-    assert (again.transcript, again.previous_outcomes) == (
-        result.transcript,
-        result.previous_outcomes,
     )
     loaded = load_session(Session("s", store=store).dump(), into="copy", store=store).id
     assert Session(loaded, store=store).state().outcome == result.outcome
@@ -347,49 +337,3 @@ def test_r10_the_line_of_an_end_is_nobodys() -> None:
     about = metadata(message)
     assert not about.is_heard_by("Ann")
     assert not is_public_speech(about)
-
-
-@pytest.mark.exhaustive
-def test_r10_a_replay_goes_on_from_each_end(store: str) -> None:
-    """R10: a replay continues after an exit, a stop during pending calls, and a word."""
-    call = ScriptedToolCall(name="calculator", args={"expression": "6 * 7"}, id="1")
-    helper = chat(tools=["calculator"], interrupt_on={"calculator": True})
-    script: dict[str, Line] = {
-        "Hello.": "Hello to you.",
-        "exit": "",
-        "6 * 7?": Reply(tool_calls=(call,)),
-        "Never mind.": "As you like.",
-    }
-    for message, answer in script.items():
-        if message == "Never mind.":
-            assert Session("s", store=store).stop()
-        found = converse(helper, message=message, model=model(answer), session="s", store=store)
-    again = Session("s", store=store).replay()
-    assert [one.text for one in again.messages] == [one.text for one in found.messages]
-    assert again.previous_outcomes == found.previous_outcomes
-    assert [one.reason.value for one in again.previous_outcomes] == ["quit", "stop_requested"]
-
-
-def test_r10_a_replay_says_where_it_no_longer_goes_on_as_it_did(store: str) -> None:
-    asked = talk(end_chat={"when": {"kind": "predicate", "name": "enough"}})
-    options: dict[str, Any] = {"store": store, "predicates": {"enough": lambda said: len(said) > 2}}
-    converse(asked, session="s", model=model(*ROUNDS), **options)
-    Session("s", store=store).add_message("Ann", "And what about peas?")
-    with pytest.raises(SessionError, match="differs from its record at message m0003"):
-        Session("s", store=store).replay(predicates={"enough": lambda said: len(said) > 1})
-
-
-def test_r10_a_replay_names_what_was_removed_since(store: str) -> None:
-    ended(store)
-    found = Session("s", store=store).add_message("Ann", "And what about peas?")
-
-    async def remove() -> None:
-        async with known_store(store) as opened, opened.lock("s") as held:
-            config: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
-            gone = {"messages": [RemoveMessage(id=str(found.messages[-1].id))]}
-            graph = build_graph(checkpointer=held.checkpointer)
-            await graph.aupdate_state(config, gone, as_node="user_agent")
-
-    run_in_background(remove())
-    with pytest.raises(SessionError, match="its kind is 'speech' instead of 'removed'"):
-        Session("s", store=store).replay()

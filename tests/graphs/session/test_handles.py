@@ -120,7 +120,7 @@ def test_every_result_leads_back_to_its_session(
     assert by_setting.session.state() == by_setting
     asked = ask({"name": "Chef"}, "Soup?", store=store, model=model("Yes."))
     again = asked.session.add_message("User", "And fish?")
-    assert again.session == asked.session == again.session.replay().session
+    assert again.session == asked.session
     assert again.session.resume(model=model("No.")).text == "No."
 
 

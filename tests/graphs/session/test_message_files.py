@@ -241,14 +241,6 @@ def test_a_dump_contains_each_file_once_and_can_be_loaded(store: str) -> None:
             load_session({**dump, "files": files}, store=store, into="x")
 
 
-def test_a_replay_repeats_messages_with_files() -> None:
-    model = ScriptedChatModel(script=["One.", "Two."])
-    found = converse(chat(), message=["Look", PNG], model=model, store="memory:")
-    found = found.session.answer("exit", model=model)
-    replayed = found.session.replay()
-    assert [one.content for one in replayed.messages] == [one.content for one in found.messages]
-
-
 @tool
 def draw(name: str) -> list[dict[str, Any]]:
     """Draw a plan."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import ModelError, Session, chat, converse, stream
+from duologue.graphs import ModelError, chat, converse, stream
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.events import ConversationEnded, Event, MessageSaid, Notice
 from support.faulty_server import Sent
@@ -134,23 +134,19 @@ def test_a_server_that_never_sends_an_end_is_remembered(
 
 @pytest.mark.parametrize("order", ["round_robin", "concurrent"])
 def test_an_unended_reply_is_never_continued(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also not if it waits in the log for its speaker's turn, or in a replay."""
+    """Also not if it waits in the log for its speaker's turn."""
     talk = {
         "task": "Talk.",
         "speakers": [{"name": name, "on_length": "retry"} for name in ("Ann", "Bob")],
         "end_chat": {"max_iterations": 1},
         "turn_order": order,
     }
-    store, unended = f"memory:continued-{order}", stream_of(chunk({"content": "Yes."}), done=False)
+    unended = stream_of(chunk({"content": "Yes."}), done=False)
     with Server(*[unended] * 12) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        found = list(stream(talk, store=store, session="s"))
+        found = list(stream(talk, store="memory:"))
     messages = [(one.text, one.cut_off) for one in found if isinstance(one, MessageSaid)]
     assert messages == [("Yes.", True)] * 2
-    replayed = Session("s", store=store).replay()
-    assert [one.text for one in replayed.messages] == [
-        one.text for one in Session("s", store=store).state().messages
-    ]
 
 
 def test_a_call_of_an_unended_reply_without_its_arguments_never_runs(

@@ -150,18 +150,6 @@ def test_a_kill_behind_the_first_part_asks_for_the_rest_alone(tmp_path: Path) ->
 
 
 @pytest.mark.part(1)
-@pytest.mark.parametrize("how", ["accept", "continue", "retry"])
-def test_a_replay_says_the_same(how: str, tmp_path: Path) -> None:
-    """R3."""
-    store = f"sqlite:///{tmp_path}/sessions.db"
-    script: list[Line] = [cut("One two thr"), *([] if how == "accept" else ["ee."]), "Fine."]
-    played = play(talk(on_length=how), script, store=store)
-    again = Session("s", store=store).replay()
-    assert again.transcript == played.transcript
-    assert cut_off(again) == cut_off(played.result)
-
-
-@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("first", "rest", "whole"),
     [
@@ -185,25 +173,18 @@ def test_a_replay_says_the_same(how: str, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_replay_says_the_same_where_what_was_joined_was_mended(
-    first: str, rest: str, whole: str, tmp_path: Path
-) -> None:
-    store = str(tmp_path / "s.db")
+def test_what_was_joined_is_mended(first: str, rest: str, whole: str) -> None:
     form = MARKS | {"optional": ["Input:"]}
-    played = play(talk(format=form, on_length="continue"), [cut(first), rest, "So."], store=store)
+    played = play(talk(format=form, on_length="continue"), [cut(first), rest, "So."])
     assert played.transcript[0] == ("Ann", whole)
-    assert Session("s", store=store).replay().transcript == played.transcript
 
 
-def test_a_replay_says_the_same_where_a_context_seemed_to_be_full(tmp_path: Path) -> None:
-    """R3: an answer that is cut off again, with half of the history, is said."""
-    store = str(tmp_path / "s.db")
+def test_what_is_cut_off_again_with_half_of_the_history_is_said() -> None:
+    """R3: the context seemed to be full."""
     before = [f"This is the line number {number}." for number in range(6)]
-    played = play(talk(4), [*before, cut("By"), cut("By the"), "So."], store=store)
+    played = play(talk(4), [*before, cut("By"), cut("By the"), "So."])
     assert played.transcript[6] == ("Ann", "By the")
     kinds = [type(metadata(one)) for one in played.result.messages]
-    again = Session("s", store=store).replay()
-    assert [type(metadata(one)) for one in again.messages] == kinds
     assert kinds.count(Summary) == 1
 
 
@@ -353,17 +334,15 @@ def test_a_rest_that_begins_with_its_mark_again_has_it_once() -> None:
     assert play(talk(format=MARKS, on_length="continue"), script).transcript[0] == ("Ann", whole)
 
 
-def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse(tmp_path: Path) -> None:
+def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse() -> None:
     """R3, R15: the same applies with a part between the two tries."""
     script: list[Line] = ["Plant the beans now.", cut("Instruction: <what"), " is next>", "Fine."]
     form = {"lines": ["Instruction:"], "end": "Next."}
-    store = str(tmp_path / "s.db")
-    played = play(talk(format=form, on_length="continue"), script, store=store)
+    played = play(talk(format=form, on_length="continue"), script)
     assert played.transcript[0] == ("Ann", "Instruction: Plant the beans now.\nNext.")
     assert [
         fields_of(one).flaw for one in played.result.messages if isinstance(metadata(one), Speech)
     ] == [None] * 2
-    assert Session("s", store=store).replay().transcript == played.transcript
 
 
 @pytest.mark.parametrize("hooks", [[], ["same"], ["loud"]])
@@ -430,7 +409,7 @@ def test_tokens_are_those_of_the_whole_message() -> None:
 def test_two_parts_are_joined(first: str, rest: str, whole: str) -> None:
     """R3."""
     assert join_parts(first, rest) == whole
-    # A replay joins it in this way.
+    # Some models repeat the first part.
     assert join_parts(first, whole) == whole
 
 

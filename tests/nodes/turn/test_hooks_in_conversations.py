@@ -1,4 +1,4 @@
-"""Hooks together with failures, streams, stops, replays and shortened histories."""
+"""Hooks together with failures, streams, stops and shortened histories."""
 
 import asyncio
 import threading
@@ -352,20 +352,6 @@ async def test_a_hook_that_waits_holds_up_no_other_conversation() -> None:
     waits, speaks = Hook(after_speaker=wait), Hook(after_speaker=speak)
     heard, one = await asyncio.gather(said_with(waits), said_with(speaks))
     assert (heard, one) == ("Heard: True", "One.")
-
-
-def test_a_session_with_hooks_is_replayed_without_a_model() -> None:
-    """Hooks run again, on the recorded answers."""
-    store = f"memory:{uuid4().hex}"
-    hook = Hook(
-        before_speaker=lambda turn: HumanMessage(f"({turn.heard})"),
-        after_speaker=lambda turn, reply: AIMessage(f"{reply.text}!"),
-        after_tool=lambda turn, call, result: ToolMessage("three", tool_call_id=""),
-    )
-    registered: Any = {"hooks": {"h": hook}, "tools": [adding()]}
-    script: list[Said] = ["", calling(1, 2, text="Hm."), "Sum.", "Ok."]
-    first, _ = play(hooked("h"), script, session="one", store=store, **registered)
-    assert Session("one", store=store).replay(**registered).transcript == first.transcript
 
 
 def shortened(context: dict[str, Any]) -> Result:

@@ -423,15 +423,6 @@ def test_a_deleted_session_leaves_nothing_of_its_inner_sessions(tmp_path: Path) 
 
 
 @pytest.mark.exhaustive
-def test_a_replay_runs_the_inner_conversation_from_the_record() -> None:
-    model = ScriptedChatModel(script=["One.", "Two."])
-    result = converse(outer(inner(model="m")), store=f"memory:{uuid4()}", models={"m": model})
-    replayed = result.session.replay()
-    assert replayed.transcript == result.transcript
-    assert len(model.calls) == 2
-
-
-@pytest.mark.exhaustive
 def test_an_inner_session_in_a_dump_is_checked_when_it_is_loaded() -> None:
     model = ScriptedChatModel(script=["One.", "Two."])
     result = converse(outer(inner()), store=f"memory:{uuid4()}", model=model)
@@ -441,18 +432,6 @@ def test_an_inner_session_in_a_dump_is_checked_when_it_is_loaded() -> None:
     about["log"][0]["data"]["additional_kwargs"]["duologue"]["kind"] = "unknown"
     with pytest.raises(SpecError, match=r"messages.0.metadata: is not an inner session: .*unknown"):
         load_session(dump, store="memory:", into="t")
-
-
-@pytest.mark.exhaustive
-def test_a_session_with_a_person_inside_can_not_be_replayed() -> None:
-    interview = inner(speakers=[{"name": "Pat", "replies": ["human"]}, {"name": "Jay"}], rounds=2)
-    model = ScriptedChatModel(script=["One.", "Two."])
-    result = converse(
-        outer(interview), store=f"memory:{uuid4()}", model=model, answer=lambda asked: "Peas?"
-    )
-    assert result.outcome is not None
-    with pytest.raises(SessionError, match="an inner conversation asks a person"):
-        result.session.replay()
 
 
 # Files, and errors before a model is called.

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from langchain_core.messages import AIMessage
 
-from duologue.graphs import Result, Session, astream, converse, role_play
+from duologue.graphs import Result, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.messages import metadata
@@ -264,24 +264,10 @@ def test_r15_hooks_see_the_try_that_is_said() -> None:
 
     fields = ROLE_PLAY.model_dump(exclude_defaults=True)
     fields["speakers"][1]["hooks"] = ["loud"]
-    store = f"memory:{uuid4().hex}"
     hooks = {"loud": Hook(after_speaker=loud)}
-    options = {"session": "one", "store": store, "hooks": hooks}
-    result, _ = played(CODE, "<your solution>", talk=fields, **options)
+    result, _ = played(CODE, "<your solution>", talk=fields, hooks=hooks)
     assert seen == [f"Solution:\n{CODE}\nNext request."]
     assert kinds(result) == [Draft, UnheardReply, UnheardReply, Speech]
-    again = Session("one", store=store).replay(hooks=hooks)
-    assert again.transcript == result.transcript
-    assert kinds(again) == kinds(result)
-
-
-@pytest.mark.parametrize("second", ["<your solution>", "It is 3."])
-def test_r15_a_replay_gives_both_tries_again(second: str) -> None:
-    store = f"memory:{uuid4().hex}"
-    result, _ = played(CODE, second, session="one", store=store)
-    again = Session("one", store=store).replay()
-    assert again.transcript == result.transcript
-    assert kinds(again) == kinds(result)
 
 
 async def test_r15_who_follows_the_stream_sees_the_try_that_is_said() -> None:
@@ -299,12 +285,10 @@ async def test_r15_who_follows_the_stream_sees_the_try_that_is_said() -> None:
 
 
 def test_r15_a_reply_that_was_cut_off_is_left_as_it_is() -> None:
-    """Its missing last mark is neither requested nor added; a replay agrees."""
+    """Its missing last mark is neither requested nor added."""
     cut_off = Reply(text="Solution: one, two, th", finish_reason="length")
-    store = f"memory:{uuid4().hex}"
-    result, _ = played(cut_off, session="one", store=store)
+    result, _ = played(cut_off)
     assert result.last_message("Coder") == cut_off.text
-    assert Session("one", store=store).replay().transcript == result.transcript
 
 
 def test_r15_how_a_reply_is_asked_for_again_does_not_contradict_itself() -> None:

@@ -424,21 +424,11 @@ SCRIPT = (
 )
 
 
-def recorded(store: str) -> Result:
-    result, _ = play(
-        talk(LOOKS, {"name": "Bob"}), *SCRIPT, tools=[look], store=store, session="one"
-    )
-    return result
-
-
-def test_r2_a_session_with_thoughts_is_replayed_dumped_loaded_and_forked(tmp_path: Path) -> None:
+def test_r2_a_session_with_thoughts_is_dumped_loaded_and_forked(tmp_path: Path) -> None:
     store, other = f"memory:{tmp_path.name}", f"memory:{tmp_path.name}-other"
-    first = recorded(store)
+    spec = talk(LOOKS, {"name": "Bob"})
+    first, _ = play(spec, *SCRIPT, tools=[look], store=store, session="one")
     assert thoughts(first) == [THOUGHT, THOUGHT]
-    again = Session("one", store=store).replay(tools=[look])
-    assert [one.additional_kwargs for one in again.messages] == [
-        one.additional_kwargs for one in first.messages
-    ]
     load_session(Session("one", store=store).dump(), store=other)
     loaded = Session("one", store=other).state()
     assert thoughts(loaded) == [THOUGHT, THOUGHT]
@@ -506,4 +496,3 @@ def test_r2_an_older_session_keeps_what_it_says(tmp_path: Path) -> None:
     old = Session("one", store=f"{store}-2").state()
     assert old.transcript[0] == ("Ann", text)
     assert text in str(old.viewpoint("Bob")[1].content)
-    assert Session("one", store=f"{store}-2").replay().transcript == old.transcript

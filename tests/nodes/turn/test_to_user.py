@@ -398,6 +398,23 @@ class Slow(ScriptedChatModel):
             yield part
 
 
+class Late(ScriptedChatModel):
+    """A model that streams more text after its calls."""
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        async for part in super()._astream(*args, **kwargs):
+            if getattr(part.message, "chunk_position", None) == "last" and len(self.calls) == 1:
+                yield ChatGenerationChunk(message=AIMessageChunk(content=" Soon."))
+            yield part
+
+
+async def test_text_that_arrives_after_the_calls_keeps_its_place() -> None:
+    """G1."""
+    model = Late(script=[calls(call({TO_USER: "I look.", "path": "a"}), text="Now"), "Done.", "Ok"])
+    result = await aconverse(talk(), model=model, tools=[look], store="memory:")
+    assert result.transcript[0] == ("Ann", "Now\n\nI look.\n\nSoon.")
+
+
 async def test_the_words_are_told_while_the_message_arrives() -> None:
     """G1, G3: the end of the message waits until its words were heard."""
     reply = calls(call({TO_USER: "One moment.", "path": "a"}, cut=3))
