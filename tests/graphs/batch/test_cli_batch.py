@@ -55,7 +55,7 @@ def run(*arguments: str) -> Any:  # noqa: ANN401
 
 def test_a_batch_is_planned_run_looked_at_exported_and_deleted(player: Player) -> None:
     planned = run("--dry-run")
-    assert planned.stdout.startswith("6 sessions, at most ")
+    assert planned.stdout.startswith("6 sessions, normally up to ")
     assert [f"Cell {number}, session b-" in planned.stdout for number in (1, 2, 6)] == [
         True,
         False,
