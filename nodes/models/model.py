@@ -87,8 +87,6 @@ class Model:
     """
     gate: StepGate | None = None
     """The gate through which the model's calls pass. No gate if None."""
-    prices: Mapping[str, Price] = field(default_factory=dict)
-    """The prices by which the gate reserves the cost of a call, as in a conversation."""
     warned: set[str] = field(default_factory=set)
     """The warnings that the session has received, so that each is sent once."""
 
@@ -284,8 +282,7 @@ class Model:
         at_gate = None
         if self.gate is not None:
             tokens = sum(map(tokens_of_message, prompt))
-            planned = PlannedCall(self.label, tokens, price=self.price(self.prices))
-            at_gate = adapter.at_gate(self.gate, planned)
+            at_gate = adapter.at_gate(self.gate, PlannedCall(self.label, tokens))
         call = partial(make_call, adapter, settings, once, at_gate=at_gate, notify=self.notify)
         recorder = current_recorder()
         try:
@@ -367,7 +364,6 @@ class Models:
         name: str | None,
         notify: Notify,
         gate: StepGate | None = None,
-        prices: Mapping[str, Price] | None = None,
         warned: set[str] | None = None,
     ) -> Model:
         """Return the model of this name, and start it if needed.
@@ -378,7 +374,6 @@ class Models:
                 default model if None.
             notify: Called with a notice before a step that takes a moment.
             gate: The gate through which the model's calls pass. No gate if None.
-            prices: The conversation's prices.
             warned: The warnings that the session has received. None if it has received none.
 
         Raises:
@@ -391,9 +386,8 @@ class Models:
         label = adapter.label
         if label not in self._listed:
             self._listed[label] = adapter.list_price() if await load_list() else None
-        listed, prices = self._listed[label], prices or {}
         warned = set() if warned is None else warned
-        return Model(adapter, notify, called, listed, gate, prices, warned)
+        return Model(adapter, notify, called, self._listed[label], gate, warned)
 
     def refuse_place(self, name: str) -> None:
         """Refuse a file or an address as the name of a model, unless the name is registered.
@@ -447,7 +441,7 @@ class Models:
             ModelUnavailableError: A model is not available.
             SpecError: A price is missing, or a setting is invalid.
         """
-        gate = None if self.gate is None else StepGate(self.gate, None, 0)
+        gate = None if self.gate is None else StepGate(self.gate)
         for name in (*conversation.model_names, *judges):
             model = await self.get(name, notify, gate)
             model.check_price(conversation)

@@ -162,7 +162,6 @@ async def _stream(
             tokens=False,
             running=RunningSessions(limit=limit),
             is_inner=True,
-            calls_before=context.calls_stored,
         )
     )
     config = merge_configs(ensure_config(), RunnableConfig(recursion_limit=max_steps(inner)))

@@ -310,8 +310,6 @@ async def make_call(
         adapter.check(settings)
 
     def call(sent: CallSettings) -> Awaitable[T]:
-        if at_gate is not None:
-            at_gate.limit_answer(sent.values.get("max_tokens", adapter.longest_answer))
         return _answer(adapter, partial(once, sent), at_gate, notify)
 
     with adapter.errors(of_many=at_gate is not None):
