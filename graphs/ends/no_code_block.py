@@ -37,8 +37,8 @@ class NoCodeBlock(BaseEnd):
         if not any(one.runs_code for one in dialogue.speakers):
             raise ValueError(f'{path}: no speaker runs code; add "code" to a speaker\'s replies')
 
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        return facts.model_copy(update={"no_code_by": self.by}), self.by == speaker.name
+    def comes_of(self, speaker: Speaker) -> bool:
+        return self.by == speaker.name
 
     @classmethod
     def ended_by(cls, at: AtEnd) -> str | None:

@@ -35,9 +35,8 @@ class Predicate(BaseEnd):
     def describe_end(self) -> str:
         return f"when {self.name}() returns true"
 
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        held = (*facts.predicates, str(self.name))
-        return facts.model_copy(update={"predicates": held}), True
+    def comes_of(self, speaker: Speaker) -> bool:
+        return True
 
     def registered(self) -> Iterator[tuple[str, str, str]]:
         yield "name", "predicates", self.name
@@ -75,6 +74,3 @@ class StopRequested(BaseEnd):
 
     def describe(self) -> str:
         return "a request to stop"
-
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        return facts.model_copy(update={"stop_requested": True}), False

@@ -57,10 +57,8 @@ class ToolCalled(BaseEnd):
             lacks = "no speaker has a tool" if self.by is None else f"{self.by} has no tool"
             raise ValueError(f"{path}.tool: {lacks} {self.tool!r}; add it to a speaker's tools")
 
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        who = self.by or (speaker.name if self.tool in speaker.tools else "")
-        called = (*facts.tools_called, (self.tool, who))
-        return facts.model_copy(update={"tools_called": called}), who == speaker.name
+    def comes_of(self, speaker: Speaker) -> bool:
+        return self.tool in speaker.tools and self.by in (None, speaker.name)
 
     def registered(self) -> Iterator[tuple[str, str, str]]:
         # A plain name is checked with the speakers' tools.
