@@ -48,9 +48,8 @@ class Predicate(BaseEnd):
     def describe_end(self) -> str:
         return f"when {self.name}() returns true"
 
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        held = (*facts.predicates, str(self.name))
-        return facts.model_copy(update={"predicates": held}), True
+    def comes_of(self, speaker: Speaker) -> bool:
+        return True
 
     def registered(self) -> Iterator[tuple[str, str, str]]:
         yield "name", "predicates", self.name
@@ -89,9 +88,6 @@ class StopRequested(BaseEnd):
     def describe(self) -> str:
         return "a request to stop"
 
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        return facts.model_copy(update={"stop_requested": True}), False
-
 
 class ToolCalled(BaseEnd):
     """An end that is met when a tool has been called and has answered without an error."""
@@ -126,10 +122,8 @@ class ToolCalled(BaseEnd):
             lacks = "no speaker has a tool" if self.by is None else f"{self.by} has no tool"
             raise ValueError(f"{path}.tool: {lacks} {self.tool!r}; add it to a speaker's tools")
 
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        who = self.by or (speaker.name if self.tool in speaker.tools else "")
-        called = (*facts.tools_called, (self.tool, who))
-        return facts.model_copy(update={"tools_called": called}), who == speaker.name
+    def comes_of(self, speaker: Speaker) -> bool:
+        return self.tool in speaker.tools and self.by in (None, speaker.name)
 
     def registered(self) -> Iterator[tuple[str, str, str]]:
         # A plain name is checked with the speakers' tools.
@@ -209,8 +203,8 @@ class NoCodeBlock(BaseEnd):
         if not any(one.runs_code for one in dialogue.speakers):
             raise ValueError(f'{path}: no speaker runs code; add "code" to a speaker\'s replies')
 
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        return facts.model_copy(update={"no_code_by": self.by}), self.by == speaker.name
+    def comes_of(self, speaker: Speaker) -> bool:
+        return self.by == speaker.name
 
     @classmethod
     def ended_by(cls, at: AtEnd) -> str | None:
