@@ -1,6 +1,5 @@
 """Approval of tool calls: the question to a person, and the check of the answer."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -8,6 +7,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ..common.errors import AnswerError
+from ..common.json_input import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import first_fault, list_names, suggest_near_or_all
 from ..conversation.questions import ApprovalQuestion
@@ -85,7 +85,7 @@ def read_answer(given: object) -> object:
     if isinstance(given, str):
         word = _WORDS.get(given.strip().casefold())
         try:
-            given = {"type": word} if word else json.loads(given)
+            given = {"type": word} if word else parse_json(given)
         except ValueError:
             return given
     if isinstance(given, list):

@@ -3,7 +3,8 @@
 Without a session, a request is a whole conversation: its messages are the history, and nothing is
 stored. With the header ``X-Duologue-Session: new``, it starts a session, which the server names. A
 later request with this name contains only the new message, or no message to continue a run that
-failed. A session belongs to the token that started it; for other tokens it does not exist.
+failed. A session belongs to the token that started it, also after a restart; for other tokens it
+does not exist.
 """
 
 import asyncio
@@ -23,15 +24,16 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ...nodes.models.adapters.composed import Chat
-from ..common.content import MOST_BYTES
 from ..common.errors import AnswerError, SpecError
 from ..common.sanitize import excerpt
+from ..conversation.served import check_host
 from ..session.listing import known_store
 from ..session.options import Options
 from ..session.run import run_session
-from ..session.session_row import discard_session, read_total_usage
+from ..session.session_row import discard_session, read_stored_session, read_total_usage
 from ..session.stored_session import StoredSession
 from ..store.base import settled
+from ..view.request_body import read_body, read_json
 from .chat_requests import ChatRequest, read_request
 from .chat_response import SILENCE, ChatResponse, Client, GoneError
 from .chat_turns import (
@@ -43,18 +45,22 @@ from .chat_turns import (
     answer_of,
     continue_session,
 )
-from .openai_format import Failure, RefusedError, describe_model, failure_of
+from .openai_format import Failure, RefusedError, describe_model, error_body, failure_of
 from .security import CALLER
 from .served_models import start_conversation, usage_since
+from .session_names import is_session_of, name_session
 from .tools import ServedTool
 
 _log = logging.getLogger("duologue")
 
-_LARGEST: Final = 8_000_000 + MOST_BYTES * 4 // 3
+_LARGEST: Final = 8_000_000
 """Maximum size of a request in bytes: its texts, and files in base64."""
 
 _MOST_WAITING: Final = 64
-"""Maximum number of requests that wait for their run. Further requests are refused."""
+"""Maximum number of requests that wait for their body or their run. Others are refused."""
+
+_MOST_KEPT: Final = 1000
+"""Maximum number of sessions of which the server remembers the questions that its answers asked."""
 
 
 class ChatCompletions:
@@ -80,7 +86,8 @@ class ChatCompletions:
         self._passing = f"memory:serve-{secrets.token_hex(8)}"
         self._sessions: dict[str, StartedSession] = {}
         self._slots = asyncio.Semaphore(most_runs)
-        self._waiting = 0
+        self._most_open = most_runs + _MOST_WAITING
+        self._reading = 0
         self._running = set[asyncio.Task[Answer]]()
         self._created = int(time.time())
 
@@ -123,8 +130,8 @@ class ChatCompletions:
     async def _complete(self, request: Request) -> Response:
         """Run a conversation, and return its answer, whole or as a stream."""
         try:
-            asked = read_request(await _read_json(request))
-            turn = self._turn(request, asked)
+            asked = read_request(await self._read(request))
+            turn = await self._turn(request, asked)
         except (AnswerError, SpecError) as error:
             raise RefusedError(400, str(error)) from error
         reply = ChatResponse(asked, turn)
@@ -174,7 +181,18 @@ class ChatCompletions:
             client.close()
             run.cancel()
 
-    def _turn(self, request: Request, asked: ChatRequest) -> ChatTurn:
+    async def _read(self, request: Request) -> object:
+        """Return the body of a request, unless too many other requests are open."""
+        if self._reading + len(self._running) >= self._most_open:
+            raise RefusedError(429, "Too many requests wait already; send the request again later.")
+        self._reading += 1
+        try:
+            body = await read_body(request, _LARGEST)
+        finally:
+            self._reading -= 1
+        return read_json(body)
+
+    async def _turn(self, request: Request, asked: ChatRequest) -> ChatTurn:
         """Return the run that a request starts.
 
         Raises:
@@ -182,18 +200,17 @@ class ChatCompletions:
             SpecError: The messages do not fit.
         """
         tool = self._find_model(asked.model)
-        named, caller = request.headers.get(SESSION), int(request.scope.get(CALLER, 0))
+        named, caller = request.headers.get(SESSION), request.scope[CALLER]
         if named is None or named == NEW_SESSION:
-            session = f"{tool.name}-{secrets.token_hex(16)}"
+            session = name_session(tool.name, caller)
             source, message = start_conversation(tool.conversation, asked.messages)
             options = Options(**{**self._options, "message": message})
             if named is None:
                 return ChatTurn(tool, source, session, {**options, "store": self._passing})
-            started = StartedSession(session, tool, caller)
-            self._sessions[session] = started
+            started = self._keep(StartedSession(session, tool))
             return ChatTurn(tool, source, session, options, started=started)
-        known = self._sessions.get(named)
-        if known is None or known.caller != caller or known.tool is not tool:
+        known = is_session_of(caller, tool.name, named) and await self._find_session(named, tool)
+        if not known:
             raise RefusedError(
                 404,
                 f"There is no session {excerpt(named)!r}; send {SESSION}: {NEW_SESSION} to start "
@@ -201,6 +218,26 @@ class ChatCompletions:
                 "session_not_found",
             )
         return continue_session(known, asked.messages, self._options)
+
+    def _keep(self, started: StartedSession) -> StartedSession:
+        """Remember a session. The oldest is forgotten if there are many; the store has it."""
+        self._sessions[started.id] = started
+        if len(self._sessions) > _MOST_KEPT:
+            del self._sessions[next(iter(self._sessions))]
+        return started
+
+    async def _find_session(self, session: str, tool: ServedTool) -> StartedSession | None:
+        """Return a session of the caller, also if the server has started anew since."""
+        if session in self._sessions:
+            return self._sessions[session]
+        async with known_store(self._options.get("store"), create=True) as store:
+            if await store.get(session) is None:
+                return None
+            found = await read_stored_session(store, session)
+            usage = await read_total_usage(store, session)
+        check_host(found.conversation, "choose another level")
+        stored = tool._replace(conversation=found.conversation)
+        return self._keep(StartedSession(session, stored, found.pending, usage))
 
     def _find_model(self, name: str) -> ServedTool:
         if name not in self._tools:
@@ -211,17 +248,8 @@ class ChatCompletions:
 
     async def _run(self, turn: ChatTurn, reply: ChatResponse) -> Answer:
         """Run a conversation to its end or a question, when its turn comes."""
-        if self._slots.locked() and self._waiting >= _MOST_WAITING:
-            raise RefusedError(429, "Too many requests wait already; send the request again later.")
-        self._waiting += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self._waiting -= 1
-        try:
+        async with self._slots:
             return await self._play(turn, reply)
-        finally:
-            self._slots.release()
 
     async def _play(self, turn: ChatTurn, reply: ChatResponse) -> Answer:
         started = turn.started
@@ -308,32 +336,15 @@ def _event(data: dict[str, Any]) -> str:
     return f"data: {json.dumps(data)}\n\n"
 
 
-async def _read_json(request: Request) -> object:
-    """Read the body of a request.
-
-    Raises:
-        RefusedError: It is too long.
-        SpecError: It is not JSON.
-    """
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _LARGEST:
-            raise RefusedError(413, f"The request is longer than {_LARGEST:,} bytes; shorten it.")
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"the body is not valid JSON ({error}); send a JSON object") from error
-
-
 def _respond_refused(_: Request, error: Exception) -> Response:
     failure = failure_of(error)
     return JSONResponse(failure.body, failure.status, failure.headers)
 
 
-def _respond_http_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    text = (
-        f"There is no {request.method} {excerpt(request.url.path)}; use POST /v1/chat/completions."
-    )
-    return JSONResponse(Failure(status, text, "unknown_url").body, status)
+def _respond_http_error(request: Request, error: Any) -> Response:  # noqa: ANN401  # as in Starlette
+    status, text = error.status_code, error.detail
+    if status not in (404, 405):
+        return JSONResponse(error_body(status, text), status)
+    path = excerpt(request.url.path)
+    text = f"There is no {request.method} {path}; use POST /v1/chat/completions."
+    return JSONResponse(error_body(status, text, "unknown_url"), status)

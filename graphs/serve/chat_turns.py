@@ -30,8 +30,6 @@ class StartedSession:
 
     id: str
     tool: ServedTool
-    caller: int
-    """The number of the token that started it."""
     questions: Sequence[Question] = ()
     """The questions for which the session waits since the latest answer."""
     usage: Usage = field(default_factory=Usage)
