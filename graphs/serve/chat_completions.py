@@ -12,7 +12,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,9 @@ from starlette.routing import Route
 from ...nodes.models.adapters.composed import Chat
 from ..common.errors import AnswerError, SpecError
 from ..common.sanitize import excerpt
+from ..common.threads import LoopThread
 from ..conversation.served import check_host
+from ..events import Event
 from ..session.listing import known_store
 from ..session.options import Options
 from ..session.run import run_session
@@ -37,6 +39,8 @@ from ..view.request_body import read_body, read_json
 from .chat_requests import ChatRequest, read_request
 from .chat_response import SILENCE, ChatResponse, Client, GoneError
 from .chat_turns import (
+    LARGE,
+    MESSAGE_WEIGHT,
     NEW_SESSION,
     SESSION,
     Answer,
@@ -55,6 +59,9 @@ _log = logging.getLogger("duologue")
 
 _LARGEST: Final = 8_000_000
 """Maximum size of a request in bytes: its texts, and files in base64."""
+
+_LARGE_RUNS: Final = LoopThread("duologue-large")
+"""The event loop of large conversations, which do not delay the answers to other clients so."""
 
 _MOST_WAITING: Final = 64
 """Maximum number of requests that wait for their body or their run. Others are refused."""
@@ -130,8 +137,9 @@ class ChatCompletions:
     async def _complete(self, request: Request) -> Response:
         """Run a conversation, and return its answer, whole or as a stream."""
         try:
-            asked = read_request(await self._read(request))
-            turn = await self._turn(request, asked)
+            body = await self._read(request)
+            asked = await _parse(body)
+            turn = await self._turn(request, asked, len(body))
         except (AnswerError, SpecError) as error:
             raise RefusedError(400, str(error)) from error
         reply = ChatResponse(asked, turn)
@@ -181,19 +189,18 @@ class ChatCompletions:
             client.close()
             run.cancel()
 
-    async def _read(self, request: Request) -> object:
+    async def _read(self, request: Request) -> bytes:
         """Return the body of a request, unless too many other requests are open."""
         if self._reading + len(self._running) >= self._most_open:
             raise RefusedError(429, "Too many requests wait already; send the request again later.")
         self._reading += 1
         try:
-            body = await read_body(request, _LARGEST)
+            return await read_body(request, _LARGEST)
         finally:
             self._reading -= 1
-        return read_json(body)
 
-    async def _turn(self, request: Request, asked: ChatRequest) -> ChatTurn:
-        """Return the run that a request starts.
+    async def _turn(self, request: Request, asked: ChatRequest, size: int) -> ChatTurn:
+        """Return the run that a request of some bytes starts.
 
         Raises:
             RefusedError: There is no such model or session, or the session needs no message.
@@ -201,14 +208,16 @@ class ChatCompletions:
         """
         tool = self._find_model(asked.model)
         named, caller = request.headers.get(SESSION), request.scope[CALLER]
+        weight = size + len(asked.messages) * MESSAGE_WEIGHT
         if named is None or named == NEW_SESSION:
             session = name_session(tool.name, caller)
             source, message = start_conversation(tool.conversation, asked.messages)
             options = Options(**{**self._options, "message": message})
             if named is None:
-                return ChatTurn(tool, source, session, {**options, "store": self._passing})
-            started = self._keep(StartedSession(session, tool))
-            return ChatTurn(tool, source, session, options, started=started)
+                options["store"] = self._passing
+                return ChatTurn(tool, source, session, options, weight=weight)
+            started = self._keep(StartedSession(session, tool, weight=weight))
+            return ChatTurn(tool, source, session, options, started=started, weight=weight)
         known = is_session_of(caller, tool.name, named) and await self._find_session(named, tool)
         if not known:
             raise RefusedError(
@@ -217,7 +226,9 @@ class ChatCompletions:
                 "a session.",
                 "session_not_found",
             )
-        return continue_session(known, asked.messages, self._options)
+        known.weight += weight
+        turn = continue_session(known, asked.messages, self._options)
+        return turn._replace(weight=known.weight)
 
     def _keep(self, started: StartedSession) -> StartedSession:
         """Remember a session. The oldest is forgotten if there are many; the store has it."""
@@ -230,6 +241,10 @@ class ChatCompletions:
         """Return a session of the caller, also if the server has started anew since."""
         if session in self._sessions:
             return self._sessions[session]
+        loaded = await _LARGE_RUNS.call(lambda: self._load_session(session, tool))
+        return None if loaded is None else self._keep(loaded)
+
+    async def _load_session(self, session: str, tool: ServedTool) -> StartedSession | None:
         async with known_store(self._options.get("store"), create=True) as store:
             if await store.get(session) is None:
                 return None
@@ -237,7 +252,8 @@ class ChatCompletions:
             usage = await read_total_usage(store, session)
         check_host(found.conversation, "choose another level")
         stored = tool._replace(conversation=found.conversation)
-        return self._keep(StartedSession(session, stored, found.pending, usage))
+        weight = sum(len(one.text) + MESSAGE_WEIGHT for one in found.messages)
+        return StartedSession(session, stored, found.pending, usage, weight)
 
     def _find_model(self, name: str) -> ServedTool:
         if name not in self._tools:
@@ -249,14 +265,23 @@ class ChatCompletions:
     async def _run(self, turn: ChatTurn, reply: ChatResponse) -> Answer:
         """Run a conversation to its end or a question, when its turn comes."""
         async with self._slots:
-            return await self._play(turn, reply)
+            if turn.weight < LARGE:
+                return await self._play(turn, reply, reply.note)
+            loop = asyncio.get_running_loop()
 
-    async def _play(self, turn: ChatTurn, reply: ChatResponse) -> Answer:
+            def note(event: Event) -> None:
+                loop.call_soon_threadsafe(reply.note, event)
+
+            return await _LARGE_RUNS.call(lambda: self._play(turn, reply, note))
+
+    async def _play(
+        self, turn: ChatTurn, reply: ChatResponse, note: Callable[[Event], object]
+    ) -> Answer:
         started = turn.started
         async with known_store(turn.options.get("store"), create=True) as store:
             try:
                 with _answering(started):
-                    ended = await _run_to_end(turn, reply)
+                    ended = await _run_to_end(turn, reply.shows_tokens, note)
                 usage = await read_total_usage(store, turn.session)
             finally:
                 if started is None:
@@ -310,14 +335,25 @@ def _answering(started: StartedSession | None) -> Iterator[None]:
         raise
 
 
-async def _run_to_end(turn: ChatTurn, reply: ChatResponse) -> StoredSession:
-    """Run a session to its end or a question, and pass its events to the response."""
+async def _parse(body: bytes) -> ChatRequest:
+    """Read a request, in a thread if that takes long."""
+
+    def parse() -> ChatRequest:
+        return read_request(read_json(body))
+
+    return parse() if len(body) < LARGE else await asyncio.to_thread(parse)
+
+
+async def _run_to_end(
+    turn: ChatTurn, shows_tokens: bool, note: Callable[[Event], object]
+) -> StoredSession:
+    """Run a session to its end or a question, and pass its events to a function."""
     ended: StoredSession | None = None
     run = run_session(
         turn.source,
         turn.session,
         reset=False,
-        tokens=reply.shows_tokens,
+        tokens=shows_tokens,
         reply=turn.reply,
         **turn.options,
     )
@@ -326,7 +362,7 @@ async def _run_to_end(turn: ChatTurn, reply: ChatResponse) -> StoredSession:
             if isinstance(event, StoredSession):
                 ended = event
             else:
-                reply.note(event)
+                note(event)
     assert ended is not None  # noqa: S101  # a run ends with its session or an error
     return ended
 

@@ -52,7 +52,7 @@ from .pages import (
     standing_of,
     status_of,
 )
-from .request_body import MOST_TEXT, body_parts, read_body
+from .request_body import body_parts, read_body
 
 Form = Mapping[str, str]
 """The fields of a submitted form."""
@@ -111,6 +111,9 @@ def _arguments(name: str, text: str) -> dict[str, Any]:
 
 _ON_A_PAGE: Final = 50
 """Maximum number of sessions on one page of the list."""
+
+_MOST: Final = 1_000_000
+"""Maximum size of the texts of a form in bytes."""
 
 _MOST_FILES: Final = 20
 """Maximum number of files in a form."""
@@ -289,7 +292,7 @@ async def _form(request: Request) -> tuple[Form, list[_Upload]]:
     """Read the fields and the files of a submitted form."""
     if request.headers.get("content-type", "").startswith("multipart/form-data"):
         return await _form_with_files(request)
-    body = await read_body(request, MOST_TEXT)
+    body = await read_body(request, _MOST)
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1_000)), []
     except ValueError as error:
@@ -299,10 +302,10 @@ async def _form(request: Request) -> tuple[Form, list[_Upload]]:
 async def _form_with_files(request: Request) -> tuple[Form, list[_Upload]]:
     parser = MultiPartParser(
         request.headers,
-        body_parts(request, MOST_TEXT + MOST_BYTES),
+        body_parts(request, _MOST + MOST_BYTES),
         max_files=_MOST_FILES,
         max_fields=1_000,
-        max_part_size=MOST_TEXT,
+        max_part_size=_MOST,
     )
     try:
         found = await parser.parse()
