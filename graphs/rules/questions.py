@@ -3,7 +3,6 @@
 Pure functions.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 
 from ..common.content import describe_content
 from ..common.errors import AnswerError
+from ..common.json_input import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import first_fault, list_names, suggest_near_or_all
 from ..conversation.conversation import Conversation
@@ -94,7 +94,7 @@ def read_answer(given: object) -> object:
     if isinstance(given, str):
         word = _WORDS.get(given.strip().casefold())
         try:
-            given = {"type": word} if word else json.loads(given)
+            given = {"type": word} if word else parse_json(given)
         except ValueError:
             return given
     if isinstance(given, list):
