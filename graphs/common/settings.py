@@ -58,7 +58,8 @@ class Settings(Data):
     mcp_servers: Path | None = None
     """A JSON file with MCP servers: ``{"mcpServers": {name: {"command": …}}}``."""
     timeout: PositiveFloat = 120.0
-    """Maximum seconds that one attempt of a model call waits for the server to continue."""
+    """Maximum seconds that one attempt of a model call waits for the whole reply, or for each event
+    of a streamed reply."""
     max_retries: NonNegativeInt = 4
     """Maximum number of retries of a call if the server is busy, fails or can't be reached."""
     max_reply_size: Annotated[ByteSize, Field(ge=1024)] = ByteSize(MAX_REPLY_SIZE)

@@ -180,10 +180,11 @@ async def _letters() -> AsyncGenerator[bytes, None]:
         Sent(parts=_letters, headers=EVENTS),
         Sent(parts=_white_space, status=500),
         Sent(parts=_white_space, status=307, headers={"Location": "/v1"}),
+        Sent(raw=b"HTTP/1.1 200 OK\r\nServer: ", parts=_white_space),
     ],
-    ids=["white space", "a line", "an error", "a redirect"],
+    ids=["white space", "a line", "an error", "a redirect", "a header"],
 )
-def test_a_body_that_never_ends_is_waited_for_as_long_as_silence(
+def test_a_reply_that_never_ends_is_waited_for_as_long_as_silence(
     sent: Sent, run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DUOLOGUE_TIMEOUT", "0.3")
