@@ -22,7 +22,7 @@ from ..prompts.handoffs import PRIVATE_MESSAGE
 from ..speakers.formats import LabelledFormat, normalize_mark
 from ..speakers.replies import DATA, Source
 from ..speakers.speaker import TO_USER
-from ..text.done_words import defuse, is_quoted, may_say, says, settled, without
+from ..text.done_words import is_quoted, may_say, says, settled, without
 from ..text.fences import prose_places
 from .marks import begins, length_of
 from .messages import metadata, place_of
@@ -60,15 +60,9 @@ def _is_quoted(end: DoneToken, text: str, log: Iterable[BaseMessage]) -> bool:
     return any(is_quoted(end.token, text, message.text) for message in others)
 
 
-def defuse_tokens(conversation: Conversation, listener: str, text: str) -> str:
-    """Return another speaker's text without the done tokens that only the listener may say.
-
-    The listener can't end the conversation by a quotation then.
-    """
-    for end in _tokens_of(conversation, listener):
-        if end.by is not None:
-            text = defuse(end.token, text)
-    return text
+def list_own_tokens(conversation: Conversation, speaker: str) -> list[str]:
+    """Return the done tokens that only this speaker may say."""
+    return [end.token for end in _tokens_of(conversation, speaker) if end.by is not None]
 
 
 def may_say_token(conversation: Conversation, speaker: str) -> bool:

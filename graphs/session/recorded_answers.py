@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
-from ...nodes.models.answers import RECORDED, THOUGHT
+from ...nodes.models.answers import RECORDED
 from ...nodes.testing import Reply
 from ..common.content import Content
 from ..conversation.conversation import Conversation
@@ -44,6 +44,7 @@ from ..log.reply_parts import STOP
 from ..rules.approval_question import needing_approval
 from ..rules.outcome import Outcome
 from ..speakers.interrupt_on import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
+from ..speakers.model_thought import THOUGHT
 from ..speakers.speaker import TO_USER
 from .stored_session import StoredSession
 

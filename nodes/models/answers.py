@@ -18,7 +18,7 @@ from ...graphs.conversation.usage import ESTIMATED, token_count
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Reasoning, Thought
 from ...graphs.log.reply_parts import STOP
-from ...graphs.speakers.model_thought import THOUGHT as THOUGHT
+from ...graphs.speakers.model_thought import THOUGHT
 from ...graphs.text.thoughts import split
 from ...graphs.text.words import tokens_of, tokens_of_message
 from .stops import read_stop, stop_of
@@ -215,8 +215,7 @@ def normalise_answer(found: object, label: str) -> AIMessage:
     if not is_plain and THOUGHT not in extra:
         text, thought = separate_thought(found, text)
         extra = {**extra, THOUGHT: thought}
-    stop = read_stop(found)
-    if stop is not None and STOP not in extra:
+    if STOP not in extra and (stop := read_stop(found)) is not None:
         extra = {**extra, STOP: stop}
     return found.model_copy(update={"content": text, "additional_kwargs": extra})
 
@@ -285,17 +284,17 @@ def count_usage(
         prompt: The prompt.
         request: Other parts of the request, which may say how long a cache keeps the prompt.
     """
-    told = answer.usage_metadata
+    told: Mapping[str, Any] = answer.usage_metadata or {}
     metadata = answer.response_metadata
-    read = None if told is None else token_count(told.get("input_tokens"))
-    written = None if told is None else token_count(told.get("output_tokens"))
-    if told is None or read is None or written is None:
+    read = token_count(told.get("input_tokens"))
+    written = token_count(told.get("output_tokens"))
+    if read is None or written is None:
         read = sum(map(tokens_of_message, prompt))
         thought = thought_of(answer)
         written = tokens_of_message(answer) + tokens_of(thought.text if thought else "")
-        told, metadata = None, {**metadata, ESTIMATED: True}
+        told, metadata = {}, {**metadata, ESTIMATED: True}
     used = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-    if told is not None and (kinds := _kinds_in(told.get("input_token_details"), read)):
+    if (details := told.get("input_token_details")) and (kinds := _kinds_in(details, read)):
         if "cache_creation" in kinds and not any(name in kinds for name in _FOR_A_TIME):
             # Claude's streams do not report the time, by which the price differs:
             # github.com/anthropics/anthropic-sdk-typescript/issues/793.
@@ -303,7 +302,7 @@ def count_usage(
             if _is_kept_for_an_hour([*request, *contents]):
                 kinds["ephemeral_1h_input_tokens"] = kinds.pop("cache_creation")
         used["input_token_details"] = cast("InputTokenDetails", kinds)
-    if told is not None and (kinds := _kinds_in(told.get("output_token_details"), written)):
+    if (details := told.get("output_token_details")) and (kinds := _kinds_in(details, written)):
         used["output_token_details"] = cast("OutputTokenDetails", kinds)
     return answer.model_copy(update={"usage_metadata": used, "response_metadata": metadata})
 
@@ -315,10 +314,8 @@ _TIERS: Final = ("", "priority_", "flex_")
 """The texts that LangChain puts before the name of a kind, by the service tier of OpenAI."""
 
 
-def _kinds_in(details: Mapping[str, object] | None, total: int) -> dict[str, int]:
+def _kinds_in(details: Mapping[str, object], total: int) -> dict[str, int]:
     """Return the tokens that are billed apart, by kind. Together they are at most the total."""
-    if not details:
-        return {}
     found, left = dict[str, int](), total
     for kind in ("cache_read", *_FOR_A_TIME, "cache_creation", "audio"):
         counts = (token_count(details.get(f"{tier}{kind}")) for tier in _TIERS)

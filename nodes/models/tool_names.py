@@ -7,7 +7,7 @@ to 64 letters, digits, ``_`` and ``-``. The log contains only registered names.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -32,25 +32,21 @@ def wire_names(names: Iterable[str]) -> Names:
     return _extend_names({}, names)
 
 
-def add_called_names(names: Names, messages: Iterable[BaseMessage]) -> Names:
-    """Return the names, together with those of earlier calls.
+def rename_tools(messages: Sequence[BaseMessage], names: Names) -> list[BaseMessage]:
+    """Replace the tool names in a prompt by the names that are sent.
 
     The tools of earlier calls may not be offered now, or may not exist.
     """
     # Most messages of a long log contain no calls.
-    callers = (
+    callers = [
         message
         for message in messages
         if isinstance(message, ToolMessage)
         or (isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls))
-    )
-    return _extend_names(names, [name for message in callers for name in _list_called(message)])
-
-
-def rename_tools(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
-    """Replace the tool names in a prompt by the names that are sent."""
-    if all(sent == name for name, sent in names.items()):
+    ]
+    if not callers:
         return [*messages]
+    names = _extend_names(names, [name for message in callers for name in _list_called(message)])
     return [
         _rename_tools(message, names)
         if any(names[name] != name for name in _list_called(message))

@@ -94,8 +94,8 @@ async def _prepare(context: NodeContext, speaker: Speaker) -> dict[str, Any] | N
 
     None if the turn needs no such step.
     """
-    left_out = await summarize_left_out(context, speaker)
-    if left_out is not None:
+    is_summarized = context.conversation.sums_up(speaker)
+    if is_summarized and (left_out := await summarize_left_out(context, speaker)) is not None:
         summary, usage = left_out
         waiting = after_pause(context.position, context.turn, Phase.SUMMARISED)
         return await context.step(waiting, [summary], usage)

@@ -15,7 +15,6 @@ from ....graphs.log.metadata import ModelOutput
 from ....graphs.log.viewpoint import copied
 from ....graphs.speakers.formats import LabelledFormat, schema_of
 from ....graphs.speakers.schema_rules import find_unsupported
-from ..client.connections import separate_loops
 from ..refusals import advise_on_credit, answer_in, excerpt_of, is_unavailable, read_too_long
 from ..settings import CallSettings, Learned, learned_of_object
 from ..tool_calls import normalise_calls, recover_answer, without_mended_call
@@ -34,6 +33,7 @@ from .composed import (
     member_of,
 )
 from .list_prices import ListPrice, list_price
+from .loop_pools import separate_loops
 from .provider_parameters import Prepared, is_strict, parameters_of, translate
 
 

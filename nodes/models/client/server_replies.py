@@ -15,11 +15,6 @@ from ....graphs.conversation.usage import token_count
 from ..answers import DETAILS, OPAQUE_OF_CALLS, PARTS, REASONING, THOUGHTS
 from ..stops import is_stop
 
-_FAILED = frozenset({"error", "insufficient_system_resource"})
-"""Finish reasons of a server that has failed: OpenRouter's (openrouter.ai/docs/api/reference/
-errors-and-debugging), and DeepSeek's (api-docs.deepseek.com/api/create-chat-completion).
-"""
-
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
 
 _TEXTS = ("text", "output_text")
@@ -70,8 +65,6 @@ def failure_in(found: object) -> object:
     choice = _choice(found) or {}
     if told := found.get("error") or choice.get("error"):
         return told if isinstance(told, Mapping | str) else found
-    if (reason := _if_text(choice.get("finish_reason"))) in _FAILED:
-        return f"its finish_reason is {reason!r}"
     is_message = not found.get("choices") and isinstance(found.get("message"), str)
     return found if is_message or found.get("object") == "error" else None
 
