@@ -65,6 +65,10 @@ def failure_in(found: object) -> object:
     choice = _choice(found) or {}
     if told := found.get("error") or choice.get("error"):
         return told if isinstance(told, Mapping | str) else found
+    feedback = found.get("promptFeedback")
+    if choice == {} and isinstance(feedback, Mapping) and (word := feedback.get("blockReason")):
+        # Google's native form, which some gateways pass on.
+        return {"code": "content_filter", "message": feedback.get("blockReasonMessage") or word}
     is_message = not found.get("choices") and isinstance(found.get("message"), str)
     return found if is_message or found.get("object") == "error" else None
 
