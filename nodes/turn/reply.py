@@ -152,7 +152,7 @@ async def _text(
     may_write = bool(tools) and not isinstance(speaker.format, SchemaFormat)
     listeners = _listeners(context, speaker, purpose, read if may_write else None)
     is_heard = speaker.speaks_with_tool_calls and purpose is Speech
-    speaking = Speaking(_teller(speaker.name)) if is_heard else None
+    speaking = Speaking(_stream_speech_of(speaker.name)) if is_heard else None
     if speaking is not None:
         listeners.append(speaking)
     answer = await model.answer(
@@ -204,7 +204,7 @@ def _listeners(
     return [Tokens(show, heard, is_unopened=is_unopened, is_call=has_calls)]
 
 
-def _teller(name: str) -> Callable[[str], None]:
+def _stream_speech_of(name: str) -> Callable[[str], None]:
     """Return a function that streams the text of tool calls as a speech."""
     write = get_stream_writer()
     return lambda text: write({"speech": {"speaker": name, "text": text}})
@@ -360,7 +360,7 @@ async def _first_of(
         return DraftReply(AIMessage(text), Source.HOOK, new, context.usage)
     # People were asked before.
     for reply in speaker.replies:
-        given = await _GIVERS[type(reply)](context, speaker, reply, new)
+        given = await _SOURCES[type(reply)](context, speaker, reply, new)
         if given is not None:
             return given
     return DraftReply(AIMessage(""), Source.FUNCTION, new, context.usage)
@@ -472,7 +472,7 @@ async def _by_model(
     return await ask_for_reply(context, speaker, new)
 
 
-_GIVERS: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | None]]]] = {
+_SOURCES: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | None]]]] = {
     HumanReply: _by_person,
     TextReply: _by_text,
     FunctionReply: _by_function,

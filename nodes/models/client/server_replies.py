@@ -84,7 +84,7 @@ def whole_reply(found: object) -> dict[str, Any]:
             raise _no_message(body)
         message = {}
     content = message.get("content")
-    calls = _calls(message.get("tool_calls"))
+    calls = _calls(message)
     sound = {
         "role": "assistant",
         "content": None if content is None else _text(content),
@@ -112,7 +112,7 @@ def piece_of_reply(found: object, brought: Collection[str] = ()) -> dict[str, An
     choices = []
     if choice is not None:
         delta = _delta(choice, body, brought)
-        calls = _calls(delta.get("tool_calls"))
+        calls = _calls(delta)
         sound: dict[str, Any] = {"tool_calls": calls} if calls else {}
         if delta.get("content") is not None:
             sound["content"] = _text(delta["content"])
@@ -280,8 +280,12 @@ def _as_json(value: object) -> str:
         raise UnreadableReplyError("it is nested too deeply") from None
 
 
-def _calls(found: object) -> list[dict[str, Any]]:
+def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return calls, or parts of calls. Arguments that are not text are converted to JSON text."""
+    found = message.get("tool_calls")
+    if not found and isinstance(older := message.get("function_call"), Mapping):
+        # The form that OpenAI's API had before `tool_calls`.
+        found = [{"function": older}]
     return [_call(call) for call in found] if isinstance(found, list) else []
 
 

@@ -151,6 +151,11 @@ BOOM = {"message": "boom", "code": 502}
         ({"error": None, "choices": [{"message": {"content": "boom"}, "error": {}}]}, None),
         ({"message": {"content": "boom"}}, None),
         ({"type": "ping"}, None),
+        (
+            {"choices": [], "promptFeedback": {"blockReason": "SAFETY"}},
+            {"code": "content_filter", "message": "SAFETY"},
+        ),
+        ({"choices": [], "promptFeedback": {}}, None),
         ([{"error": BOOM}], BOOM),
         ({"error": True, **BOOM}, {"error": True, **BOOM}),
         ([], None),
