@@ -105,7 +105,7 @@ class HttpTape:
         try:
             written["text"] = self._filter_text(content.decode(), is_json=is_json)
         except UnicodeDecodeError:
-            written["base64"] = b64encode(content).decode()
+            written["base64"] = b64encode(self.secrets.binary(content)).decode()
         status = response["status"]
         self.exchanges.append(
             Exchange(

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from ..common.data import (
     AtLeast,
     DistinctNames,
+    ModelName,
     Name,
     Named,
     Spec,
@@ -110,7 +111,7 @@ class Speaker(Spec):
     """Whether the tool results are the speaker's message to the others as soon as all calls of a
     round have succeeded (Yacana's tools in a chat). If False, the speaker answers after it has seen
     the results."""
-    model: Text | None = None
+    model: ModelName | None = None
     """The model that speaks for this speaker: a registered name, a model's name, ``embedded`` or
     the path of a ``.gguf`` file. The conversation's default model if None."""
     model_settings: ModelSettings = ModelSettings()
