@@ -100,7 +100,7 @@ USED_SECRETS: Final = KnownKeys()
 """The secrets of the addresses that this process uses."""
 
 _LOGGERS: Final = (
-    *("httpx", "httpx2", "openai._base_client", "vcr.cassette"),
+    *("httpx", "httpx2", "openai._base_client"),
     *("httpcore.http11", "httpcore2.http11", "mcp.client.sse", "mcp.client.streamable_http"),
 )
 """The loggers of clients whose messages contain addresses."""

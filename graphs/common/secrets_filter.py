@@ -190,7 +190,7 @@ class SecretsFilter:
         place = parts.netloc.rpartition("@")[2]
         # Clients encode the words that replaced a key in an earlier response.
         path = parts.path.replace(quote(HIDDEN), HIDDEN)
-        whole = urlunsplit((parts.scheme, place, path, query, parts.fragment))
+        whole = urlunsplit((parts.scheme, place, path, query, ""))
         return self.text(whole)
 
     def _without_personal_data(self, text: str) -> str:
