@@ -39,9 +39,9 @@ _ENVIRONMENT_NAME: Final = re.compile(
 _KEYS: Final = (
     *KEY_FORMATS,
     # The user and the password of an address. A port is no password.
-    re.compile(r"(?<=://)[^\s/:@\[\]\"'<>]*:(?!\d+(?:[/?#\s]|$))[^\s\"'<>]+(?=@)"),
+    re.compile(r"(?<=://)[^\s/:@\[\]\"'<>]{0,80}:(?!\d+(?:[/?#\s]|$))[^\s\"'<>]{1,100}(?=@)"),
     # The user of an address, if it is as long as a key.
-    re.compile(r"(?<=://)[^\s/:@\[\]\"'<>]{16,}(?=@)"),
+    re.compile(r"(?<=://)[^\s/:@\[\]\"'<>]{16,400}(?=@)"),
     re.compile(r"(?<=\b[Bb]earer )[\w.~+/=-]{6,}"),
     re.compile(r"(?<=\b[Bb]asic )[\w+/=-]{8,}"),
 )

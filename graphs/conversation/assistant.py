@@ -9,11 +9,7 @@ from typing import Any, Self
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from ..common.data import (
-    Data,
-    ModelName,
-    Temperature,
-)
+from ..common.data import Data, ModelName, Temperature
 from ..common.model_help import field_docs
 from ..common.validation import validate
 from .conversation import Conversation, Form

@@ -7,15 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, field_validator
 
-from ..common.data import (
-    MOST,
-    AtLeast,
-    Cap,
-    ModelName,
-    Name,
-    Spec,
-    Text,
-)
+from ..common.data import MOST, AtLeast, Cap, ModelName, Name, Spec, Text
 from ..common.errors import SpecError
 from ..common.validation import list_names
 from ..ends.end import leaves

@@ -7,13 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from ..common.data import (
-    Cap,
-    Kinded,
-    ModelName,
-    Temperature,
-    by_kind,
-)
+from ..common.data import Cap, Kinded, ModelName, Temperature, by_kind
 
 SUMMARY_WORDS = 150
 """The default length of a summary, in words."""

@@ -4,15 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from ..common.data import (
-    AtLeast,
-    DistinctNames,
-    ModelName,
-    Name,
-    Named,
-    Spec,
-    Text,
-)
+from ..common.data import AtLeast, DistinctNames, ModelName, Name, Named, Spec, Text
 from ..common.validation import did_you_mean
 from .context import Context, KeepAll
 from .formats import Format, LabelledFormat, SchemaFormat
