@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..common.addresses import redact_address
+from ..common.addresses import show_address
 from ..common.errors import BatchError, SessionError, StoreError
 from ..common.sanitize import clean
 
@@ -150,7 +150,7 @@ def store_failure(url: str, why: str, help: str | None = None) -> StoreError:  #
     if len(reason) > _LONGEST:
         reason = f"{reason[:_LONGEST]}…"
     end = "" if help is None else f"; {help}"
-    return StoreError(f"The sessions in {redact_address(url)} can't be used: {reason}{end}.")
+    return StoreError(f"The sessions in {show_address(url)} can't be used: {reason}{end}.")
 
 
 _LONGEST = 400  # characters of a driver's message, which may quote stored data

@@ -14,14 +14,14 @@ from weakref import WeakKeyDictionary, WeakSet
 class Endpoint:
     """A server with OpenAI's API."""
 
-    url: str | None
+    url: str | None = field(repr=False)
     """Address of the server. OpenAI's own if None."""
     key: str = field(repr=False)
     """The API key to send."""
     limit_name: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
     """The server's name for the output token limit."""
     shown: str | None = None
-    """Address of the server in errors, without a password. None if the server is a child of this
+    """Address of the server in errors, without secrets. None if the server is a child of this
     process.
     """
     max_tokens: int | None = None
