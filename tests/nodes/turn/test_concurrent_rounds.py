@@ -524,7 +524,9 @@ class CountingGate:
     def release(self, permit: Permit) -> None:
         """Take back nothing."""
 
-    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+    async def report_outage(
+        self, model: str, why: str, seconds: float | None, *, is_reached: bool
+    ) -> int | None:
         return None
 
     def end_outage(self, model: str, number: int) -> None:
