@@ -12,6 +12,8 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic_core import to_json
 
+from ...nodes.models.gate import reply_limit
+from ...nodes.models.recorder import note_new_ids
 from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
 from ..common.addresses import check_address, remember_secrets, show_address
 from ..common.errors import SpecError
@@ -128,12 +130,14 @@ class TestedAgent:
 
     async def areply(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:  # noqa: ANN401
         """Return the agent's answer to the messages of the conversation."""
+        note_new_ids(self.thread, *(one.id for one in messages))
         # Within the session's context, a graph would use the session's checkpointer.
         context = copy_context()
         context.run(var_child_runnable_config.set, None)
         asked = self._reply(messages, config)
         try:
             async with asyncio.timeout(self.timeout) as limit:
+                context.run(reply_limit.set, limit)
                 return await asyncio.create_task(asked, context=context)
         except TimeoutError:
             if not limit.expired():

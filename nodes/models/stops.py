@@ -13,13 +13,12 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import add_usage
 
-from ...graphs.common.errors import ModelError
+from ...graphs.common.errors import ModelError, iter_causes
 from ...graphs.common.sanitize import excerpt
 from ...graphs.conversation.usage import token_count
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Stop, StopCause
 from ...graphs.log.reply_parts import STOP
-from .refusals import iter_causes
 
 NO_END: Final = "no_end"
 """Our finish reason of an answer whose server sends no sign of its end."""
