@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -73,7 +74,11 @@ class NewFile:
                 raise SpecError(f"{path}: is not a regular file; choose another path")
             draft = place.with_name(f".duologue-{token_hex(8)}.tmp")
             # Opened like any other file, so that it gets the usual permissions.
-            return cls(path, place, draft, draft.open("xb"))
+            file = draft.open("xb")
+            if place.exists():
+                with suppress(OSError):
+                    shutil.copymode(place, draft)
+            return cls(path, place, draft, file)
 
     @property
     def sha256(self) -> str:
@@ -109,9 +114,30 @@ class NewFile:
             self._file.close()
 
 
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file that is complete or stays as it was; devices and pipes are written directly.
+
+    Raises:
+        SpecError: It can't be written.
+    """
+    with _writing(path):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(data)
+            return
+    file = NewFile.begun(path)
+    try:
+        file.write(data)
+        file.put()
+    finally:
+        file.drop()
+
+
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise SpecError(f"{path}: can't be written: {error.strerror or error}") from error
+    except RuntimeError as error:
+        # Python raises it for a link that leads to itself.
+        raise SpecError(f"{path}: can't be written: {error}") from error
