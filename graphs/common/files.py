@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -87,8 +88,12 @@ class NewFile:
                 file = draft.open("xb")
                 # Another process may have removed it before it was locked.
                 if not _lock(file.fileno(), waits=True) or os.fstat(file.fileno()).st_nlink:
-                    return cls(path, place, draft, file)
+                    break
                 file.close()
+            if place.exists():
+                with suppress(OSError):
+                    shutil.copymode(place, draft)
+            return cls(path, place, draft, file)
 
     @property
     def sha256(self) -> str:
@@ -127,18 +132,24 @@ class NewFile:
             self._file.close()
 
 
-def write_file(path: Path, text: str) -> None:
-    """Write a text file, which is complete or absent, and make the missing folders above it.
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file that is complete or stays as it was, and make the missing folders above it.
+
+    Devices and pipes are written directly.
 
     Raises:
         SpecError: It can't be written.
     """
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        # A model may have written lone surrogates, which have no encoding.
+        data = content.encode(errors="replace") if isinstance(content, str) else content
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(data)
+            return
     file = NewFile.begun(path)
     try:
-        # A model may have written lone surrogates, which have no encoding.
-        file.write(text.encode(errors="replace"))
+        file.write(data)
         file.put()
     finally:
         file.drop()
@@ -176,3 +187,6 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise SpecError(f"{path}: can't be written: {error.strerror or error}") from error
+    except RuntimeError as error:
+        # Python raises it for a link that leads to itself.
+        raise SpecError(f"{path}: can't be written: {error}") from error

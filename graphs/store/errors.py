@@ -80,7 +80,9 @@ def lost_batch(batch: str) -> LostBatchError:
     )
 
 
-_COPY = "copy it, and its -wal file if there is one, to a folder that you can write to"
+_COPY = (
+    "make room, or copy it, and its -wal file if there is one, to a folder that you can write to"
+)
 
 
 @contextmanager
@@ -98,7 +100,9 @@ def store_errors(url: str) -> Iterator[None]:
         psycopg = sys.modules.get("psycopg")
         if isinstance(error, sqlite3.Error):
             if _code(error) == sqlite3.SQLITE_READONLY:
-                raise store_failure(url, "the file is read-only", _COPY) from error
+                raise store_failure(
+                    url, "the file is read-only or its disk is full", _COPY
+                ) from error
             is_damage = _is_damage(error)
         elif psycopg and isinstance(error, psycopg.Error):
             is_damage = (error.sqlstate or "").startswith(_DAMAGE_OF_POSTGRES)
