@@ -204,13 +204,6 @@ class Batches(ABC):
         """Return the number of cells for each status and reason."""
 
     @abstractmethod
-    async def values(self, batch: str) -> Mapping[str, str]:
-        """Return the values that a batch has read from earlier batches, as JSON texts.
-
-        The keys are the names of the earlier batches.
-        """
-
-    @abstractmethod
     async def calls(self, batch: str) -> Sequence[CallRow]:
         """Return the rows of calls that were in flight, or that are lost."""
 
@@ -246,21 +239,12 @@ class BatchLease(ABC):
         """Add the row of a cell, or replace it."""
 
     @abstractmethod
-    async def put_values(self, earlier: str, values: str) -> None:
-        """Store the values that the batch has read from an earlier batch, unless they are stored.
-
-        Args:
-            earlier: The name of the earlier batch.
-            values: The values, as JSON text.
-        """
-
-    @abstractmethod
     async def put_calls(self, rows: Sequence[CallRow]) -> None:
         """Add the rows of calls, or replace those at the same places, all together."""
 
     @abstractmethod
     async def delete(self) -> None:
-        """Delete the batch with its cells, calls and values; the sessions stay."""
+        """Delete the batch with its cells and calls; the sessions stay."""
 
     @abstractmethod
     async def check(self) -> None:

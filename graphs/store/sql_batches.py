@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=BaseModel)
 
-VALUES_TABLE: Final[LiteralString] = """CREATE TABLE IF NOT EXISTS duologue_batch_values (
-    batch TEXT NOT NULL, earlier TEXT NOT NULL, found TEXT NOT NULL,
-    PRIMARY KEY (batch, earlier))"""
 CALLS: Final[LiteralString] = """CREATE TABLE IF NOT EXISTS duologue_calls (
     batch TEXT NOT NULL, place BIGINT NOT NULL, session TEXT NOT NULL, number BIGINT NOT NULL,
     input_tokens BIGINT NOT NULL, output_tokens BIGINT NOT NULL, cost DOUBLE PRECISION,
@@ -52,7 +49,6 @@ BATCH_TABLES: Final[Sequence[LiteralString]] = (
     ON duologue_cells (batch, number, session)""",
     """CREATE INDEX IF NOT EXISTS duologue_cells_by_status
     ON duologue_cells (batch, status, reason)""",
-    VALUES_TABLE,
     CALLS,
 )
 _BATCH: Final = """SELECT batch, title, spec, settings, cells, seconds, stopped, created_at,
@@ -135,12 +131,6 @@ class SqlBatches(Batches):
         with reading_store(self._store.url):
             return [CellCount.model_validate(dict(zip(names, row, strict=True))) for row in found]
 
-    async def values(self, batch: str) -> dict[str, str]:
-        """See `Batches.values`."""
-        sql: LiteralString = "SELECT earlier, found FROM duologue_batch_values WHERE batch = ?"
-        rows = await self._store._read(sql, batch)
-        return {str(earlier): str(found) for earlier, found in rows}
-
     async def calls(self, batch: str) -> Sequence[CallRow]:
         """See `Batches.calls`."""
         return await self._read(CallRow, _CALLS, batch)
@@ -166,15 +156,6 @@ class SqlBatchLease(BatchLease):
         """See `BatchLease.put_cell`."""
         await self._store.write(_PUT_CELL, *_values(row), lease=self.lease)
 
-    async def put_values(self, earlier: str, values: str) -> None:
-        """See `BatchLease.put_values`."""
-        await self._store.write(
-            "INSERT INTO duologue_batch_values (batch, earlier, found) VALUES (?, ?, ?) "
-            "ON CONFLICT (batch, earlier) DO NOTHING",
-            *(self.batch, earlier, values),
-            lease=self.lease,
-        )
-
     async def put_calls(self, rows: Sequence[CallRow]) -> None:
         """See `BatchLease.put_calls`."""
         statements = (self._store.statement(_PUT_CALL, *_values(row)) for row in rows)
@@ -186,7 +167,6 @@ class SqlBatchLease(BatchLease):
         await self._store.writer.write(
             statement("DELETE FROM duologue_calls WHERE batch = ?", self.batch),
             statement("DELETE FROM duologue_cells WHERE batch = ?", self.batch),
-            statement("DELETE FROM duologue_batch_values WHERE batch = ?", self.batch),
             statement("DELETE FROM duologue_batches WHERE batch = ?", self.batch),
             lease=self.lease,
         )

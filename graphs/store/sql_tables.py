@@ -14,7 +14,7 @@ from .errors import taken_session, unknown_session
 from .lease import Lease
 from .message_files import FILES_TABLE
 from .rows import SessionRow, SessionStatus, Wanted, moment, new_row, read_row, read_version
-from .sql_batches import BATCH_TABLES, CALLS, VALUES_TABLE, SqlBatches, SqlBatchLease
+from .sql_batches import BATCH_TABLES, CALLS, SqlBatches, SqlBatchLease
 from .sql_leases import LeasedStore
 from .writer import Statement
 
@@ -37,7 +37,7 @@ STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
     steps=(
         ("ALTER TABLE duologue_sessions ADD COLUMN forked_from TEXT",),
         (_VERDICTS,),
-        (VALUES_TABLE,),
+        (),
         (CALLS,),
         # SQLite can't remove NOT NULL from a column. A cost of 0 meant that no price was known.
         (
