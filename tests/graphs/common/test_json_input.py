@@ -47,7 +47,7 @@ def test_only_bytes_outside_strings_count(value: object, most: int, start: int) 
 
 @pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 30_000 + "1" + "}" * 30_000])
 def test_deep_json_of_a_person_is_no_answer_and_no_crash(deep: str) -> None:
-    approval = ApprovalQuestion(action_requests=[], review_configs=[], id="q")
+    approval = ApprovalQuestion(action_requests=(), review_configs=(), id="q")
     with pytest.raises(AnswerError, match="the answer is not JSON"):
         approval.read(deep)
     assert ToolQuestion(value=1, id="q").read(deep) == deep

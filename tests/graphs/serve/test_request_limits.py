@@ -5,12 +5,14 @@ import json
 import threading
 from base64 import b64encode
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.types import Message
 
 from duologue.graphs import Session, chat
+from duologue.graphs.common import json_input
 from duologue.graphs.serve import chat_completions, chat_requests
 from duologue.graphs.view import request_body
 from duologue.nodes.testing import Prompt, Reply
@@ -44,7 +46,7 @@ def fields(count: int) -> dict[str, int]:
     return {f"f{number}": 1 for number in range(count)}
 
 
-ACCEPTED = {
+ACCEPTED: dict[str, dict[str, Any] | bytes] = {
     "messages": alternating(999),
     "messages of one side": {"model": "bees", "messages": asking()["messages"] * 1000},
     "parts": asking(text_parts(400)),
@@ -135,6 +137,19 @@ async def test_a_request_over_a_limit_is_refused_before_its_content_is_read(
     assert read == served.model.calls == []
 
 
+def test_the_page_names_the_limits() -> None:
+    page = Path(__file__).parents[3].joinpath("docs", "studio.md").read_text(encoding="utf-8")
+    for limit, unit in (
+        (chat_completions._LARGEST, "bytes"),
+        (request_body.MOST_TEXT, "characters of text"),
+        (chat_requests.MOST_MESSAGES, "messages"),
+        (chat_requests.MOST_PARTS, "parts"),
+        (json_input._MOST_OUTSIDE, "bytes of JSON"),
+        (request_body._SLOWEST, "seconds"),
+    ):
+        assert f"{limit:,.0f} {unit}" in " ".join(page.split())
+
+
 class Connection:
     """A connection of a client that sends a body in parts, whenever the test adds one."""
 
@@ -151,9 +166,7 @@ class Connection:
         self.received = 0
         self.begins = asyncio.Event()
         self.sent: list[Message] = []
-        self.answer = asyncio.create_task(
-            served.guard(self.scope, self._receive, self._send)  # type: ignore[arg-type]
-        )
+        self.answer = asyncio.create_task(served.guard(self.scope, self._receive, self._send))
 
     async def _receive(self) -> Message:
         self.received += 1
