@@ -31,7 +31,8 @@ PATIENCE: Final = 3600.0
 """The default time in seconds for which calls wait for a server that is down."""
 
 CONNECTING: Final = 60.0
-"""The maximum time in seconds for which calls wait for a server that has never replied in this run.
+"""The maximum time in seconds for which calls wait for a server that never replied in this batch.
+
 Its address may be wrong: the connection is refused, the host is unknown, or TLS fails.
 """
 
@@ -75,6 +76,7 @@ class Limiter:
         self.needs_prices = limits.max_cost is not None
         self._limits = limits
         self._used = used or Usage()
+        self._goes_on = self._used.calls > 0
         self._seconds = seconds
         self._patience = patience
         self._paused: str | None = None
@@ -166,7 +168,7 @@ class Limiter:
     ) -> int | None:
         """See `Gate.report_outage`.
 
-        Calls wait at most `CONNECTING` for a server that has never replied in this run, since its
+        Calls wait at most `CONNECTING` for a server that has never replied in this batch, since its
         address may be wrong, and not at all before the first answer in the batch.
         """
         line = self._line(model)
@@ -182,7 +184,7 @@ class Limiter:
             waited = f"even after a wait of {format_duration(patience)}"
             remedy = "run the batch again when the server answers"
             if not line.is_reached:
-                waited += ", and has not replied in this run"
+                waited += ", and has not replied"
                 remedy = f"check its address, or {remedy}"
             raise ModelUnavailableError(f"{why}, {waited}; {remedy}")
         return number
@@ -236,6 +238,8 @@ class Limiter:
             rates = self._limits.rates
             rate = rates.get(model) or rates.get(_OTHERS) or RateLimit()
             found = self._lines[model] = _Line(rate)
+            # The addresses of a batch that goes on were right before.
+            found.is_reached = self._goes_on
         return found
 
     def _forget_older(self, now: float) -> None:
@@ -276,7 +280,7 @@ class _Line:
         """The time at which the server accepts calls again, by the loop's clock."""
         self._back_off = 0.0
         self.is_reached = False
-        """Whether the server has replied in this run."""
+        """Whether the server has replied in this batch. Of a batch that goes on, this is assumed."""
         self.outage: _Outage | None = None
         """The current outage, or None."""
         self._outages = 0

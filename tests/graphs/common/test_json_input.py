@@ -10,7 +10,7 @@ from duologue.graphs import AnswerError
 from duologue.graphs.common import json_input
 from duologue.graphs.common.json_input import parse_json
 from duologue.graphs.conversation.questions import ApprovalQuestion, ToolQuestion
-from duologue.graphs.rules.approval_question import read_answer
+from duologue.graphs.rules.questions import read_answer
 
 JSON = st.recursive(
     st.none()
