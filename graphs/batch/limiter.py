@@ -280,7 +280,7 @@ class _Line:
         """The time at which the server accepts calls again, by the loop's clock."""
         self._back_off = 0.0
         self.is_reached = False
-        """Whether the server has replied in this batch. Of a batch that goes on, this is assumed."""
+        """Whether the server has replied in this batch. If a batch goes on, this is assumed."""
         self.outage: _Outage | None = None
         """The current outage, or None."""
         self._outages = 0
