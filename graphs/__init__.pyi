@@ -48,6 +48,12 @@ from .conversation.usage import Price as Price
 from .ends.all_ends import Guards as Guards, Reason as Reason
 from .ends.done_token import DoneToken as DoneToken
 from .ends.end_chat import EndChat as EndChat, EndChatMode as EndChatMode
+from .ends.events import (
+    NoCodeBlock as NoCodeBlock,
+    Predicate as Predicate,
+    StopRequested as StopRequested,
+    ToolCalled as ToolCalled,
+)
 from .ends.limits import (
     MaxCalls as MaxCalls,
     MaxCost as MaxCost,
@@ -55,9 +61,6 @@ from .ends.limits import (
     MaxSeconds as MaxSeconds,
     MaxTokens as MaxTokens,
 )
-from .ends.no_code_block import NoCodeBlock as NoCodeBlock
-from .ends.outside import Predicate as Predicate, StopRequested as StopRequested
-from .ends.tool_called import ToolCalled as ToolCalled
 from .kinds.blogger import blogger as blogger
 from .kinds.chat import chat as chat
 from .kinds.coder import coder as coder

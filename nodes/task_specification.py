@@ -25,7 +25,7 @@ from ..graphs.log.state import State, apply_update, hide_removed, log_of, update
 from ..graphs.prompts import tasks as prompts
 from ..graphs.prompts.texts import RenderPrompt
 from ..graphs.rules.position import Position
-from ..graphs.rules.reply_choice import Problem
+from ..graphs.rules.turns import Problem
 from ..graphs.speakers.formats import LabelledFormat
 from ..graphs.text.echoes import is_rewritten
 from ..graphs.text.words import cut, words_in

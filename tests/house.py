@@ -2,17 +2,20 @@
 
 No test fails by these figures: they show in how many places the next change of an idea is made.
 `--list WORD` prints the places of the rows whose name contains the word. Only code is counted, not
-docstrings, comments and the list of public names.
+docstrings, comments and the list of public names. `python tests/house.py lines` prints the lines of
+code and the modules of each folder.
 """
 
 import argparse
 import ast
 import asyncio
 import builtins
+import io
 import os
 import re
 import subprocess
 import sys
+import tokenize
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -384,6 +387,45 @@ async def rows_of_utterance() -> list[Row]:
     ]
 
 
+# --- Lines of code ---
+
+_NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+}
+
+
+def count_lines_of_code(text: str) -> int:
+    """Count the lines of a module with code: no docstrings, comments and blank lines."""
+    lines = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in _NO_CODE
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.JoinedStr):
+            lines.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))
+    return len(lines)
+
+
+def rows_of_lines() -> Iterator[Row]:
+    """Count the lines of code and the modules of product and tests, as a whole and by folder."""
+    for name, folders in (("all of the product", FOLDERS), ("all of the tests", ("tests",))):
+        counts = defaultdict[str, list[int]](list)
+        for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+            folder = "/".join(path.relative_to(ROOT).parts[:-1][:2])
+            lines = count_lines_of_code(path.read_text())
+            counts[name].append(lines)
+            counts[folder].append(lines)
+        for folder, found in counts.items():
+            yield Row(folder, f"{sum(found):7,} lines in {len(found):3} modules")
+
+
 # --- The table ---
 
 
@@ -414,8 +456,10 @@ def main() -> None:
         "--list", metavar="WORD", help="print the places of the rows with this word"
     )
     parser.add_argument("--quick", action="store_true", help="only read code, and run nothing")
+    parser.add_argument("mode", nargs="?", choices=["lines"], help="print lines of code by folder")
     given = parser.parse_args()
-    found = [*rows(read_modules(), measured=not given.quick)]
+    is_table = given.mode is None
+    found = [*(rows(read_modules(), measured=not given.quick) if is_table else rows_of_lines())]
     width = max(len(row.name) for row in found)
     for row in found:
         aim = f"  (aim: {row.aim})" if row.aim else ""

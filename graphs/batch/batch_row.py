@@ -31,7 +31,6 @@ from ..session.stored_session import StoredSession
 from ..store.batches import (
     BatchLease,
     BatchRow,
-    CallRow,
     CellCount,
     CellRow,
     CellStatus,
@@ -217,69 +216,16 @@ async def catch_up(store: Store, lease: BatchLease) -> None:
         await lease.put_cell(row.model_copy(update=known))
 
 
-async def mark_lost_calls(store: Store, lease: BatchLease) -> list[CallRow]:
-    """Mark the calls whose answers an earlier run has lost. Return the rows of all calls.
-
-    The rows of the batch's cells must be complete. See `catch_up`.
-    """
-    rows = await store.batches.calls(lease.batch)
-    found = await _find_not_stored(store, lease.batch, rows, {})
-    marked = [row.model_copy(update={"lost": True}) for row in found if not row.lost]
-    if marked:
-        await lease.put_calls(marked)
-    return _free_stored(rows, [*(row for row in found if row.lost), *marked])
-
-
-async def read_calls(store: Store, name: str) -> tuple[Usage, list[CallRow]]:
-    """Return the usage of a batch so far, and the rows of all calls, if calls may be in flight.
-
-    A call that is stored during the reading may count twice, but never zero times.
-    """
-    rows = await store.batches.calls(name)
-    calls = {row.session: figures["calls"] async for row, figures in _under_way(store, name)}
-    found = await _find_not_stored(store, name, rows, calls)
-    return await read_usage_before(store, name), _free_stored(rows, found)
-
-
-def _free_stored(rows: Sequence[CallRow], kept: Sequence[CallRow]) -> list[CallRow]:
-    """Return the rows of calls, and mark those that can be replaced: their answers are stored."""
-    by_place = {row.place: row for row in kept}
-    return [by_place.get(row.place) or row.model_copy(update={"number": 0}) for row in rows]
-
-
-async def _find_not_stored(
-    store: Store, name: str, rows: Sequence[CallRow], under_way: Mapping[str, int]
-) -> list[CallRow]:
-    """Return the rows of calls whose answers are not stored. They are lost, or in flight.
-
-    Args:
-        store: The store.
-        name: The batch's name.
-        rows: The rows of calls.
-        under_way: Number of stored calls of each session whose usage its cell's row does not
-            contain yet.
-    """
-    cells = await store.batches.known(name, [row.session for row in rows])
-    stored = {**{session: cell.calls for session, cell in cells.items()}, **under_way}
-    return [row for row in rows if row.lost or row.number > stored.get(row.session, 0)]
-
-
-async def read_interrupted(
-    store: Store, name: str, counts: Sequence[CellCount], rows: Sequence[CallRow]
-) -> tuple[list[CellCount], list[CallRow]]:
-    """Return the counts of an interrupted batch, with its sessions' usage, and the lost calls.
+async def add_interrupted(store: Store, name: str, counts: Sequence[CellCount]) -> list[CellCount]:
+    """Return the counts of an interrupted batch with the usage of its sessions.
 
     Args:
         store: The store.
         name: The batch's name.
         counts: The counts of the cells' rows.
-        rows: The rows of calls.
     """
-    found = [(row.session, figures) async for row, figures in _under_way(store, name)]
-    sums = add_counts(figures for _, figures in found)
-    counts = [one.model_copy(update=sums) if one.status == "running" else one for one in counts]
-    calls = {session: figures["calls"] for session, figures in found}
-    return counts, await _find_not_stored(store, name, rows, calls)
+    sums = add_counts([figures async for _, figures in _under_way(store, name)])
+    return [one.model_copy(update=sums) if one.status == "running" else one for one in counts]
 
 
 async def read_usage_before(store: Store, name: str) -> Usage:

@@ -1,8 +1,7 @@
 """A conversation, and the rows of values with which its fields are filled in."""
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path as FilePath
 from typing import Any, Final, TypeVar
@@ -293,15 +292,15 @@ class Grid:
         for place, axis in enumerate(self.axes):
             # Rows that differ only in labels and plain texts are all valid, or none of them is.
             columns = {
-                column: _is_text if self._is_plain_text(self.places[path]) else None
+                column: self._is_plain_text(self.places[path])
                 for column, path in enumerate(axis.paths)
                 if path in self.places
             }
-            for group in group_rows(axis, columns)[1:]:
+            for row in _find_different_rows(axis, columns)[1:]:
                 try:
-                    self.conversation([*first[:place], group.rows[0], *first[place + 1 :]])
+                    self.conversation([*first[:place], row, *first[place + 1 :]])
                 except SpecError as error:
-                    raise axis.error(_strip_path(error, axis.paths), group.rows[0]) from error
+                    raise axis.error(_strip_path(error, axis.paths), row) from error
 
     def _is_plain_text(self, place: Path) -> bool:
         """Return whether a place in the data is one of the `PLAIN_TEXTS`."""
@@ -361,36 +360,26 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
     return dict(sorted(found.items(), key=lambda pair: pair[1][-1] != "system_prompt"))
 
 
-@dataclass
-class RowGroup:
-    """Rows of an axis that are alike."""
-
-    rows: "array[int]" = field(default_factory=lambda: array("L"))
-    """The rows, counted from 0."""
-
-
-def group_rows(
-    axis: Axis, columns: Mapping[int, Callable[[Value], bool] | None]
-) -> Sequence[RowGroup]:
-    """Return the groups of rows that are alike, in the order of their first rows.
+def _find_different_rows(axis: Axis, columns: Mapping[int, bool]) -> Sequence[int]:
+    """Return the rows of an axis without those that are like an earlier row.
 
     Args:
         axis: The axis.
-        columns: The columns that are compared, each with a function or None. Values for which the
-            function returns true are all alike. Other values are alike only if they are equal.
+        columns: The columns that are compared, each with whether all texts in it are alike. Other
+            values are alike only if they are equal.
     """
-    found: dict[tuple[str, ...], RowGroup] = {}
+    found: dict[tuple[str, ...], int] = {}
     for number, row in enumerate(axis.rows):
-        key = tuple(_difference(row[column], is_alike) for column, is_alike in columns.items())
-        found.setdefault(key, RowGroup()).rows.append(number)
+        key = tuple(_describe(row[column], is_text) for column, is_text in columns.items())
+        found.setdefault(key, number)
     return [*found.values()]
 
 
-def _difference(value: Value, is_alike: Callable[[Value], bool] | None) -> str:
+def _describe(value: Value, is_text: bool) -> str:
     """Return a text that differs for values that are not alike."""
     if value is LEFT:
         return ""
-    return "any" if is_alike is not None and is_alike(value) else canonical_json(value)
+    return "any" if is_text and _is_text(value) else canonical_json(value)
 
 
 def _is_text(value: Value) -> bool:

@@ -2,18 +2,15 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from math import inf
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple
 
 from aiolimiter import AsyncLimiter
 
-from ...nodes.models.gate import NO_PERMIT, Permit, PlannedCall
+from ...nodes.models.gate import PlannedCall
 from ..common.errors import ModelUnavailableError, PausedError
-from ..conversation.usage import Usage
-from ..store.batches import CallRow
-from .budget import Budget, Reservation
+from ..conversation.usage import Usage, add_usage
 from .spec import BatchLimits, RateLimit
 from .status import format_duration
 
@@ -32,12 +29,6 @@ _LATEST: Final = 10
 
 PATIENCE: Final = 3600.0
 """The default time in seconds for which calls wait for a server that is down."""
-
-
-WriteCalls: TypeAlias = Callable[[Sequence[CallRow]], Awaitable[None]]
-"""A function that stores the rows of calls before it returns."""
-
-T = TypeVar("T")
 
 
 class Figures(NamedTuple):
@@ -60,14 +51,13 @@ class Figures(NamedTuple):
 class Limiter:
     """A gate that keeps the model calls of a batch within its limits, in one event loop.
 
+    No call begins once a budget is used up. The calls that are then in flight can exceed it.
+
     Args:
         limits: The limits.
         used: The usage of earlier runs of the batch.
         seconds: The running time of earlier runs, in seconds.
         patience: The time in seconds for which calls wait for a server that is down.
-        batch: The batch's name.
-        rows: The stored rows of the batch's calls.
-        write: Stores the rows of calls. If None, they are not stored.
     """
 
     def __init__(
@@ -76,15 +66,10 @@ class Limiter:
         used: Usage | None = None,
         seconds: float = 0,
         patience: float = PATIENCE,
-        *,
-        batch: str = "",
-        rows: Sequence[CallRow] = (),
-        write: WriteCalls | None = None,
     ) -> None:
         self.needs_prices = limits.max_cost is not None
         self._limits = limits
-        self._budget = Budget(batch, limits, used or Usage(), rows, self.pause)
-        self._write = write
+        self._used = used or Usage()
         self._seconds = seconds
         self._patience = patience
         self._paused: str | None = None
@@ -93,7 +78,7 @@ class Limiter:
         self._refusals = 0
         self._latest = deque[float]()
         self._clock: asyncio.TimerHandle | None = None
-        self._budget.check()
+        self._check_budgets()
 
     @property
     def paused(self) -> str | None:
@@ -108,73 +93,48 @@ class Limiter:
             speed = len(self._latest) / max(1.0, now - self._latest[0]) if self._latest else 0.0
         waiting = len(self._waits)
         outages = tuple(self._describe_outages())
-        return Figures(self._budget.used, self._refusals, waiting, speed, self._paused, outages)
+        return Figures(self._used, self._refusals, waiting, speed, self._paused, outages)
 
-    async def enter(self, call: PlannedCall) -> Permit:
-        """Wait until a call may be made. Calls of the same model are let through in their order.
-
-        Raises:
-            PausedError: No more calls start for now.
-            StoreError: The reservation of the call can't be stored.
-        """
+    async def enter(self, call: PlannedCall) -> int:
+        """See `Gate.enter`. Calls of the same model are let through in their order."""
         self._begin()
-        line, reserve = self._line(call.model), partial(self._reserve, call)
-        await self._store(self._budget.settle(call))
-        reserved: Reservation | None = None
+        line = self._line(call.model)
         if self._paused is None:
             try:
                 async with asyncio.timeout(None) as wait:
                     self._waits.add(wait)
-                    reserved = await line.pass_through(call.tokens, reserve)
+                    await line.pass_through(call.tokens)
             except TimeoutError:
                 # Only `pause` sets a timeout.
                 pass
             finally:
                 self._waits.discard(wait)
-        if self._paused is not None:
-            if not call.is_begun:
-                if reserved is not None:
-                    self._budget.release(reserved)
-                raise PausedError(self._paused)
-            reserved = reserved or await reserve()
-        if reserved is not None:
-            try:
-                await self._store([self._budget.place(reserved)])
-            except BaseException:
-                self._budget.release(reserved)
-                raise
-        outage = 0 if line.outage is None else line.outage.number
-        return Permit(0 if reserved is None else reserved.place, outage)
+        if self._paused is not None and (not call.is_begun or self._find_used_budget()):
+            raise PausedError(self._paused)
+        return 0 if line.outage is None else line.outage.number
 
-    async def _reserve(self, call: PlannedCall) -> Reservation | None:
-        return await self._budget.reserve(call) if self._budget.is_limited else None
-
-    async def _store(self, rows: Sequence[CallRow]) -> None:
-        if rows and self._write is not None:
-            await self._write(rows)
-
-    def count(self, model: str, used: Usage, permit: Permit = NO_PERMIT) -> None:
+    def count(self, model: str, used: Usage) -> None:
         """Add the usage of an answered call."""
-        self._budget.count(model, used, permit.number)
+        self._used = add_usage((self._used, used))
+        self._check_budgets()
         self._line(model).settle(used.tokens)
         now = asyncio.get_running_loop().time()
         self._latest.append(now)
         self._forget_older(now)
 
-    def release(self, permit: Permit) -> None:
-        """See `Gate.release`."""
-        self._budget.release(permit.number)
+    def _check_budgets(self) -> None:
+        """Pause the batch if a budget is used up."""
+        if (budget := self._find_used_budget()) is not None:
+            self.pause(f"{budget} is used up")
 
-    async def leave(self, session: str, calls: int) -> None:
-        """End the reservations of a session whose run has ended.
-
-        Args:
-            session: The session's id.
-            calls: Number of its calls whose answers are stored.
-        """
-        rows = self._budget.leave(session, calls)
-        await self._store(rows)
-        self._budget.free(rows)
+    def _find_used_budget(self) -> str | None:
+        """Return the name and the amount of a budget that is used up, or None."""
+        cost, tokens = self._limits.max_cost, self._limits.max_tokens
+        if cost is not None and (self._used.cost or 0) >= cost:
+            return f"limits.max_cost of {cost:g}"
+        if tokens is not None and self._used.tokens >= tokens:
+            return f"limits.max_tokens of {tokens}"
+        return None
 
     def refused(self, model: str, seconds: float | None) -> None:
         """Hold back all calls of a model whose server rejects calls temporarily.
@@ -200,7 +160,7 @@ class Limiter:
         """
         if self._paused is not None:
             raise PausedError(self._paused)
-        is_waited_for = self._budget.used.calls and self._patience
+        is_waited_for = self._used.calls and self._patience
         if not is_waited_for or (seconds is not None and seconds > _LONGEST):
             return None
         number = self._line(model).hold_during_outage(why, seconds, self._patience)
@@ -302,8 +262,8 @@ class _Line:
         self._outages = 0
         """Number of outages in this run."""
 
-    async def pass_through(self, tokens: int, reserve: Callable[[], Awaitable[T]]) -> T:
-        """Wait for the call's turn and for capacity, and return the reservation of the call."""
+    async def pass_through(self, tokens: int) -> None:
+        """Wait for the call's turn and for capacity."""
         async with self._turn:
             if self._requests is not None:
                 await self._requests.acquire()
@@ -315,10 +275,8 @@ class _Line:
                     await self._tokens.acquire(part)
                     self._owed -= part
             await self._open()
-            reserved = await reserve()
             self._guessed += tokens
             self._passed += 1
-            return reserved
 
     async def _open(self) -> None:
         """Wait until the server accepts calls again. That time may be postponed during the wait."""

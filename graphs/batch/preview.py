@@ -1,10 +1,8 @@
 """A preview of a batch before any call: its size, its calls and two cells. Pure functions."""
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
-from math import prod
+from collections.abc import Iterator
+from random import Random
 from textwrap import shorten
 from typing import Any, Final
 
@@ -13,30 +11,19 @@ from pydantic import Field, JsonValue
 from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.sanitize import clean
-from ..conversation.conversation import Conversation
-from ..conversation.judges import Concurrent, SeparateJudge
-from ..conversation.limits import most_calls, plain_calls
-from ..ends.end import call_caps
+from ..conversation.judges import SeparateJudge
+from ..conversation.limits import UNKNOWN_CALLS, plain_calls
 from ..session.session_row import title_of
 from .cells import Cell
-from .grid import PLAIN_TEXTS, RowGroup, group_rows
 from .order import RunOrder
-from .paths import read_paths
 from .selection import RunCells
 from .spec import BatchLimits
-from .values import Axis, Value
 
-MOST_KINDS: Final = 2_000
-"""Maximum number of different conversations whose calls are counted."""
+COUNTED: Final = 200
+"""Maximum number of cells whose calls are counted. Those of more cells are estimated from them."""
 
 _WIDTH = 160
 """Maximum length of a value or text that is shown, in characters."""
-
-_SAME_CALLS: Final = PLAIN_TEXTS | {
-    *("name", "model", "seed", "temperature", "task_temperature", "user_role", "assistant_role"),
-    *("user", "assistant", "coder", "executor", "writer", "critic", "word_limit"),
-}
-"""Fields whose texts and numbers change the messages, but not the number of model calls."""
 
 
 class FilledCell(Data):
@@ -84,14 +71,10 @@ class Preview(Data):
     """Number of cells that would run without a sample and without a limit."""
     seed: int | None = None
     """The seed of the shuffled order. None if the cells run in the order of their numbers."""
-    most_calls: int | None
-    """Maximum number of model calls of all sessions together. None if there is no bound."""
     plain_calls: int | None
     """Number of model calls if every session runs up to its cap, without tool calls, summaries and
-    retries.
+    retries. Estimated if there are more than `COUNTED` sessions. None if it is not known.
     """
-    no_bound: str | None = None
-    """The reason why there is no bound, as a sentence. None if there is a bound."""
     limits: BatchLimits
     """The limits over all sessions together."""
     cells: tuple[FilledCell, ...]
@@ -108,12 +91,13 @@ class Preview(Data):
         if self.sessions < (self.sample or self.in_all):
             sessions = f"the first {self.sessions:,} of {sessions}"
         sessions = f"{sessions[0].upper()}{sessions[1:]}"
-        if self.most_calls is None or self.plain_calls is None:
-            yield f"{sessions}. There is no bound on the model calls: {self.no_bound}"
+        if self.plain_calls is None:
+            yield f"{sessions}. The number of model calls is {UNKNOWN_CALLS}."
         else:
+            number = "about" if self.sessions > COUNTED else "up to"
             yield (
-                f"{sessions}, at most {self.most_calls:,} model calls in all; {self.plain_calls:,} "
-                "if every session runs up to its cap, without tool calls and retries."
+                f"{sessions}, normally {number} {self.plain_calls:,} model calls in all, plus tool "
+                "calls and retries."
             )
         yield from _limits(self.limits)
         if self.in_all > 1:
@@ -129,14 +113,6 @@ def preview_batch(run: RunCells, limits: BatchLimits, *, judge_at_end: bool = Fa
         limits: The limits over all sessions together.
         judge_at_end: Whether the separate judge is asked about sessions that have ended.
     """
-    most, plain, why = 0, 0, None
-    try:
-        for kind, many in _kinds(run):
-            judged = _calls_at_end(kind) if judge_at_end else (0, 0)
-            most += many * (_max_calls(kind) + judged[0])
-            plain += many * (min(_max_calls(kind), plain_calls(kind)) + judged[1])
-    except _NoBoundError as error:
-        why = str(error)
     selection = run.selection
     order = RunOrder() if run.is_whole else selection.order
     numbers = dict.fromkeys(map(order.number, (0, len(run) - 1)))
@@ -145,94 +121,29 @@ def preview_batch(run: RunCells, limits: BatchLimits, *, judge_at_end: bool = Fa
         sample=None if selection.sample_of is None else selection.cells,
         in_all=run.cells.count,
         seed=selection.order.seed,
-        most_calls=None if why else most,
-        plain_calls=None if why else plain,
-        no_bound=why,
+        plain_calls=_count_calls(run, judge_at_end=judge_at_end),
         limits=limits,
         cells=tuple(_fill_cell(run.cells.cell(number)) for number in numbers),
     )
 
 
-class _NoBoundError(Exception):
-    """The number of model calls has no known bound. The message is the reason."""
-
-
-def _max_calls(conversation: Conversation) -> int:
-    if conversation.agents:
-        raise _NoBoundError("your own agents may make any number of calls.")
-    if conversation.has_inner:
-        raise _NoBoundError("inner conversations may make any number of calls.")
-    caps = call_caps(conversation.end_chat.when)
-    if not (conversation.end_chat.is_capped or caps):
-        raise _NoBoundError("there is no cap on the rounds.")
-    if isinstance(conversation.turn_order, Concurrent):
-        # The other calls of a round are made at the same time as the call that reaches a cap.
-        caps = [cap + len(conversation.speakers) - 1 for cap in caps]
-    return min([most_calls(conversation), *caps])
-
-
-def _calls_at_end(conversation: Conversation) -> tuple[int, int]:
-    """Return the maximum number of the judge's calls after an end, and the number after a cap."""
-    judge = conversation.judge
-    if not isinstance(judge, SeparateJudge):
-        return 0, 0
-    # An unreadable verdict is requested once more. A final verdict is not repeated.
-    return 2, 0 if judge.final_verdict else 1
-
-
-def _kinds(run: RunCells) -> Iterator[tuple[Conversation, int]]:
-    """Yield a conversation for each group with the same number of calls, and the group's size."""
-    grid = run.cells.grid
-    groups = [_group_rows(axis, grid.places) for axis in grid.axes]
-    for chosen, cells in _count_kinds(run, groups).items():
-        rows = [axis[group].rows[0] for axis, group in zip(groups, chosen, strict=True)]
+def _count_calls(run: RunCells, *, judge_at_end: bool) -> int | None:
+    """Return the normal number of calls of all sessions. None if that of a session is not known."""
+    total, counted = 0, min(COUNTED, len(run))
+    for place in Random(0).sample(range(len(run)), counted):  # noqa: S311  # nothing secret
         try:
-            found = grid.conversation(rows)
+            conversation = run.cells.cell(run.selection.order.number(place)).conversation()
         except SpecError:
             # Such a session fails before any call.
             continue
-        yield found, cells
-
-
-def _count_kinds(
-    run: RunCells, groups: Sequence[Sequence[RowGroup]]
-) -> Mapping[tuple[int, ...], int]:
-    """Return the number of cells for each choice of a group of each axis."""
-    found = Counter[tuple[int, ...]]()
-    if run.is_whole:
-        _check_kinds(prod(map(len, groups)))
-        for chosen in product(*(range(len(axis)) for axis in groups)):
-            sizes = (len(axis[group].rows) for axis, group in zip(groups, chosen, strict=True))
-            found[chosen] = prod(sizes) * run.cells.trials
-        return found
-    of = [{row: group for group, one in enumerate(axis) for row in one.rows} for axis in groups]
-    for number in run.numbers():
-        rows = run.cells.grid.rows((number - 1) // run.cells.trials)
-        found[tuple(axis[row] for axis, row in zip(of, rows, strict=True))] += 1
-        _check_kinds(len(found))
-    return found
-
-
-def _check_kinds(many: int) -> None:
-    if many > MOST_KINDS:
-        raise _NoBoundError(
-            f"the varied fields make more than {MOST_KINDS:,} kinds of conversations."
-        )
-
-
-def _group_rows(axis: Axis, places: Mapping[str, object]) -> Sequence[RowGroup]:
-    """Return the groups of rows whose sessions make the same number of model calls."""
-    paths = zip(axis.paths, read_paths(axis.key), strict=True)
-    columns = {
-        column: _is_plain if path[-1] in _SAME_CALLS else None
-        for column, (text, path) in enumerate(paths)
-        if text in places
-    }
-    return group_rows(axis, columns)
-
-
-def _is_plain(value: Value) -> bool:
-    return isinstance(value, str | int | float)
+        calls = plain_calls(conversation)
+        if calls is None:
+            return None
+        total += calls
+        judge = conversation.judge
+        if judge_at_end and isinstance(judge, SeparateJudge) and not judge.final_verdict:
+            total += 1
+    return total if counted == len(run) else int(float(f"{total * len(run) / counted:.2g}"))
 
 
 def _fill_cell(cell: Cell) -> FilledCell:

@@ -21,7 +21,6 @@ from ..store.rows import reading_store
 from .batch_row import (
     catch_up,
     have_ended,
-    mark_lost_calls,
     read_known_row,
     read_usage_before,
     write_begun_row,
@@ -67,15 +66,7 @@ async def open_driver(
         seconds = 0.0 if known is None else known.seconds
         await catch_up(opened, lease)
         used = await read_usage_before(opened, name)
-        limiter = Limiter(
-            batch.limits,
-            used,
-            seconds,
-            settings.patience,
-            batch=name,
-            rows=await mark_lost_calls(opened, lease),
-            write=lease.put_calls,
-        )
+        limiter = Limiter(batch.limits, used, seconds, settings.patience)
         if not await have_ended(opened, name, len(run)):
             # A batch whose cells have all ended is only read or scored, which needs no model.
             judges = () if settings.second_judge is None else (settings.second_judge,)

@@ -45,7 +45,10 @@ class RateLimit(Spec):
 
 
 class BatchLimits(Spec):
-    """Limits over all sessions of a batch. A reached limit pauses the batch; it can be resumed."""
+    """Limits over all sessions of a batch. A reached limit pauses the batch; it can be resumed.
+
+    The calls that are then in flight are completed, and can exceed ``max_cost`` and ``max_tokens``.
+    """
 
     max_cost: PositiveFloat | None = None
     """Maximum cost, in the currency of the price table. No limit if None."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt
 
@@ -15,36 +15,11 @@ from ..common.display import Panel, Shown
 from ..common.sanitize import escape_invisible
 from ..common.threads import in_background
 from ..session.listing import known_store
-from ..store.batches import BatchRow, CallRow, CellCount, CellRow, CellStatus, CellsWanted
+from ..store.batches import BatchRow, CellCount, CellRow, CellStatus, CellsWanted
 from ..store.errors import unknown_batch
 from ..store.open import Store
 from ..store.rows import reading_store
 from .order import describe_sample, read_selection
-
-
-class LostCalls(Data):
-    """Model calls whose answers were lost. Their usage is estimated."""
-
-    calls: NonNegativeInt = 0
-    """Number of calls."""
-    tokens: NonNegativeInt = 0
-    """Tokens of the prompts and of the longest possible answers."""
-    cost: NonNegativeFloat | None = None
-    """Cost of the calls whose prices are known. None if no price is known."""
-
-    @classmethod
-    def of(cls, rows: Sequence[CallRow]) -> Self:
-        """Return the sum of calls."""
-        return cls(
-            calls=len(rows),
-            tokens=sum(row.tokens for row in rows),
-            cost=sum_known(row.cost for row in rows),
-        )
-
-    def __str__(self) -> str:
-        calls = "1 answer was" if self.calls == 1 else f"{self.calls:,} answers were"
-        cost = f", cost {self.cost:.4g}" if self.cost is not None else ""
-        return f"{calls} lost when a process was killed: about {self.tokens:,} tokens{cost}."
 
 
 class BatchStatus(Shown, Data):
@@ -62,10 +37,6 @@ class BatchStatus(Shown, Data):
     """The seed of the shuffled order. None if the cells run in the order of their numbers."""
     counts: tuple[CellCount, ...] = ()
     """Number of cells for each status and reason, with their usage."""
-    lost: LostCalls = LostCalls()
-    """The calls whose answers were lost because a run was killed. They count for the limits, but
-    not in `counts`. Always 0 in a batch that has had neither `max_cost` nor `max_tokens`.
-    """
     is_running: bool = False
     """Whether a run of the batch is active."""
     seconds: NonNegativeFloat = 0
@@ -136,7 +107,6 @@ class BatchStatus(Shown, Data):
     def _panel(self) -> Panel:
         cost = f", cost {self.cost:.4g}" if self.cost is not None else ""
         used = f"{self.calls:,} model calls, {self.tokens:,} tokens{cost}."
-        lost = str(self.lost) if self.lost.calls else None
         return Panel(
             title=f"Batch {escape_invisible(self.batch)}: {self.standing()}",
             notes=tuple(
@@ -146,7 +116,6 @@ class BatchStatus(Shown, Data):
                         self.title,
                         describe_sample(self.cells, self.sample_of, self.seed),
                         used,
-                        lost,
                         self.stopped,
                     ),
                 )
@@ -185,14 +154,12 @@ async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> 
         raise unknown_batch(batch, store.url)
     with reading_store(store.url):
         known = read_selection(row)
-    counts, rows = await store.batches.count(batch), await store.batches.calls(batch)
+    counts = await store.batches.count(batch)
     if not is_running and any(one.status == "running" for one in counts):
         # Imported here, since it imports LangGraph to read the sessions.
-        from .batch_row import read_interrupted
+        from .batch_row import add_interrupted
 
-        counts, lost = await read_interrupted(store, batch, counts, rows)
-    else:
-        lost = [row for row in rows if row.lost]
+        counts = await add_interrupted(store, batch, counts)
     return BatchStatus(
         batch=batch,
         title=row.title,
@@ -200,7 +167,6 @@ async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> 
         sample_of=known.sample_of,
         seed=known.order.seed,
         counts=tuple(counts),
-        lost=LostCalls.of(lost),
         is_running=is_running,
         seconds=row.seconds,
         stopped=row.stopped,

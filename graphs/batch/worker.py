@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic import JsonValue
 
@@ -88,18 +88,6 @@ class _JudgedCell(NamedTuple):
     """The reasons why a verdict is missing, or None."""
 
 
-class BatchGate(Gate, Protocol):
-    """The gate of a batch."""
-
-    async def leave(self, session: str, calls: int) -> None:
-        """End the reservations of a session whose run has ended.
-
-        Args:
-            session: The session's id.
-            calls: Number of its calls whose answers are stored.
-        """
-
-
 @dataclass(frozen=True)
 class Worker:
     """A runner for cells of one batch. It can run many cells at once."""
@@ -108,7 +96,7 @@ class Worker:
     """The lease on the batch, under which the rows of cells are written."""
     store: Store
     """The store of the sessions."""
-    gate: BatchGate
+    gate: Gate
     """The gate that delays each model call until the limits of the batch allow it."""
     options: Options
     """The options of each session's run."""
@@ -164,7 +152,6 @@ class Worker:
         row = row.model_copy(update=known | figures | outcome)
         row = row.model_copy(update={"updated_at": datetime.now(UTC)})
         await self.lease.put_cell(row)
-        await self.gate.leave(cell.session, row.calls)
         if stops is not None:
             raise stops
         return row

@@ -4,12 +4,12 @@
 question later.
 """
 
-import json
 from typing import Any
 
 from pydantic import JsonValue
 from rich.text import Text
 
+from ..common.json_input import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import list_names
 from ..conversation.questions import (
@@ -20,7 +20,7 @@ from ..conversation.questions import (
     ToolQuestion,
     is_exit,
 )
-from ..rules.approval_question import call_shown
+from ..rules.questions import call_shown
 from .terminal.console import cut_text, one_line, plain, prose, whole
 from .terminal.events import Transcript
 from .terminal.input import Lines
@@ -148,7 +148,7 @@ class Asker:
             if not text.strip():
                 return None
             try:
-                found = json.loads(text)
+                found = parse_json(text)
             except ValueError as error:
                 self._complain(f"That is not JSON: {error}")
                 continue

@@ -9,7 +9,8 @@ from ...tools.registry.registry import Registry
 from ..common.errors import SpecError
 from ..common.validation import did_you_mean, list_names
 from ..conversation.conversation import Conversation, how_it_ends
-from ..conversation.limits import most_calls, most_messages, plain_calls
+from ..conversation.limits import UNKNOWN_CALLS, plain_calls
+from ..ends.end import count_of, lone
 from ..kinds import list_kinds
 from ..kinds.load import load_conversation, read_kind
 from ..show.draw import replies
@@ -44,17 +45,20 @@ def describe(file: Path, out: Console) -> None:
         tools = f"; tools: {', '.join(speaker.tools)}" if speaker.tools else ""
         plain(out, one_line(f"{speaker.name}: {by}{tools}"))
     prose(out, f"Ends: {'; '.join(map(one_line, how_it_ends(conversation)))}.")
-    if conversation.end_chat.is_capped:
-        messages, calls = most_messages(conversation), most_calls(conversation)
-        made = "the calls of agents and of inner conversations are not known"
-        if not (conversation.agents or conversation.has_inner):
-            usual = plain_calls(conversation)
-            made = (
-                f"normally up to {usual:,}, at most {calls:,} with tool calls and rejected replies"
-            )
-        prose(out, f"Model calls: {made}.")
-        prose(out, f"Messages: at most {messages:,}.")
+    prose(out, f"Model calls: {_describe_calls(conversation)}.")
     _check_names(conversation, out, f"{file}: ")
+
+
+def _describe_calls(conversation: Conversation) -> str:
+    """Return the normal number of model calls and the caps, as the rest of a sentence."""
+    calls, end_chat = plain_calls(conversation), conversation.end_chat
+    if calls is None:
+        return UNKNOWN_CALLS
+    caps = [end.describe() for end in lone(end_chat.when) if end.most_messages or end.most_calls]
+    if end_chat.max_iterations is not None:
+        caps.insert(0, count_of(end_chat.max_iterations, "round"))
+    cap = " or ".join(caps)
+    return f"normally up to {calls:,} until the cap of {cap}, plus tool calls and retries"
 
 
 def _check_names(conversation: Conversation, out: Console, where: str) -> None:

@@ -205,7 +205,9 @@ def append_block(blocks: list[str | Block], new: str | Block, gap: str) -> None:
     if block.get("type") != "text":
         blocks.append(block)
         return
-    before, text = text_of(blocks), block["text"]
+    # The text before it may be long, so it is not joined for each block.
+    before = next(filter(None, (text_of([one]) for one in reversed(blocks))), "")
+    text = block["text"]
     space = "" if not before or before[-1:].isspace() or text[:1].isspace() else gap
     last = blocks[-1] if blocks else None
     if isinstance(last, dict) and last.get("type") == "text":

@@ -48,17 +48,18 @@ class Settings(Data):
 
     api_key: Annotated[SecretStr, AfterValidator(_check_key)] | None = None
     """The key of the model server."""
-    base_url: Annotated[str, AfterValidator(check_address)] | None = None
+    base_url: Annotated[str, AfterValidator(check_address)] | None = Field(default=None, repr=False)
     """The address of a server with OpenAI's API. OpenAI if None."""
     model: str | None = None
     """The model of every call that names none: a name, ``embedded`` or the path of a ``.gguf``
     file."""
-    store: str | None = None
+    store: str | None = Field(default=None, repr=False)
     """The store of sessions: a path or a URL. If None, a file in the user's data folder."""
     mcp_servers: Path | None = None
     """A JSON file with MCP servers: ``{"mcpServers": {name: {"command": …}}}``."""
     timeout: PositiveFloat = 120.0
-    """Maximum seconds that one attempt of a model call waits for the server to continue."""
+    """Maximum seconds that one attempt of a model call waits for the whole reply, or for each event
+    of a streamed reply."""
     max_retries: NonNegativeInt = 4
     """Maximum number of retries of a call if the server is busy, fails or can't be reached."""
     max_reply_size: Annotated[ByteSize, Field(ge=1024)] = ByteSize(MAX_REPLY_SIZE)

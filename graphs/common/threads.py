@@ -69,7 +69,7 @@ class LoopThread:
         except asyncio.CancelledError:
             future.cancel()
             # A task that is cancelled before it starts never sets the event, hence the timeout.
-            await asyncio.shield(asyncio.to_thread(ended.wait, 5))
+            await asyncio.shield(in_thread(ended.wait, 5))
             raise
 
     def _forget(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from ..common.data import Data, Temperature, Text
+from ..common.data import Data, ModelName, Temperature
 from ..common.model_help import field_docs
 from ..common.validation import validate
 from .conversation import Conversation, Form
@@ -19,7 +19,7 @@ from .fields import Prompts
 class AssistantSettings(Data):
     """The settings that apply to every kind of conversation."""
 
-    model: Text | None = None
+    model: ModelName | None = None
     """The model of all speakers, judges and requests that name none. Not set if None."""
     temperature: Temperature = None
     """The temperature of all speakers that set none. Not set if None."""

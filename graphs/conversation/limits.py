@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Final
 
 from pydantic import BaseModel
 
 from ..common.data import MOST
 from ..common.errors import SpecError
-from ..ends.end import leaves, message_caps
+from ..ends.end import call_caps, leaves, message_caps
 from ..ends.end_chat import EndChatMode
 from ..prompts.summaries import SUMMARY_HEADING
 from ..speakers.context import RunningSummary, TokenBudget
@@ -54,13 +55,23 @@ def most_calls(conversation: ConversationFields) -> int:
     return 2 + most_messages(conversation) * per_turn
 
 
-def plain_calls(conversation: ConversationFields) -> int:
+UNKNOWN_CALLS: Final = (
+    "not known, because there is no cap, or because agents or inner conversations make calls of "
+    "their own"
+)
+"""The reason why a conversation has no normal number of model calls."""
+
+
+def plain_calls(conversation: ConversationFields) -> int | None:
     """Return the number of model calls of an ordinary conversation that reaches its cap.
 
     In an ordinary conversation no tool is called, nothing is summarized, and no call is repeated.
     If a model or a function chooses the next speaker, the speakers are assumed to speak in order.
+    None if the number is not known; see `UNKNOWN_CALLS`.
     """
     order, judge, end_chat = conversation.order, conversation.judge, conversation.end_chat
+    if conversation.agents or conversation.has_inner or not end_chat.is_capped:
+        return min(call_caps(end_chat.when), default=None)
     caps = message_caps(end_chat.when)
     answering = conversation.names if conversation.opening.answers else ()
     before = (*conversation.secretive, *answering)[: min(caps, default=MOST)]
@@ -88,7 +99,8 @@ def plain_calls(conversation: ConversationFields) -> int:
         calls += not is_judged or (unasked and min(in_rounds) == 1)
     if isinstance(conversation.turn_order, Moderator):
         calls += max(0, min(in_rounds) - 1)
-    return calls + (conversation.task_specification is not None)
+    calls += conversation.task_specification is not None
+    return min([calls, *call_caps(end_chat.when)])
 
 
 def most_tool_rounds(conversation: ConversationFields) -> int:

@@ -27,6 +27,7 @@ from ..common.content import Content, text_of
 from ..common.content_input import read_content
 from ..common.data import Data
 from ..common.errors import AnswerError
+from ..common.json_input import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..speakers.interrupt_on import Action
 
@@ -211,7 +212,7 @@ class ApprovalQuestion(_Question):
         if is_exit(typed):
             return typed
         try:
-            answer: JsonValue = json.loads(typed)
+            answer: JsonValue = parse_json(typed)
         except ValueError as error:
             raise AnswerError(
                 f"the answer is not JSON ({error}), and the question stays open; write, for "
@@ -245,7 +246,7 @@ class ToolQuestion(_Question):
     def read(self, typed: str) -> JsonValue:
         """Parse JSON, or return any other text unchanged."""
         try:
-            answer: JsonValue = json.loads(typed)
+            answer: JsonValue = parse_json(typed)
         except ValueError:
             return typed
         return answer

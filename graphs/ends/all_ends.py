@@ -12,12 +12,10 @@ from pydantic import Field
 from ..common.data import MOST, Spec
 from .done_token import DoneToken
 from .end import BaseEnd
+from .events import NoCodeBlock, Predicate, StopRequested, ToolCalled
 from .guard import BlankReplies, Echo, Guard, RoleFlips, UnreadableVerdicts
 from .limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
-from .no_code_block import NoCodeBlock
 from .no_progress import CallErrors, Farewells, SameReplies, SameToolCalls, Standstill, ToolErrors
-from .outside import Predicate, StopRequested
-from .tool_called import ToolCalled
 
 
 class Reason(StrEnum):

@@ -91,16 +91,11 @@ class DoneToken(BaseEnd):
     def check(self, dialogue: Dialogue, path: str) -> None:
         check_name(dialogue, f"{path}.by", self.by)
 
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
+    def comes_of(self, speaker: Speaker) -> bool:
         if self.answered:
             # This speaker answers the token of another one.
-            who = self.by or ""
-            is_part = self.by != speaker.name
-        else:
-            who = self.by or (speaker.name if _talks(speaker) else "")
-            is_part = who == speaker.name
-        said = (*facts.tokens_said, (self.token, who))
-        return facts.model_copy(update={"tokens_said": said}), is_part
+            return self.by != speaker.name
+        return _talks(speaker) if self.by is None else self.by == speaker.name
 
     def most_answers(self, speakers: int) -> int:
         # One answer for each speaker that may say the token.

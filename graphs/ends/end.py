@@ -274,17 +274,9 @@ class BaseEnd(Kinded, EndRule):
         """Return the name, count and limit for a meter on the page, or None for no meter."""
         return None
 
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        """Return facts that would meet the end condition after a speaker's turn, for diagrams.
-
-        Args:
-            speaker: The speaker of the turn.
-            facts: The facts known so far.
-
-        Returns:
-            The facts, and whether this speaker's turn causes them.
-        """
-        return facts, False
+    def comes_of(self, speaker: Speaker) -> bool:
+        """Return whether a turn of this speaker can meet the end condition, for drawings."""
+        return False
 
     @property
     def most_messages(self) -> int | None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from ..common.data import MOST, Cap, Name
-from ..speakers.speaker import Speaker
 from .end import AtEnd, BaseEnd, Dialogue, Strength, check_name, count_of, leaves, listed
 from .facts import Facts
 
@@ -41,9 +40,6 @@ class Limit(BaseEnd):
 
     def meter(self, facts: Facts) -> tuple[str, float, float]:
         return self.name[1], self.count_in(facts), self.limit
-
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        return facts.model_copy(update={self.counted: self.limit}), False
 
 
 class MaxMessages(Limit):
@@ -113,13 +109,6 @@ class CallBudget(Budget):
     def meter(self, facts: Facts) -> tuple[str, float, float]:
         name = self.name[1] if self.by is None else f"{self.name[1]} of {self.by}"
         return name, self.count_in(facts), self.limit
-
-    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        if self.by is None:
-            return super().foresee(speaker, facts)
-        field = f"{self.counted}_by"
-        counts = getattr(facts, field) | {self.by: self.limit}
-        return facts.model_copy(update={field: counts}), False
 
     @classmethod
     def explain(cls, at: AtEnd) -> str:

@@ -12,8 +12,8 @@ from pydantic import Field
 from ..common.data import MOST, Temperature, Text
 from ..conversation.conversation_options import CommonOptions, SpeakerName
 from ..conversation.defaults import mark_default
+from ..ends.events import NoCodeBlock
 from ..ends.limits import MaxMessages
-from ..ends.no_code_block import NoCodeBlock
 from ..prompts.texts import fill_template, read_kind_prompt
 from .short_form import Parts, form_of, short_form
 

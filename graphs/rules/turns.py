@@ -1,14 +1,16 @@
-"""The order of turns, including handoffs, and the questions to judges and people before a turn.
+"""The order of turns, including handoffs, the questions before a turn, and the choice of a reply.
 
-A person is asked, and an answer is interpreted, as in AutoGen's user proxy.
+A person is asked, and an answer is interpreted, as in AutoGen's user proxy. Pure functions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
 from typing import Any, Final, Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
 from ..common.content import Content, text_of
+from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.validation import suggest_near_or_all
 from ..conversation.conversation import Conversation
@@ -18,8 +20,9 @@ from ..conversation.judges import Concurrent, RoundRobin
 from ..conversation.questions import Asking, Because, Empty, is_exit
 from ..ends.end_chat import EndChatMode
 from ..log.messages import metadata
-from ..log.metadata import ALOUD, SpeakerReply, Speech, Stage, ToolCalls, is_by_person
+from ..log.metadata import ALOUD, Flaw, SpeakerReply, Speech, Stage, ToolCalls, is_by_person
 from ..speakers.replies import HumanInputMode
+from ..text.echoes import is_acknowledgement
 from .moves import BETWEEN_TURNS, MOVES, TURN_ENDS
 from .position import Leaving, Phase, Position
 
@@ -361,3 +364,64 @@ def with_people(
         else speaker
         for speaker in speakers
     )
+
+
+class Problem(Data):
+    """A problem of a reply."""
+
+    flaw: Flaw
+    """The kind of the problem."""
+    text: str
+    """The problem, as a text for the speaker."""
+
+
+class Checked(NamedTuple):
+    """A reply with its problem, if it has one."""
+
+    text: str
+    """The text as it would be said. The format's missing marks are added if possible."""
+    problem: Problem | None
+    """The reason to request another reply. None if the reply is accepted."""
+    own: str = ""
+    """The speaker's own words in the reply. Empty if the choice does not depend on them, as with a
+    done token."""
+
+
+class Worth(IntEnum):
+    """The worth of a reply. Of a reply and its retry, the one with the higher worth is said."""
+
+    EARLY_END = -1
+    """The reply would end the conversation before another speaker has answered."""
+    NOTHING = 0
+    """The reply has no content, or it speaks another speaker's part."""
+    HEARD = 1
+    """The speaker or another one has already said the reply."""
+    ACKNOWLEDGEMENT = 2
+    """The reply only apologizes, or says that a request was understood."""
+    CONTENT = 3
+    """The reply has content, but not in the requested form."""
+    GOOD = 4
+    """The reply has no problem."""
+
+
+_WORTH: Final = {
+    Flaw.FORM: Worth.CONTENT,
+    Flaw.NOT_NEXT: Worth.CONTENT,
+    Flaw.REPEATED: Worth.HEARD,
+    Flaw.ECHO: Worth.HEARD,
+    Flaw.UNANSWERED: Worth.EARLY_END,
+}
+"""The worth of a reply by its flaw. A reply with any other flaw is worth nothing."""
+
+
+def worth_of(reply: Checked) -> Worth:
+    """Return the worth of a reply."""
+    problem = reply.problem
+    worth = Worth.GOOD if problem is None else _WORTH.get(problem.flaw, Worth.NOTHING)
+    is_hollow = worth >= Worth.CONTENT and is_acknowledgement(reply.own)
+    return Worth.ACKNOWLEDGEMENT if is_hollow else worth
+
+
+def better(first: Checked, second: Checked) -> Checked:
+    """Return the better one of a reply and its retry; the retry if both are equal."""
+    return max(second, first, key=worth_of)

@@ -13,11 +13,10 @@ from ..conversation.conversation import Conversation
 from ..ends.all_ends import Reason
 from ..ends.done_token import DoneToken
 from ..ends.end import AllOf, AnyOf, BaseEnd, CountedMessage, EndRule, EndStep, doers, leaves
+from ..ends.events import NoCodeBlock, ToolCalled
 from ..ends.facts import Facts
 from ..ends.guard import Guard
 from ..ends.limits import MaxMessages
-from ..ends.no_code_block import NoCodeBlock
-from ..ends.tool_called import ToolCalled
 from ..log.messages import metadata, place_of, thought_text
 from ..log.metadata import (
     Draft,

@@ -8,6 +8,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
+from ..common.addresses import show_address
 from ..common.errors import SpecError
 from ..common.sanitize import excerpt
 
@@ -103,6 +104,6 @@ class A2aAgent:
 
     def _refuse(self, problem: str) -> SpecError:
         return SpecError(
-            f"agent: the A2A endpoint {self._url} does not reply: {excerpt(problem)}; check its "
-            "address and its log"
+            f"agent: the A2A endpoint {show_address(self._url)} does not reply: "
+            f"{excerpt(problem)}; check its address and its log"
         )

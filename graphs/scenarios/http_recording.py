@@ -6,6 +6,7 @@ and finds the recorded response.
 """
 
 import json
+import logging
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,9 @@ from ...nodes.models.recorder import is_calling_model
 from ..common.errors import DuologueError, SpecError
 from ..common.secrets_filter import SecretsFilter
 from .differences import describe_difference
+
+# VCR.py logs the address of each request, with its keys.
+logging.getLogger("vcr").setLevel(logging.WARNING)
 
 Report = Callable[[str], DuologueError]
 """Notes a difference from the recording. Returns the error to raise."""
@@ -105,7 +109,7 @@ class HttpTape:
         try:
             written["text"] = self._filter_text(content.decode(), is_json=is_json)
         except UnicodeDecodeError:
-            written["base64"] = b64encode(content).decode()
+            written["base64"] = b64encode(self.secrets.binary(content)).decode()
         status = response["status"]
         self.exchanges.append(
             Exchange(

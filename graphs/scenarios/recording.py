@@ -19,7 +19,6 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel, Field, ValidationError
 
 from ...nodes.models.adapters.base import Adapter
-from ...nodes.models.answers import THOUGHT
 from ...nodes.models.recorder import (
     AdapterFacts,
     ModelRequest,
@@ -34,6 +33,7 @@ from ..common.files import NewFile, read_file
 from ..common.secrets_filter import SecretsFilter
 from ..log.metadata import Stop, Thought
 from ..log.reply_parts import STOP
+from ..speakers.model_thought import THOUGHT
 from .differences import describe_difference
 from .http_recording import Exchange, HttpTape, refusing_calls
 from .scenario import Scenario

@@ -13,6 +13,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from pydantic_core import to_json
 
 from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
+from ..common.addresses import check_address, remember_secrets, show_address
 from ..common.errors import SpecError
 from ..common.validation import name_type
 from .a2a_agent import A2A, A2aAgent
@@ -44,7 +45,7 @@ class TestedAgent:
 
     __test__ = False  # not a test class of pytest
 
-    agent: Agent | Callable[..., Any]
+    agent: Agent | Callable[..., Any] = field(repr=False)
     """The Runnable, or the function of the messages."""
     on_interrupt: OnInterrupt | None = None
     """A function that answers a graph's interrupts, or the user. An interrupt is an error if
@@ -79,7 +80,8 @@ class TestedAgent:
 
         Raises:
             TypeError: The agent has a wrong type.
-            SpecError: The agent is a graph that cannot be called with messages.
+            SpecError: The agent is a graph that cannot be called with messages, or its address is
+                not valid.
         """
         if on_interrupt not in (None, "user") and not callable(on_interrupt):
             shown = repr(on_interrupt) if isinstance(on_interrupt, str) else name_type(on_interrupt)
@@ -87,21 +89,26 @@ class TestedAgent:
         if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
             raise TypeError(f"agent_timeout: must be a number of seconds above 0, not {timeout!r}")
         seconds = PATIENCE if timeout is None else timeout
-        if isinstance(agent, str) and agent.startswith(_HTTP):
+        if isinstance(agent, str) and is_address(agent):
+            try:
+                url = check_address(agent.removeprefix(A2A))
+            except ValueError as error:
+                raise SpecError(f"agent: {show_address(agent)!r} {error}") from None
+            remember_secrets(url)
+            if agent.startswith(A2A):
+                return cls(A2aAgent(url), timeout=seconds)
             # Imported here, since the import takes long.
             from langchain_openai import ChatOpenAI
 
             # The server at this address must not receive a key of the environment.
-            model = ChatOpenAI(base_url=agent, model="agent", api_key=lambda: "none")
+            model = ChatOpenAI(base_url=url, model="agent", api_key=lambda: "none")
             return cls(model, timeout=seconds)
-        if isinstance(agent, str) and agent.startswith(A2A):
-            return cls(A2aAgent(agent.removeprefix(A2A)), timeout=seconds)
         if isinstance(agent, Runnable):
             check_agent(agent, "agent: it")
             return cls(agent, on_interrupt, seconds)
         if callable(agent) and not isinstance(agent, type):
             return cls(agent, on_interrupt, seconds)
-        shown = repr(agent) if isinstance(agent, str) else name_type(agent)
+        shown = repr(show_address(agent)) if isinstance(agent, str) else name_type(agent)
         raise TypeError(
             "agent: must be a Runnable, such as a compiled graph, a function of the messages, or a "
             f"URL that begins with http://, https:// or a2a:http, not {shown}"

@@ -3,7 +3,8 @@
 Without a session, a request is a whole conversation: its messages are the history, and nothing is
 stored. With the header ``X-Duologue-Session: new``, it starts a session, which the server names. A
 later request with this name contains only the new message, or no message to continue a run that
-failed. A session belongs to the token that started it; for other tokens it does not exist.
+failed. A session belongs to the token that started it, also after a restart; for other tokens it
+does not exist.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -23,18 +24,23 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ...nodes.models.adapters.composed import Chat
-from ..common.content import MOST_BYTES
 from ..common.errors import AnswerError, SpecError
 from ..common.sanitize import excerpt
+from ..common.threads import LoopThread
+from ..conversation.served import check_host
+from ..events import Event
 from ..session.listing import known_store
 from ..session.options import Options
 from ..session.run import run_session
-from ..session.session_row import discard_session, read_total_usage
+from ..session.session_row import discard_session, read_stored_session, read_total_usage
 from ..session.stored_session import StoredSession
 from ..store.base import settled
+from ..view.request_body import read_body, read_json
 from .chat_requests import ChatRequest, read_request
 from .chat_response import SILENCE, ChatResponse, Client, GoneError
 from .chat_turns import (
+    LARGE,
+    MESSAGE_WEIGHT,
     NEW_SESSION,
     SESSION,
     Answer,
@@ -43,18 +49,25 @@ from .chat_turns import (
     answer_of,
     continue_session,
 )
-from .openai_format import Failure, RefusedError, describe_model, failure_of
+from .openai_format import Failure, RefusedError, describe_model, error_body, failure_of
 from .security import CALLER
 from .served_models import start_conversation, usage_since
+from .session_names import is_session_of, name_session
 from .tools import ServedTool
 
 _log = logging.getLogger("duologue")
 
-_LARGEST: Final = 8_000_000 + MOST_BYTES * 4 // 3
+_LARGEST: Final = 8_000_000
 """Maximum size of a request in bytes: its texts, and files in base64."""
 
+_LARGE_RUNS: Final = LoopThread("duologue-large")
+"""The event loop of large conversations, which do not delay the answers to other clients so."""
+
 _MOST_WAITING: Final = 64
-"""Maximum number of requests that wait for their run. Further requests are refused."""
+"""Maximum number of requests that wait for their body or their run. Others are refused."""
+
+_MOST_KEPT: Final = 1000
+"""Maximum number of sessions of which the server remembers the questions that its answers asked."""
 
 
 class ChatCompletions:
@@ -80,7 +93,8 @@ class ChatCompletions:
         self._passing = f"memory:serve-{secrets.token_hex(8)}"
         self._sessions: dict[str, StartedSession] = {}
         self._slots = asyncio.Semaphore(most_runs)
-        self._waiting = 0
+        self._most_open = most_runs + _MOST_WAITING
+        self._reading = 0
         self._running = set[asyncio.Task[Answer]]()
         self._created = int(time.time())
 
@@ -123,8 +137,9 @@ class ChatCompletions:
     async def _complete(self, request: Request) -> Response:
         """Run a conversation, and return its answer, whole or as a stream."""
         try:
-            asked = read_request(await _read_json(request))
-            turn = self._turn(request, asked)
+            body = await self._read(request)
+            asked = await _parse(body)
+            turn = await self._turn(request, asked, len(body))
         except (AnswerError, SpecError) as error:
             raise RefusedError(400, str(error)) from error
         reply = ChatResponse(asked, turn)
@@ -174,33 +189,71 @@ class ChatCompletions:
             client.close()
             run.cancel()
 
-    def _turn(self, request: Request, asked: ChatRequest) -> ChatTurn:
-        """Return the run that a request starts.
+    async def _read(self, request: Request) -> bytes:
+        """Return the body of a request, unless too many other requests are open."""
+        if self._reading + len(self._running) >= self._most_open:
+            raise RefusedError(429, "Too many requests wait already; send the request again later.")
+        self._reading += 1
+        try:
+            return await read_body(request, _LARGEST)
+        finally:
+            self._reading -= 1
+
+    async def _turn(self, request: Request, asked: ChatRequest, size: int) -> ChatTurn:
+        """Return the run that a request of some bytes starts.
 
         Raises:
             RefusedError: There is no such model or session, or the session needs no message.
             SpecError: The messages do not fit.
         """
         tool = self._find_model(asked.model)
-        named, caller = request.headers.get(SESSION), int(request.scope.get(CALLER, 0))
+        named, caller = request.headers.get(SESSION), request.scope[CALLER]
+        weight = size + len(asked.messages) * MESSAGE_WEIGHT
         if named is None or named == NEW_SESSION:
-            session = f"{tool.name}-{secrets.token_hex(16)}"
+            session = name_session(tool.name, caller)
             source, message = start_conversation(tool.conversation, asked.messages)
             options = Options(**{**self._options, "message": message})
             if named is None:
-                return ChatTurn(tool, source, session, {**options, "store": self._passing})
-            started = StartedSession(session, tool, caller)
-            self._sessions[session] = started
-            return ChatTurn(tool, source, session, options, started=started)
-        known = self._sessions.get(named)
-        if known is None or known.caller != caller or known.tool is not tool:
+                options["store"] = self._passing
+                return ChatTurn(tool, source, session, options, weight=weight)
+            started = self._keep(StartedSession(session, tool, weight=weight))
+            return ChatTurn(tool, source, session, options, started=started, weight=weight)
+        known = is_session_of(caller, tool.name, named) and await self._find_session(named, tool)
+        if not known:
             raise RefusedError(
                 404,
                 f"There is no session {excerpt(named)!r}; send {SESSION}: {NEW_SESSION} to start "
                 "a session.",
                 "session_not_found",
             )
-        return continue_session(known, asked.messages, self._options)
+        known.weight += weight
+        turn = continue_session(known, asked.messages, self._options)
+        return turn._replace(weight=known.weight)
+
+    def _keep(self, started: StartedSession) -> StartedSession:
+        """Remember a session. The oldest is forgotten if there are many; the store has it."""
+        self._sessions[started.id] = started
+        if len(self._sessions) > _MOST_KEPT:
+            del self._sessions[next(iter(self._sessions))]
+        return started
+
+    async def _find_session(self, session: str, tool: ServedTool) -> StartedSession | None:
+        """Return a session of the caller, also if the server has started anew since."""
+        if session in self._sessions:
+            return self._sessions[session]
+        loaded = await _LARGE_RUNS.call(lambda: self._load_session(session, tool))
+        return None if loaded is None else self._keep(loaded)
+
+    async def _load_session(self, session: str, tool: ServedTool) -> StartedSession | None:
+        async with known_store(self._options.get("store"), create=True) as store:
+            if await store.get(session) is None:
+                return None
+            found = await read_stored_session(store, session)
+            usage = await read_total_usage(store, session)
+        check_host(found.conversation, "choose another level")
+        stored = tool._replace(conversation=found.conversation)
+        weight = sum(len(one.text) + MESSAGE_WEIGHT for one in found.messages)
+        return StartedSession(session, stored, found.pending, usage, weight)
 
     def _find_model(self, name: str) -> ServedTool:
         if name not in self._tools:
@@ -211,24 +264,24 @@ class ChatCompletions:
 
     async def _run(self, turn: ChatTurn, reply: ChatResponse) -> Answer:
         """Run a conversation to its end or a question, when its turn comes."""
-        if self._slots.locked() and self._waiting >= _MOST_WAITING:
-            raise RefusedError(429, "Too many requests wait already; send the request again later.")
-        self._waiting += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self._waiting -= 1
-        try:
-            return await self._play(turn, reply)
-        finally:
-            self._slots.release()
+        async with self._slots:
+            if turn.weight < LARGE:
+                return await self._play(turn, reply, reply.note)
+            loop = asyncio.get_running_loop()
 
-    async def _play(self, turn: ChatTurn, reply: ChatResponse) -> Answer:
+            def note(event: Event) -> None:
+                loop.call_soon_threadsafe(reply.note, event)
+
+            return await _LARGE_RUNS.call(lambda: self._play(turn, reply, note))
+
+    async def _play(
+        self, turn: ChatTurn, reply: ChatResponse, note: Callable[[Event], object]
+    ) -> Answer:
         started = turn.started
         async with known_store(turn.options.get("store"), create=True) as store:
             try:
                 with _answering(started):
-                    ended = await _run_to_end(turn, reply)
+                    ended = await _run_to_end(turn, reply.shows_tokens, note)
                 usage = await read_total_usage(store, turn.session)
             finally:
                 if started is None:
@@ -282,14 +335,25 @@ def _answering(started: StartedSession | None) -> Iterator[None]:
         raise
 
 
-async def _run_to_end(turn: ChatTurn, reply: ChatResponse) -> StoredSession:
-    """Run a session to its end or a question, and pass its events to the response."""
+async def _parse(body: bytes) -> ChatRequest:
+    """Read a request, in a thread if that takes long."""
+
+    def parse() -> ChatRequest:
+        return read_request(read_json(body))
+
+    return parse() if len(body) < LARGE else await asyncio.to_thread(parse)
+
+
+async def _run_to_end(
+    turn: ChatTurn, shows_tokens: bool, note: Callable[[Event], object]
+) -> StoredSession:
+    """Run a session to its end or a question, and pass its events to a function."""
     ended: StoredSession | None = None
     run = run_session(
         turn.source,
         turn.session,
         reset=False,
-        tokens=reply.shows_tokens,
+        tokens=shows_tokens,
         reply=turn.reply,
         **turn.options,
     )
@@ -298,7 +362,7 @@ async def _run_to_end(turn: ChatTurn, reply: ChatResponse) -> StoredSession:
             if isinstance(event, StoredSession):
                 ended = event
             else:
-                reply.note(event)
+                note(event)
     assert ended is not None  # noqa: S101  # a run ends with its session or an error
     return ended
 
@@ -308,32 +372,15 @@ def _event(data: dict[str, Any]) -> str:
     return f"data: {json.dumps(data)}\n\n"
 
 
-async def _read_json(request: Request) -> object:
-    """Read the body of a request.
-
-    Raises:
-        RefusedError: It is too long.
-        SpecError: It is not JSON.
-    """
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _LARGEST:
-            raise RefusedError(413, f"The request is longer than {_LARGEST:,} bytes; shorten it.")
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"the body is not valid JSON ({error}); send a JSON object") from error
-
-
 def _respond_refused(_: Request, error: Exception) -> Response:
     failure = failure_of(error)
     return JSONResponse(failure.body, failure.status, failure.headers)
 
 
-def _respond_http_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    text = (
-        f"There is no {request.method} {excerpt(request.url.path)}; use POST /v1/chat/completions."
-    )
-    return JSONResponse(Failure(status, text, "unknown_url").body, status)
+def _respond_http_error(request: Request, error: Any) -> Response:  # noqa: ANN401  # as in Starlette
+    status, text = error.status_code, error.detail
+    if status not in (404, 405):
+        return JSONResponse(error_body(status, text), status)
+    path = excerpt(request.url.path)
+    text = f"There is no {request.method} {path}; use POST /v1/chat/completions."
+    return JSONResponse(error_body(status, text, "unknown_url"), status)

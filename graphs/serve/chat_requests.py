@@ -5,6 +5,7 @@ conversation sets everything that concerns the models, so the sampling parameter
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple
 
 from ..common.content import Content, files_of, join_content, text_of
@@ -13,6 +14,7 @@ from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.sanitize import excerpt
 from ..common.validation import check_depth, validate
+from ..view.request_body import MOST_TEXT
 
 IGNORED: Final = frozenset(
     {
@@ -74,6 +76,16 @@ _UNSUPPORTED: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 reason why other values are refused."""
 
 
+MOST_MESSAGES: Final = 1000
+"""Maximum number of messages in a request."""
+
+MOST_PARTS: Final = 400
+"""Maximum number of parts, such as texts and images, in all messages of a request."""
+
+_MOST_FIELDS: Final = 100
+"""Maximum number of fields of a request. Each unknown field is an error that is described."""
+
+
 class HistoryMessage(NamedTuple):
     """A message of a request."""
 
@@ -132,7 +144,7 @@ def read_request(body: object) -> ChatRequest:
     """
     if not isinstance(body, dict):
         raise SpecError("the body must be a JSON object with model and messages")
-    check_depth(body, "the body ")
+    _check_counts(body)
     # Many clients send null for a parameter that is not set.
     given = {name: value for name, value in body.items() if value is not None}
     for name, (asks_for_nothing, reason) in _UNSUPPORTED.items():
@@ -142,13 +154,41 @@ def read_request(body: object) -> ChatRequest:
     known = {name: one for name, one in given.items() if name not in left_out}
     read = validate(_Body, known, check=check_depth)
     options = read.stream_options
-    messages = [_read_message(place, one) for place, one in enumerate(read.messages)]
+    messages, left = list[HistoryMessage](), MOST_TEXT
+    for place, one in enumerate(read.messages):
+        messages.append(_read_message(place, one))
+        left -= len(messages[-1].text)
+        if left < 0:
+            raise SpecError(
+                f"messages: must have at most {MOST_TEXT:,} characters of text; send a shorter text"
+            )
     return ChatRequest(
         read.model,
         tuple(_joined(messages) or messages[-1:]),
         bool(read.stream),
         options is not None and options.include_usage,
     )
+
+
+def _check_counts(body: Mapping[str, Any]) -> None:
+    """Refuse a request with so many fields, messages or parts that reading it takes long."""
+    options, messages = body.get("stream_options"), body.get("messages")
+    fields = max(len(one) for one in (body, options) if isinstance(one, dict))
+    if fields > _MOST_FIELDS:
+        raise SpecError(f"the body must have at most {_MOST_FIELDS} fields; leave some out")
+    if not isinstance(messages, list):
+        return
+    if len(messages) > MOST_MESSAGES:
+        raise SpecError(
+            f"messages: must be at most {MOST_MESSAGES:,}, not {len(messages):,}; leave out the "
+            "oldest, or send the header of a session, which keeps them"
+        )
+    contents = (one.get("content") for one in messages if isinstance(one, dict))
+    parts = sum(len(one) for one in contents if isinstance(one, list))
+    if parts > MOST_PARTS:
+        raise SpecError(
+            f"messages: must have at most {MOST_PARTS} parts together, not {parts:,}; join texts"
+        )
 
 
 def _read_message(place: int, given: Mapping[str, Any]) -> HistoryMessage:
@@ -177,25 +217,20 @@ def _content_of(path: str, content: object) -> Content:
         return ""
     if not isinstance(content, str | list):
         raise SpecError(f"{path}: must be a text or a list of parts; send text")
-    parts = [content] if isinstance(content, str) else content
-    texts = (part.get("text") if isinstance(part, Mapping) else part for part in parts)
-    try:
-        # Before the content is read, since reading replaces such characters.
-        "".join(text for text in texts if isinstance(text, str)).encode()
-    except UnicodeEncodeError as error:
-        raise SpecError(f"{path}: contains half a character; send valid Unicode") from error
     return read_content(content, path)
 
 
 def _joined(messages: Iterable[HistoryMessage]) -> list[HistoryMessage]:
     """Leave out blank messages, and join the messages of one side that follow one another."""
     found: list[HistoryMessage] = []
-    for message in messages:
-        if not message.text.strip():
-            continue
-        if found and found[-1].role == message.role:
-            message = message._replace(content=join_content(found.pop().content, message.content))
-        found.append(message)
+    shown = (one for one in messages if one.text.strip())
+    for (role, has_files), same in groupby(shown, lambda one: (one.role, one.has_files)):
+        # Texts are joined at once: in pairs, a long text would be copied for each message.
+        contents = [one.content for one in same]
+        for content in contents if has_files else ["\n\n".join(map(text_of, contents))]:
+            if found and found[-1].role == role:
+                content = join_content(found.pop().content, content)
+            found.append(HistoryMessage(role, content))
     return found
 
 

@@ -24,18 +24,27 @@ NEW_SESSION: Final = "new"
 """The value of the header that starts a session."""
 
 
+LARGE: Final = 50_000
+"""The weight from which the work for messages could delay other clients for more than 20 ms.
+
+The weight of a text is its length. That of a message is 1,000, since both cost about as much.
+"""
+
+MESSAGE_WEIGHT: Final = 1000
+
+
 @dataclass
 class StartedSession:
     """A session that a client has started."""
 
     id: str
     tool: ServedTool
-    caller: int
-    """The number of the token that started it."""
     questions: Sequence[Question] = ()
     """The questions for which the session waits since the latest answer."""
     usage: Usage = field(default_factory=Usage)
     """The usage that the earlier answers have reported."""
+    weight: int = 0
+    """The weight of its messages, in characters: see `LARGE`."""
 
 
 class ChatTurn(NamedTuple):
@@ -50,6 +59,8 @@ class ChatTurn(NamedTuple):
     """The answer to the question of the session."""
     started: StartedSession | None = None
     """The client's session. None if nothing is stored."""
+    weight: int = 0
+    """The weight of the messages that it reads, in characters: see `LARGE`."""
 
     @property
     def headers(self) -> Mapping[str, str]:

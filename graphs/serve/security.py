@@ -9,12 +9,14 @@ from starlette.types import ASGIApp
 from ..common.errors import SpecError
 from ..view.security import LocalGuard, is_same
 from .openai_format import error_body
+from .session_names import derive_caller
 
 _SHORTEST_TOKEN: Final = 16
 """Minimum length of a token that a user chooses, in characters."""
 
 CALLER: Final = "duologue.caller"
-"""The key of an admitted request's scope for the number of its token, from 0."""
+"""The key of an admitted request's scope for the secret of its client, which depends on the token.
+"""
 
 
 def check_token(token: str | None, option: str) -> None:
@@ -45,6 +47,7 @@ class TokenGuard(LocalGuard):
     def __init__(self, app: ASGIApp, port: int, token: str | None = None, *more: str) -> None:
         super().__init__(app, port, token)
         self.tokens = (self.token, *more)
+        self._callers = [*map(derive_caller, self.tokens)]
 
     def _refused_here(self, request: Request) -> Response | None:
         # Browsers send one of these headers with each request of a page; programs send neither.
@@ -54,7 +57,7 @@ class TokenGuard(LocalGuard):
         # All tokens are compared, so that the time does not depend on which of them was sent.
         matches = [is_same(token.strip(), one) for one in self.tokens]
         if scheme.casefold() == "bearer" and any(matches):
-            request.scope[CALLER] = matches.index(True)
+            request.scope[CALLER] = self._callers[matches.index(True)]
             return None
         refused = self.refuse(401, "Send the token of this server as Authorization: Bearer TOKEN.")
         refused.headers["WWW-Authenticate"] = "Bearer"

@@ -19,7 +19,7 @@ from ..conversation.conversation import Conversation
 from ..conversation.usage import Usage
 from ..log.messages import metadata, place_of
 from ..log.metadata import SpeakerReply, Stop
-from ..rules.output import find_output
+from ..rules.outcome import find_output
 from ..session.stored_session import StoredSession
 from ..speakers.replies import HumanInputMode, HumanReply, ModelReply, TextReply
 from ..speakers.speaker import Speaker

@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+from mcp import types
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from ..common.errors import SpecError
 from ..session.listing import known_store
+from ..view.request_body import MOST_TEXT, read_body, read_json
 from ..view.serve import LocalServer, bind_port, run_server
 from .mcp_server import ConversationServer
 from .security import TokenGuard, check_token
@@ -127,4 +132,31 @@ class _Endpoint:
         self._manager = manager
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        if request.method == "POST":
+            # The library would parse any number of values, and would not read deep JSON.
+            body = await read_body(request, MOST_TEXT)
+            try:
+                read_json(body)
+            except SpecError as error:
+                await _refuse(str(error))(scope, receive, send)
+                return
+            receive = _repeat(body, receive)
         await self._manager.handle_request(scope, receive, send)
+
+
+def _repeat(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives a body that was read already, and what follows it."""
+    first = iter([{"type": "http.request", "body": body}])
+
+    async def receive_again() -> Message:
+        return next(first, None) or await receive()
+
+    return receive_again
+
+
+def _refuse(text: str) -> Response:
+    """Return the response to a body that is not read, as the library returns it."""
+    error = types.ErrorData(code=types.PARSE_ERROR, message=text)
+    refused = types.JSONRPCError(jsonrpc="2.0", id="server-error", error=error)
+    return JSONResponse(refused.model_dump(exclude_none=True), 400)

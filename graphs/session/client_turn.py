@@ -12,8 +12,8 @@ from ..conversation.conversation import restore_conversation
 from ..conversation.questions import MessageQuestion, Question, schema_of
 from ..log.messages import place_name
 from ..log.state import log_of
-from ..rules.message_question import question_payload
 from ..rules.position import Position
+from ..rules.questions import question_payload
 from ..rules.transitions import decide
 from ..rules.turns import NextTurn, asking, ends_run
 

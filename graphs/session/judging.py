@@ -30,7 +30,6 @@ from .later_verdicts import (
     LaterVerdict,
     hash_log,
     read_verdicts,
-    usage_for,
     verdict_at_end,
     verdicts_on,
     write_verdict,
@@ -129,9 +128,7 @@ async def judge_read(
     alike = [one for one in verdicts_on(found.messages, known) if one.judge == judge]
     tries = 0
     while tries < _MOST_TRIES and not (alike and alike[-1].verdict.readable):
-        made = usage_for(batch, known).calls
-        made += found.outcome.total.calls if found.outcome is not None else 0
-        answer = await _ask(found, judge, resources, options, made, is_second=bool(alike))
+        answer = await _ask(found, judge, resources, options, is_second=bool(alike))
         alike.append(await _store(held, found, judge, answer, len(known) + 1, batch))
         known = *known, alike[-1]
         tries += 1
@@ -205,7 +202,6 @@ async def _ask(
     judge: SeparateJudge,
     resources: Resources,
     options: Options,
-    calls: int,
     *,
     is_second: bool,
 ) -> LogDecisions:
@@ -215,8 +211,6 @@ async def _ask(
         found.messages,
         found.specified_task,
         judge,
-        session=found.session_id,
-        calls=calls,
         is_second=is_second,
     )
     # In a run, LangGraph adds the thread's id to each call. Traces find the session by it.

@@ -28,7 +28,7 @@ from ..ends.end_chat import EndChatMode
 from ..ends.facts import Facts
 from ..events import Event, MessageSaid, Notice, SessionStarted
 from ..kinds.load import ConversationLike, load_conversation
-from ..rules.inner_limits import limit_inner
+from ..rules.met_ends import limit_inner
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store, open_store
 from ..store.rows import SessionRow, check_session_id
@@ -242,7 +242,7 @@ async def _load_source(source: ConversationLike | None) -> Conversation | None:
 
 def _new_id(title: str) -> str:
     words = re.findall(r"[a-z0-9]+", title.casefold())[:5]
-    return "-".join([*words, secrets.token_hex(3)])[-128:]
+    return "-".join([*words, secrets.token_hex(6)])[-128:]
 
 
 def _choose_conversation(

@@ -17,8 +17,7 @@ from ..log.state import log_of
 from ..log.trajectory import trajectory
 from ..log.transcript import overheard
 from ..log.viewpoint import memory_messages, viewpoint
-from ..rules.outcome import Outcome, OutcomeStep
-from ..rules.output import find_output, output_text, output_value
+from ..rules.outcome import Outcome, OutcomeStep, find_output, output_text, output_value
 from ..rules.why import why
 from .later_verdicts import LaterVerdict
 

@@ -98,30 +98,6 @@ class CellRow(WithTokens, Data):
         return name in self.scores or any(one.startswith(f"{name}.") for one in self.scores)
 
 
-class CallRow(WithTokens, Data):
-    """The row of a model call of a batch with a budget, which is written before the call.
-
-    It is replaced by the row of another call when the answer is stored.
-    """
-
-    batch: str
-    """The batch's name."""
-    place: PositiveInt
-    """The place of the row among the rows of the batch's calls."""
-    session: str
-    """The id of the session."""
-    number: NonNegativeInt
-    """The place of the call among the calls of its session, from 1. 0 if it was not answered."""
-    input_tokens: NonNegativeInt
-    """Estimated tokens of the prompt."""
-    output_tokens: NonNegativeInt
-    """Estimated tokens of the answer."""
-    cost: NonNegativeFloat | None
-    """Estimated cost. None if the model's price is not known."""
-    lost: bool = False
-    """Whether the answer was lost, because the process was killed or the step was interrupted."""
-
-
 class CellsWanted(Data):
     """A filter for cells of a batch, which are returned by ascending number."""
 
@@ -203,10 +179,6 @@ class Batches(ABC):
     async def count(self, batch: str) -> Sequence[CellCount]:
         """Return the number of cells for each status and reason."""
 
-    @abstractmethod
-    async def calls(self, batch: str) -> Sequence[CallRow]:
-        """Return the rows of calls that were in flight, or that are lost."""
-
     async def each(self, wanted: CellsWanted) -> AsyncIterator[CellRow]:
         """Yield all cells that match the filter; they are read in several portions."""
         while rows := await self.find(wanted):
@@ -239,12 +211,8 @@ class BatchLease(ABC):
         """Add the row of a cell, or replace it."""
 
     @abstractmethod
-    async def put_calls(self, rows: Sequence[CallRow]) -> None:
-        """Add the rows of calls, or replace those at the same places, all together."""
-
-    @abstractmethod
     async def delete(self) -> None:
-        """Delete the batch with its cells and calls; the sessions stay."""
+        """Delete the batch with its cells; the sessions stay."""
 
     @abstractmethod
     async def check(self) -> None:

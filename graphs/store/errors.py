@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..common.addresses import redact_address
+from ..common.addresses import show_address
 from ..common.errors import BatchError, SessionError, StoreError
 from ..common.sanitize import clean
 
@@ -80,6 +80,9 @@ def lost_batch(batch: str) -> LostBatchError:
     )
 
 
+_COPY = "copy it, and its -wal file if there is one, to a folder that you can write to"
+
+
 @contextmanager
 def store_errors(url: str) -> Iterator[None]:
     """Convert the database drivers' exceptions inside the block to `StoreError`.
@@ -94,6 +97,8 @@ def store_errors(url: str) -> Iterator[None]:
         # raised.
         psycopg = sys.modules.get("psycopg")
         if isinstance(error, sqlite3.Error):
+            if _code(error) == sqlite3.SQLITE_READONLY:
+                raise store_failure(url, "the file is read-only", _COPY) from error
             is_damage = _is_damage(error)
         elif psycopg and isinstance(error, psycopg.Error):
             is_damage = (error.sqlstate or "").startswith(_DAMAGE_OF_POSTGRES)
@@ -123,9 +128,12 @@ _DAMAGE_OF_POSTGRES = ("42P01", "42703", "XX")
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    code = getattr(error, "sqlite_errorcode", None)
     # Python's own error for text that it can't decode has no code.
-    return str(error).startswith("Could not decode") if code is None else code & 0xFF in _DAMAGE
+    return str(error).startswith("Could not decode") or _code(error) in _DAMAGE
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def damaged_store(url: str, why: str, session: str | None = None) -> StoreError:
@@ -142,7 +150,7 @@ def store_failure(url: str, why: str, help: str | None = None) -> StoreError:  #
     if len(reason) > _LONGEST:
         reason = f"{reason[:_LONGEST]}…"
     end = "" if help is None else f"; {help}"
-    return StoreError(f"The sessions in {redact_address(url)} can't be used: {reason}{end}.")
+    return StoreError(f"The sessions in {show_address(url)} can't be used: {reason}{end}.")
 
 
 _LONGEST = 400  # characters of a driver's message, which may quote stored data

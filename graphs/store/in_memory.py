@@ -18,7 +18,6 @@ from .batches import (
     Batches,
     BatchLease,
     BatchRow,
-    CallRow,
     CellCount,
     CellRow,
     CellsWanted,
@@ -47,7 +46,6 @@ class _Space:
     leases: dict[str, Lease] = field(default_factory=dict)
     batches: dict[str, BatchRow] = field(default_factory=dict)
     cells: dict[str, dict[str, CellRow]] = field(default_factory=dict)
-    calls: dict[str, dict[int, CallRow]] = field(default_factory=dict)
     verdicts: dict[str, dict[int, str]] = field(default_factory=dict)
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     saver: _Reader = field(init=False)
@@ -269,10 +267,6 @@ class MemoryBatches(Batches):
         rows = [row for row in self._cells(wanted.batch).values() if wanted.has(row)]
         return nsmallest(wanted.limit, rows, key=lambda row: (row.number, row.session))
 
-    async def calls(self, batch: str) -> Sequence[CallRow]:
-        """See `Batches.calls`."""
-        return [*self._space.calls.get(batch, {}).values()]
-
     async def count(self, batch: str) -> Sequence[CellCount]:
         """See `Batches.count`."""
         alike: dict[tuple[Any, ...], list[CellRow]] = defaultdict(list)
@@ -306,18 +300,11 @@ class MemoryBatchLease(BatchLease):
         await self.check()
         self._space.cells.setdefault(row.batch, {})[row.session] = row
 
-    async def put_calls(self, rows: Sequence[CallRow]) -> None:
-        """See `BatchLease.put_calls`."""
-        await self.check()
-        for row in rows:
-            self._space.calls.setdefault(row.batch, {})[row.place] = row
-
     async def delete(self) -> None:
         """See `BatchLease.delete`."""
         await self.check()
         self._space.batches.pop(self.batch, None)
         self._space.cells.pop(self.batch, None)
-        self._space.calls.pop(self.batch, None)
 
     async def check(self) -> None:
         """See `BatchLease.check`."""

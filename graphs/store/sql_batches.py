@@ -12,7 +12,6 @@ from .batches import (
     Batches,
     BatchLease,
     BatchRow,
-    CallRow,
     CellCount,
     CellRow,
     CellsWanted,
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=BaseModel)
 
-CALLS: Final[LiteralString] = """CREATE TABLE IF NOT EXISTS duologue_calls (
-    batch TEXT NOT NULL, place BIGINT NOT NULL, session TEXT NOT NULL, number BIGINT NOT NULL,
-    input_tokens BIGINT NOT NULL, output_tokens BIGINT NOT NULL, cost DOUBLE PRECISION,
-    lost BIGINT NOT NULL, PRIMARY KEY (batch, place))"""
-"""The table of calls, in the order of the fields of CallRow."""
 # In the order of the fields of BatchRow and CellRow. The types mean the same in both databases:
 # PostgreSQL's INTEGER and REAL have only four bytes.
 BATCH_TABLES: Final[Sequence[LiteralString]] = (
@@ -49,7 +43,6 @@ BATCH_TABLES: Final[Sequence[LiteralString]] = (
     ON duologue_cells (batch, number, session)""",
     """CREATE INDEX IF NOT EXISTS duologue_cells_by_status
     ON duologue_cells (batch, status, reason)""",
-    CALLS,
 )
 _BATCH: Final = """SELECT batch, title, spec, settings, cells, seconds, stopped, created_at,
     updated_at FROM duologue_batches"""
@@ -72,13 +65,6 @@ _PUT_CELL: Final[LiteralString] = """INSERT INTO duologue_cells (batch, number, 
     messages = excluded.messages, calls = excluded.calls, input_tokens = excluded.input_tokens,
     output_tokens = excluded.output_tokens, cost = excluded.cost, seconds = excluded.seconds,
     scores = excluded.scores, updated_at = excluded.updated_at"""
-_CALLS: Final = """SELECT batch, place, session, number, input_tokens, output_tokens, cost, lost
-    FROM duologue_calls WHERE batch = ? ORDER BY place"""
-_PUT_CALL: Final[LiteralString] = """INSERT INTO duologue_calls (batch, place, session, number,
-    input_tokens, output_tokens, cost, lost) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (batch, place) DO UPDATE SET session = excluded.session, number = excluded.number,
-    input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
-    cost = excluded.cost, lost = excluded.lost"""
 _COUNT: Final[LiteralString] = """SELECT status, reason, COUNT(*), CAST(SUM(messages) AS BIGINT),
     CAST(SUM(calls) AS BIGINT), CAST(SUM(input_tokens) AS BIGINT),
     CAST(SUM(output_tokens) AS BIGINT), SUM(cost)
@@ -131,10 +117,6 @@ class SqlBatches(Batches):
         with reading_store(self._store.url):
             return [CellCount.model_validate(dict(zip(names, row, strict=True))) for row in found]
 
-    async def calls(self, batch: str) -> Sequence[CallRow]:
-        """See `Batches.calls`."""
-        return await self._read(CallRow, _CALLS, batch)
-
     async def _read(self, kind: type[R], sql: LiteralString, *values: object) -> Sequence[R]:
         found = await self._store._read(sql, *values)
         with reading_store(self._store.url):
@@ -156,16 +138,10 @@ class SqlBatchLease(BatchLease):
         """See `BatchLease.put_cell`."""
         await self._store.write(_PUT_CELL, *_values(row), lease=self.lease)
 
-    async def put_calls(self, rows: Sequence[CallRow]) -> None:
-        """See `BatchLease.put_calls`."""
-        statements = (self._store.statement(_PUT_CALL, *_values(row)) for row in rows)
-        await self._store.writer.write(*statements, lease=self.lease)
-
     async def delete(self) -> None:
         """See `BatchLease.delete`."""
         statement = self._store.statement
         await self._store.writer.write(
-            statement("DELETE FROM duologue_calls WHERE batch = ?", self.batch),
             statement("DELETE FROM duologue_cells WHERE batch = ?", self.batch),
             statement("DELETE FROM duologue_batches WHERE batch = ?", self.batch),
             lease=self.lease,

@@ -14,41 +14,14 @@ from .errors import taken_session, unknown_session
 from .lease import Lease
 from .message_files import FILES_TABLE
 from .rows import SessionRow, SessionStatus, Wanted, moment, new_row, read_row, read_version
-from .sql_batches import BATCH_TABLES, CALLS, SqlBatches, SqlBatchLease
+from .sql_batches import BATCH_TABLES, SqlBatches, SqlBatchLease
 from .sql_leases import LeasedStore
 from .writer import Statement
 
 if TYPE_CHECKING:
     from .sql_saver import LeasedSaver
 
-_INDEXES: Final[Sequence[LiteralString]] = (
-    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_time
-    ON duologue_sessions ({by_time})""",
-    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_status
-    ON duologue_sessions (status, created_at DESC, session)""",
-    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_reason
-    ON duologue_sessions (reason, created_at DESC, session)""",
-)
-_VERDICTS: Final[LiteralString] = """CREATE TABLE IF NOT EXISTS duologue_verdicts (
-    session TEXT NOT NULL, number BIGINT NOT NULL, verdict TEXT NOT NULL,
-    PRIMARY KEY (session, number))"""
-STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
-    oldest=6,
-    steps=(
-        ("ALTER TABLE duologue_sessions ADD COLUMN forked_from TEXT",),
-        (_VERDICTS,),
-        (),
-        (CALLS,),
-        # SQLite can't remove NOT NULL from a column. A cost of 0 meant that no price was known.
-        (
-            "ALTER TABLE duologue_cells ADD COLUMN new_cost DOUBLE PRECISION",
-            "UPDATE duologue_cells SET new_cost = NULLIF(cost, 0)",
-            "ALTER TABLE duologue_cells DROP COLUMN cost",
-            "ALTER TABLE duologue_cells RENAME COLUMN new_cost TO cost",
-        ),
-        (FILES_TABLE,),
-    ),
-)
+STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=12)
 """The versions of the tables. Each step has the statements that upgrade to the next."""
 STORE_VERSION: Final = "SELECT version FROM duologue_schema"
 """A query for the version of the tables. Tables of an older version are upgraded."""
@@ -62,13 +35,20 @@ _TABLES: Final[Sequence[LiteralString]] = (
     session TEXT PRIMARY KEY, title TEXT NOT NULL, spec TEXT NOT NULL, digest TEXT NOT NULL,
     status TEXT NOT NULL, reason TEXT, stop_requested INTEGER NOT NULL,
     created_at TEXT NOT NULL, updated_at TEXT NOT NULL, forked_from TEXT)""",
-    _VERDICTS,
+    """CREATE TABLE IF NOT EXISTS duologue_verdicts (
+    session TEXT NOT NULL, number BIGINT NOT NULL, verdict TEXT NOT NULL,
+    PRIMARY KEY (session, number))""",
     FILES_TABLE,
     """CREATE TABLE IF NOT EXISTS duologue_leases (
     session TEXT PRIMARY KEY, owner TEXT NOT NULL, number INTEGER NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)",
     "INSERT INTO duologue_schema SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM duologue_schema)",
-    *_INDEXES,
+    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_time
+    ON duologue_sessions ({by_time})""",
+    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_status
+    ON duologue_sessions (status, created_at DESC, session)""",
+    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_reason
+    ON duologue_sessions (reason, created_at DESC, session)""",
     *BATCH_TABLES,
 )
 

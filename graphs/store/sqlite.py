@@ -6,6 +6,7 @@ Each open store has two connections, one to read and one to write, each in its o
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, LiteralString
@@ -48,8 +49,8 @@ class SqliteStore(SqlStore):
         self.url = url
         self._file = StoreFile(path, url)
         self._owner = Owner(self._file.locks)
-        self._writing = SqliteThread(path)
-        self._reading = SqliteThread(path)
+        self._writing = SqliteThread(self._file)
+        self._reading = SqliteThread(self._file)
         self.writer = Writer(partial(self._writing.run, self._commit), self._explain)
         self._is_closing = False
         self._has_checkpoints = False
@@ -70,12 +71,24 @@ class SqliteStore(SqlStore):
             raise store_failure(self.url, error.strerror or str(error)) from error
 
     def _prepare(self) -> None:
-        self._file.prepare()
+        self._file.prepare(partial(self._owner.is_alive, remove=False))
         self._writing.connect()
         self._reading.connect()
-        self._owner.open()
-        self.owner = self._owner.name
         connection = self._writing.connection
+        if not self._file.is_read_only:
+            self._prepare_writing(connection)
+        self.owner = self._owner.name
+        # From here on `_waited` waits instead: it stops when the store is closed.
+        connection.execute("PRAGMA busy_timeout = 0")
+        self._reading.connection.execute("PRAGMA query_only = ON")
+        # If the tables exist, nothing is written, so that a reader waits for no writer.
+        known = connection.execute(self.known_tables).fetchone()
+        missing = self.missing_tables(connection.execute(STORE_VERSION).fetchall() if known else [])
+        if missing:
+            self._commit([Job(missing, lease=None)])
+
+    def _prepare_writing(self, connection: sqlite3.Connection) -> None:
+        self._owner.open()
         # In WAL mode, readers don't wait for the writer.
         self._waited("PRAGMA journal_mode = WAL")
         # Commits survive a power failure; fullfsync is for macOS.
@@ -83,15 +96,7 @@ class SqliteStore(SqlStore):
         connection.execute("PRAGMA fullfsync = ON")
         # The first read creates the WAL.
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-        # From here on `_waited` waits instead: it stops when the store is closed.
-        connection.execute("PRAGMA busy_timeout = 0")
-        self._reading.connection.execute("PRAGMA query_only = ON")
-        self._file.opened()
-        # If the tables exist, nothing is written, so that a reader waits for no writer.
-        known = connection.execute(self.known_tables).fetchone()
-        missing = self.missing_tables(connection.execute(STORE_VERSION).fetchall() if known else [])
-        if missing:
-            self._commit([Job(missing, lease=None)])
+        self._owner.write(self._file.opened())
         self._owner.tidy()
 
     async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
@@ -121,7 +126,7 @@ class SqliteStore(SqlStore):
             return self._reading.connection.execute(sql, values).fetchall()
 
         with store_errors(self.url):
-            return await self._reading.run(read)
+            return await self._reading.read(read)
 
     async def _is_alive(self, owner: str) -> bool:
         try:
@@ -179,6 +184,10 @@ class SqliteStore(SqlStore):
         # A cancelled caller may have left a read running.
         self._reading.end(wait=True)
         self._reading.disconnect()
+        if self._file.is_replaced():
+            # Or the WAL would remain, and become a part of the file that has replaced this one.
+            with suppress(sqlite3.Error):
+                self._writing.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         # The last connection to close moves the WAL into the file and removes the side files.
         self._writing.disconnect()
 

@@ -1,4 +1,4 @@
-"""The files of a SQLite store: their creation, the owner's lock, a connection in a thread.
+"""The files of a SQLite store: their creation, their connections, the owner's lock.
 
 No function here opens a database file that is in use: closing any descriptor of it drops all locks
 of this process on it, and another process may then delete recent writes. The owner's lock ends with
@@ -23,25 +23,42 @@ from weakref import WeakSet
 from .errors import store_failure
 
 _GONE: Final = "it was deleted or replaced while it was in use, and newer messages are not in it"
+_REPLACED: Final = (
+    "{name}, {name}-wal or {name}-shm was deleted or replaced while a run used it; wait until that "
+    "run has ended, or delete {name}-wal and {name}-shm if it was killed"
+)
 _CUT: Final = "it was truncated while it was in use; restore it from a copy"
+_CLOSE_SECONDS: Final = 30.0  # seconds
 
 
 class StoreFile:
     """The file of a SQLite store."""
 
+    is_read_only = False
+    """Whether the file can be read only, because of its disk or its mode. See `prepare`."""
+
     def __init__(self, path: Path, url: str) -> None:
         self.path = path
         self.url = url
         self.locks = path.with_name(f"{path.name}.locks")
+        self._wal, self._index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
         self._files: list[tuple[Path, os.stat_result]] = []
         self._largest = 0
+        self._unchanged: tuple[object, ...] = ()
 
-    def prepare(self) -> None:
-        """Create the file and its folders if they are missing, readable by their owner only."""
+    def prepare(self, is_alive: Callable[[str], bool]) -> None:
+        """Create the file and its folders if they are missing, readable by their owner only.
+
+        Args:
+            is_alive: A function that returns whether the owner of a lock file is alive.
+        """
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.path.exists():
             self._check_old()
+        if self.is_read_only:
+            return
         self.locks.mkdir(mode=0o700, exist_ok=True)
+        self._check_owners(is_alive)
         with suppress(FileExistsError):
             # SQLite gives its two side files the mode of the first.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -50,8 +67,7 @@ class StoreFile:
         found = self.path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise OSError("not a file" if not stat.S_ISDIR(found.st_mode) else "Is a directory")
-        effective = os.access in os.supports_effective_ids
-        if not os.access(self.path, os.R_OK | os.W_OK, effective_ids=effective):
+        if not _is_allowed(self.path, os.R_OK):
             raise PermissionError("Permission denied")
         if found.st_nlink > 1:
             # SQLite names its side files after the file: with two names there are two stores that
@@ -60,27 +76,95 @@ class StoreFile:
                 f"the file has {found.st_nlink} names (hard links), which SQLite can't handle; "
                 "copy it instead"
             )
+        written = [self.path, self.path.parent, *([self.locks] if self.locks.exists() else [])]
+        self.is_read_only = not all(_is_allowed(one, os.W_OK) for one in written)
 
-    def opened(self) -> None:
-        """Record the identities of the opened files, after the connection has read from them."""
-        paths = (self.path, self.path.with_name(f"{self.path.name}-wal"))
-        self._files = [(path, path.stat()) for path in paths]
+    def _check_owners(self, is_alive: Callable[[str], bool]) -> None:
+        """Raise an error if a file belongs to another one, which SQLite would not notice."""
+        here = self._identities()
+        for lock in self.locks.iterdir():
+            try:
+                before = lock.read_text("ascii", errors="replace").split(",")
+            except OSError:
+                continue
+            # A copy of the files of a killed run is complete, with other numbers.
+            is_left = before[0] != here[0] and before[1:2] == here[1:2] != [""]
+            if is_left or (len(before) == len(here) and before != here and is_alive(lock.name)):
+                raise store_failure(self.url, _REPLACED.format(name=self.path.name))
+
+    def _identities(self) -> list[str]:
+        return [_inode(path) for path in (self.path, self._wal, self._index)]
+
+    def connect(self) -> sqlite3.Connection:
+        """Return a connection to the file. A file that was deleted meanwhile is not created."""
+        options = "mode=rw"
+        if self.is_read_only and not self._wal.exists():
+            # Otherwise SQLite tries to create the WAL. It must notice no change of the file then.
+            options = "mode=ro&immutable=1"
+            self._unchanged = self._state()
+        elif self.is_read_only:
+            # Without the WAL's index, SQLite reads the WAL only under an exclusive lock, which a
+            # file that can't be written does not permit, and which nobody needs here.
+            options = "mode=ro" if self._index.exists() else "mode=ro&vfs=unix-none"
+        connection = sqlite3.connect(
+            f"{self.path.as_uri()}?{options}",
+            uri=True,
+            timeout=_CLOSE_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        if options.endswith("none"):
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        return connection
+
+    def _state(self) -> tuple[object, ...]:
+        found = self.path.stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size, self._wal.exists()
+
+    def check_unchanged(self) -> None:
+        """Raise an error if a file that SQLite reads as immutable has changed meanwhile."""
+        if self._unchanged and self._unchanged != self._state():
+            raise store_failure(self.url, "it was changed while it was read", "open it again")
+
+    def opened(self) -> str:
+        """Record the identities of the opened files, after the connection has read from them.
+
+        Returns:
+            The identities, for the lock file of the owner.
+        """
+        self._files = [(path, path.stat()) for path in (self.path, self._wal, self._index)]
         self._largest = self._files[0][1].st_size
+        return ",".join(self._identities())
+
+    def is_replaced(self) -> bool:
+        """Return whether one of the files was deleted or replaced since it was opened."""
+        try:
+            return not all(os.path.samestat(path.stat(), before) for path, before in self._files)
+        except OSError:
+            return True
 
     def check(self, connection: sqlite3.Connection) -> None:
         """Raise an error if the committed data is not in the file that other processes see."""
-        try:
-            now = [(path.stat(), before) for path, before in self._files]
-        except OSError:
-            raise store_failure(self.url, _GONE) from None
-        if not all(os.path.samestat(found, before) for found, before in now):
+        if self.is_replaced():
             raise store_failure(self.url, _GONE)
-        size = now[0][0].st_size
+        size = self.path.stat().st_size
         if size < self._largest and connection.execute("PRAGMA quick_check(1)").fetchone() != (
             "ok",
         ):
             raise store_failure(self.url, _CUT)
         self._largest = size
+
+
+def _is_allowed(path: Path, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _inode(path: Path) -> str:
+    """Return the number of a file, or an empty text if there is no such file."""
+    try:
+        return str(path.stat().st_ino)
+    except OSError:
+        return ""
 
 
 try:
@@ -106,6 +190,11 @@ class Owner:
         self._descriptor = self._create_lock_file()
         _OWNERS.add(self)
 
+    def write(self, text: str) -> None:
+        """Write a text into the lock file."""
+        if self._descriptor is not None:
+            os.pwrite(self._descriptor, text.encode(), 0)
+
     def _create_lock_file(self) -> int:
         while True:
             path = self._folder / self.name
@@ -122,7 +211,7 @@ class Owner:
             os.close(descriptor)
             self.name = token_hex(16)
 
-    def is_alive(self, name: str) -> bool:
+    def is_alive(self, name: str, *, remove: bool = True) -> bool:
         """Return whether another open store is alive; remove the file of a dead one."""
         # The name comes from the database.
         if not _NAME.fullmatch(name):
@@ -132,10 +221,16 @@ class Owner:
             descriptor = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             return False
+        except PermissionError:
+            # The file of another user, who removes it when the store is closed.
+            return True
         try:
             # Shared, because two simultaneous checks must not take each other for the owner.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
+            # On a read-only disk it stays.
+            with suppress(OSError):
+                if remove:
+                    path.unlink()
         except BlockingIOError:
             return True
         finally:
@@ -176,33 +271,35 @@ if hasattr(os, "register_at_fork"):
 
 T = TypeVar("T")
 
-_CLOSE_SECONDS: Final = 30.0  # seconds
-
 
 class SqliteThread:
     """A connection in its own thread."""
 
     connection: sqlite3.Connection
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, file: StoreFile) -> None:
+        self._file = file
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="duologue-store")
 
     def connect(self) -> None:
         """Open the connection, in the calling thread."""
-        # A file that was deleted meanwhile is not created again.
-        self.connection = sqlite3.connect(
-            f"{self._path.as_uri()}?mode=rw",
-            uri=True,
-            timeout=_CLOSE_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        self.connection = self._file.connect()
 
     async def run(self, function: Callable[..., T], *given: object) -> T:
         """Call a function in the thread, after all earlier calls."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, partial(function, *given))
+
+    async def read(self, function: Callable[[], T]) -> T:
+        """Call a function that reads, in the thread; raise `StoreError` if the file changed."""
+
+        def read() -> T:
+            try:
+                return function()
+            finally:
+                self._file.check_unchanged()
+
+        return await self.run(read)
 
     def end(self, *, wait: bool) -> None:
         """End the thread after all earlier calls."""

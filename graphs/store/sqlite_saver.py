@@ -62,7 +62,7 @@ class _ThreadedSaver(StepSaver, SqliteSaver):
 
     async def _read(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
         await self.flush()
-        return await self._reader.run(partial(call, *given, **named))
+        return await self._reader.read(partial(call, *given, **named))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read one checkpoint (see LangGraph's `BaseCheckpointSaver`)."""

@@ -1,8 +1,7 @@
 """The routes of the local page, and the forms that they read."""
 
-import json
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, cast, get_args
@@ -29,6 +28,7 @@ from ..common.errors import (
     SpecError,
     StoreError,
 )
+from ..common.json_input import parse_json
 from ..common.threads import in_thread
 from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion, Question
 from ..ends.all_ends import Reason
@@ -52,6 +52,7 @@ from .pages import (
     standing_of,
     status_of,
 )
+from .request_body import body_parts, read_body
 
 Form = Mapping[str, str]
 """The fields of a submitted form."""
@@ -100,7 +101,7 @@ def _decision(question: ApprovalQuestion, form: Form, number: int) -> dict[str, 
 
 def _arguments(name: str, text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = parse_json(text)
     except ValueError as error:
         raise AnswerError(f"the arguments of {name} are not valid JSON: {error}") from error
     if not isinstance(found, dict):
@@ -291,7 +292,7 @@ async def _form(request: Request) -> tuple[Form, list[_Upload]]:
     """Read the fields and the files of a submitted form."""
     if request.headers.get("content-type", "").startswith("multipart/form-data"):
         return await _form_with_files(request)
-    body = b"".join([part async for part in _limited(request, _MOST)])
+    body = await read_body(request, _MOST)
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1_000)), []
     except ValueError as error:
@@ -299,9 +300,12 @@ async def _form(request: Request) -> tuple[Form, list[_Upload]]:
 
 
 async def _form_with_files(request: Request) -> tuple[Form, list[_Upload]]:
-    limited = _limited(request, _MOST + MOST_BYTES)
     parser = MultiPartParser(
-        request.headers, limited, max_files=_MOST_FILES, max_fields=1_000, max_part_size=_MOST
+        request.headers,
+        body_parts(request, _MOST + MOST_BYTES),
+        max_files=_MOST_FILES,
+        max_fields=1_000,
+        max_part_size=_MOST,
     )
     try:
         found = await parser.parse()
@@ -317,16 +321,6 @@ async def _form_with_files(request: Request) -> tuple[Form, list[_Upload]]:
         ]
     # A browser sends an empty file without a name if the person has chosen none.
     return fields, [one for one in uploads if one.name or one.data]
-
-
-async def _limited(request: Request, most: int) -> AsyncGenerator[bytes]:
-    """Yield the body of a request, and refuse it once it is longer than a number of bytes."""
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise HTTPException(413, "The answer is too long.")
-        yield part
 
 
 def _read_uploads(uploads: Sequence[_Upload]) -> list[Block]:

@@ -12,7 +12,7 @@ from ...graphs.conversation.questions import is_exit
 from ...graphs.log.messages import metadata, place_of, storable
 from ...graphs.log.metadata import CodeCalls, Failure
 from ...graphs.log.state import State
-from ...graphs.rules.approval_question import (
+from ...graphs.rules.questions import (
     build_approval,
     call_shown,
     find_misfit,

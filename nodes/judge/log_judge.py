@@ -33,8 +33,6 @@ async def judge_log(
     task: str | None,
     judge: SeparateJudge,
     *,
-    session: str,
-    calls: int,
     is_second: bool,
 ) -> LogDecisions:
     """Ask a judge once about a whole log.
@@ -45,13 +43,11 @@ async def judge_log(
         log: The log of the session.
         task: The task that the speakers received.
         judge: The judge.
-        session: The id of the session.
-        calls: Number of the session's calls whose answers are stored.
         is_second: Whether an earlier answer could not be read.
     """
     whole, name = resources.models.gate, judge.model or conversation.model
-    gate = None if whole is None else StepGate(whole, session, calls)
-    model = await resources.models.get(name, notify, gate, conversation.prices)
+    gate = None if whole is None else StepGate(whole)
+    model = await resources.models.get(name, notify, gate)
     if gate is not None:
         model.check_price(conversation)
     position = Position(phase=Phase.UNREAD if is_second else Phase.SPOKEN)

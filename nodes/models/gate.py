@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import count as count_up
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from ...graphs.conversation.usage import Charges, Usage
+from ...graphs.conversation.usage import Usage
 from .refusals import (
     Refusal,
     failed_in_reply,
@@ -42,35 +41,8 @@ class PlannedCall(NamedTuple):
     """The model's label."""
     tokens: int
     """Estimated number of tokens in the prompt."""
-    max_tokens: int | None = None
-    """Maximum number of tokens in the answer. None if there is no limit."""
-    price: Charges | None = None
-    """The model's price. None if it is not known."""
-    session: str | None = None
-    """The id of the session. None if the session has no id."""
-    stored: int = 0
-    """Number of the session's calls whose answers are stored."""
-    number: int = 1
-    """The place of the call among the session's calls, above `stored`."""
-    repeats: int | None = None
-    """The place of the first call that an earlier run of the step may have made. The calls from
-    this place on are repeated now. None if the step has made a call in this run.
-    """
     is_begun: bool = False
     """Whether a pause would lose answers: the step has answers that are not stored yet."""
-
-
-class Permit(NamedTuple):
-    """The permission to make one call."""
-
-    number: int = 0
-    """The number of the call's reservation. 0 if nothing is reserved for the call."""
-    outage: int = 0
-    """The number of the outage that ends if the server answers. 0 if there is none."""
-
-
-NO_PERMIT: Final = Permit()
-"""The permit of a call for which nothing is reserved."""
 
 
 class Gate(Protocol):
@@ -79,25 +51,24 @@ class Gate(Protocol):
     needs_prices: bool
     """Whether the gate counts costs, so that each model must have a price."""
 
-    async def enter(self, call: PlannedCall) -> Permit:
+    async def enter(self, call: PlannedCall) -> int:
         """Wait until a call may be made.
+
+        Returns:
+            The number of the outage that ends if the server answers. 0 if there is none.
 
         Raises:
             PausedError: No more calls are made for now. The session can be resumed.
         """
         ...
 
-    def count(self, model: str, used: Usage, permit: Permit = NO_PERMIT) -> None:
+    def count(self, model: str, used: Usage) -> None:
         """Count the usage of one answered call.
 
         Args:
             model: The model's label.
             used: The usage of the call.
-            permit: The permit of the call. Some calls of agents have none.
         """
-
-    def release(self, permit: Permit) -> None:
-        """Take back the permit of a call that was refused or has failed."""
 
     def refused(self, model: str, seconds: float | None) -> None:
         """Delay all calls of a model whose server refuses them for now.
@@ -138,70 +109,27 @@ class StepGate:
 
     Args:
         gate: The gate of all sessions.
-        session: The id of the session. None if it has no id.
-        stored: Number of the session's calls whose answers are stored.
+        is_resumable: Whether a pause between two calls of the step loses no answer.
     """
 
-    is_resumable: bool = False
-    """Whether a pause between two calls of the step loses no answer."""
-
-    def __init__(self, gate: Gate, session: str | None, stored: int) -> None:
+    def __init__(self, gate: Gate, *, is_resumable: bool = False) -> None:
+        self.is_resumable = is_resumable
         self.needs_prices = gate.needs_prices
         self.refused = gate.refused
         self.report_outage = gate.report_outage
         self.end_outage = gate.end_outage
         self._gate = gate
-        self._session = session
-        self._stored = stored
         self._is_answered = False
-        self._numbers = set[int]()
-        """The places of the calls that are in flight or answered."""
-        self._open: dict[Permit, int] = {}
-        """The calls in flight, with their places."""
 
-    def share(self) -> "StepGate":
-        """Return a gate for calls of the same step that are made at the same time and recorded."""
-        shared = StepGate(self._gate, self._session, self._stored)
-        shared._numbers = self._numbers
-        shared.is_resumable = True
-        return shared
-
-    async def enter(self, call: PlannedCall) -> Permit:
+    async def enter(self, call: PlannedCall) -> int:
         """See `Gate.enter`."""
-        first = self._stored + 1
-        number = next(one for one in count_up(first) if one not in self._numbers)
-        repeats = None if self._numbers else first
-        self._numbers.add(number)
-        try:
-            permit = await self._gate.enter(
-                call._replace(
-                    session=self._session,
-                    stored=self._stored,
-                    number=number,
-                    repeats=repeats,
-                    is_begun=self._is_answered and not self.is_resumable,
-                )
-            )
-        except BaseException:
-            self._numbers.discard(number)
-            raise
-        self._open[permit] = number
-        return permit
+        is_begun = self._is_answered and not self.is_resumable
+        return await self._gate.enter(call._replace(is_begun=is_begun))
 
-    def count(self, model: str, used: Usage, permit: Permit = NO_PERMIT) -> None:
+    def count(self, model: str, used: Usage) -> None:
         """See `Gate.count`."""
         self._is_answered = True
-        self._open.pop(permit, None)
-        self._gate.count(model, used, permit)
-
-    def count_answer(self, model: str, used: Usage) -> None:
-        """Count the usage of the only call in flight, which has been answered."""
-        self.count(model, used, next(iter(self._open), NO_PERMIT))
-
-    def release(self, permit: Permit) -> None:
-        """See `Gate.release`."""
-        self._numbers.discard(self._open.pop(permit, 0))
-        self._gate.release(permit)
+        self._gate.count(model, used)
 
 
 async def report_outage(gate: Gate, model: str, server: str, refusal: Refusal | None) -> int | None:
@@ -225,27 +153,12 @@ class AtGate:
         self._gate = gate
         self._call = call
         self._server = server
-        self._permit: Permit | None = None
-        """The permit of the current attempt."""
+        self._outage = 0
+        """The number of the outage that ends if the current attempt is answered. 0 if none."""
         self._outages = set[int]()
         """Numbers of the outages that this call has met."""
 
-    def limit_answer(self, max_tokens: int | None) -> None:
-        """Set the maximum number of tokens in the answer, or None."""
-        self._call = self._call._replace(max_tokens=max_tokens)
-
     async def make_call(self, once: Callable[[], Awaitable[T]]) -> T:
-        """Make the call when the gate allows it. If it fails, take back its permit.
-
-        The permit of a cancelled call is kept: the server may charge for the answer.
-        """
-        try:
-            return await self._make_call(once)
-        except Exception:
-            self._release()
-            raise
-
-    async def _make_call(self, once: Callable[[], Awaitable[T]]) -> T:
         """Make the call when the gate allows it.
 
         If the server refuses the call for now, delay all calls of the model.
@@ -280,18 +193,11 @@ class AtGate:
         return False
 
     async def _enter(self) -> None:
-        # An earlier attempt was refused or has failed.
-        self._release()
-        self._permit = await self._gate.enter(self._call)
-
-    def _release(self) -> None:
-        if self._permit is not None:
-            self._gate.release(self._permit)
-            self._permit = None
+        self._outage = await self._gate.enter(self._call)
 
     def _end_outage(self) -> None:
-        if self._permit is not None and self._permit.outage:
-            self._gate.end_outage(self._call.model, self._permit.outage)
+        if self._outage:
+            self._gate.end_outage(self._call.model, self._outage)
 
     def _hold_back(self, found: Refusal | None) -> bool:
         """Delay all calls of the model and return True if the server refuses them for now."""

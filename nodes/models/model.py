@@ -5,7 +5,7 @@ each family.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from ...graphs.common.validation import list_names, name_type
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.usage import Price
 from ...graphs.ends.limits import ends_by_money
-from ...graphs.log.metadata import ModelOutput, Speech, StopCause, kind_name
+from ...graphs.log.metadata import ModelOutput, Speech, Stop, StopCause, kind_name
 from ...graphs.speakers.formats import LabelledFormat, describe_schema, schema_of
 from ...graphs.speakers.structured_answers import read_structured
 from ...graphs.text.json_objects import UnreadableJsonError
@@ -87,8 +87,6 @@ class Model:
     """
     gate: StepGate | None = None
     """The gate through which the model's calls pass. No gate if None."""
-    prices: Mapping[str, Price] = field(default_factory=dict)
-    """The prices by which the gate reserves the cost of a call, as in a conversation."""
     warned: set[str] = field(default_factory=set)
     """The warnings that the session has received, so that each is sent once."""
 
@@ -232,11 +230,15 @@ class Model:
             self.warned.add(text)
             self.notify(text)
 
-    def _warn_of_no_end(self, answer: AIMessage) -> None:
-        """Warn if an answer's server sends no sign of its end."""
-        stop = stop_of(answer)
-        if stop is not None and stop.cause is StopCause.NO_END:
+    def _settle_stop(
+        self, answer: AIMessage, stop: Stop, found: object, sent: CallSettings
+    ) -> AIMessage:
+        """Return an answer that is not complete, with the stop that follows from all of it."""
+        if stop.cause is StopCause.NO_END:
             self._warn(_NO_END.format(name_of(self.label, self.adapter.address)))
+        limit = sent.values.get("max_tokens", self.adapter.longest_answer)
+        has_thought = thought_of(answer) is not None or has_hidden_thought(found)
+        return settle_stop(answer, stop, limit, has_thought=has_thought)
 
     async def _call(
         self,
@@ -268,24 +270,20 @@ class Model:
                 config["callbacks"] = [*listeners]
                 config = merge_configs(ensure_config(), config)
 
-            async def call(paused: Sequence[BaseMessage]) -> object:
+            def call(paused: Sequence[BaseMessage]) -> Awaitable[object]:
                 # The id separates the streamed pieces of one attempt from those of another.
                 shown["answer"] = uuid4().hex
-                return await ask(sent)([*adapter.own_messages(prompt), *paused], config)
+                return ask(sent)([*adapter.own_messages(prompt), *paused], config)
 
             found = await answer_to_end(call, adapter.answer_in, adapter.label)
             answer = read(adapter.checked(found))
-            limit = sent.values.get("max_tokens", adapter.longest_answer)
-            has_thought = thought_of(answer) is not None or has_hidden_thought(found)
-            answer = settle_stop(answer, limit, has_thought=has_thought)
-            self._warn_of_no_end(answer)
-            return answer
+            stop = stop_of(answer)
+            return answer if stop is None else self._settle_stop(answer, stop, found, sent)
 
         at_gate = None
         if self.gate is not None:
             tokens = sum(map(tokens_of_message, prompt))
-            planned = PlannedCall(self.label, tokens, price=self.price(self.prices))
-            at_gate = adapter.at_gate(self.gate, planned)
+            at_gate = adapter.at_gate(self.gate, PlannedCall(self.label, tokens))
         call = partial(make_call, adapter, settings, once, at_gate=at_gate, notify=self.notify)
         recorder = current_recorder()
         try:
@@ -367,7 +365,6 @@ class Models:
         name: str | None,
         notify: Notify,
         gate: StepGate | None = None,
-        prices: Mapping[str, Price] | None = None,
         warned: set[str] | None = None,
     ) -> Model:
         """Return the model of this name, and start it if needed.
@@ -378,7 +375,6 @@ class Models:
                 default model if None.
             notify: Called with a notice before a step that takes a moment.
             gate: The gate through which the model's calls pass. No gate if None.
-            prices: The conversation's prices.
             warned: The warnings that the session has received. None if it has received none.
 
         Raises:
@@ -391,9 +387,8 @@ class Models:
         label = adapter.label
         if label not in self._listed:
             self._listed[label] = adapter.list_price() if await load_list() else None
-        listed, prices = self._listed[label], prices or {}
         warned = set() if warned is None else warned
-        return Model(adapter, notify, called, listed, gate, prices, warned)
+        return Model(adapter, notify, called, self._listed[label], gate, warned)
 
     def refuse_place(self, name: str) -> None:
         """Refuse a file or an address as the name of a model, unless the name is registered.
@@ -447,7 +442,7 @@ class Models:
             ModelUnavailableError: A model is not available.
             SpecError: A price is missing, or a setting is invalid.
         """
-        gate = None if self.gate is None else StepGate(self.gate, None, 0)
+        gate = None if self.gate is None else StepGate(self.gate)
         for name in (*conversation.model_names, *judges):
             model = await self.get(name, notify, gate)
             model.check_price(conversation)

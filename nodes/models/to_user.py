@@ -5,8 +5,6 @@ removed from the call. `graphs.log.heard_text` reads the text from the log.
 """
 
 import asyncio
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
+from pydantic_core import from_json
 
 from ...graphs.log.heard_text import GAP, together
 from ...graphs.speakers.speaker import TO_USER
@@ -23,154 +22,59 @@ from .answers import RAW
 from .call_pieces import CallJoiner, StreamedCall
 from .listeners import Listener
 
-_WHOLE = re.compile(
-    r'(?:[^"\\\ud800-\udfff]'
-    r'|\\["\\/bfnrt]'
-    r"|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"
-    r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
-)
-"""The complete characters of a JSON string, with surrogate pairs kept together."""
+_SHORT = 10_000
+"""Arguments of at most this length, in characters, are parsed with each piece.
 
-_BEGUN = re.compile(
-    r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?"
-)
-"""The beginning of a character whose rest has not arrived."""
-
-_SIGN = re.compile(r'[{}\[\]",:]')
-_IN_STRING = re.compile(r'[^"\\]*')
+Longer ones are parsed when they have grown by a 500th of the further characters, so that the work
+grows with the length and not with its square.
+"""
 
 
 class Argument:
-    """A parser that reads ``to_user`` out of a call's arguments while they arrive.
+    """A reader of ``to_user`` in a call's arguments while their JSON arrives.
 
-    It reads each character once, and then checks that the text before the argument is valid JSON.
-    If that text is invalid, or if the argument contains half a surrogate pair, the call is invalid
-    and no more of the argument is shown.
-
-    pydantic's partial JSON parser is not suitable: it refuses line breaks within strings, which
-    `read_call` accepts, it does not report whether a string has ended, and it starts again with
-    each piece.
+    After a fault in the JSON, it reads no more. Text that it has returned is never changed: if the
+    argument comes twice, the second text is ignored unless it continues the first.
     """
 
     def __init__(self) -> None:
         self.is_over = False
         """Whether the argument is complete, so that no more text can follow."""
-        self._is_silent = False
-        self._came: list[str] = []
-        """The pieces read so far."""
-        self._where = self._between
-        self._depth = 0
-        self._key = ""
-        """The latest key of the outermost object."""
-        self._is_key = False
-        """Whether the next string of the outermost object is a key."""
-        self._left = ""
-        """The incomplete end of the last piece, such as half of an escape sequence."""
+        self._pieces: list[str] = []
+        self._length = 0
+        self._parsed = 0
+        """The length of the arguments when they were last parsed, in characters."""
+        self._read = ""
 
     def read(self, piece: str) -> str:
         """Read the next piece of the arguments' JSON, and return the new text."""
-        if self.is_over or self._is_silent:
+        self._pieces.append(piece)
+        self._length += len(piece)
+        if self.is_over or (self._length - self._parsed) * 500 < self._length - _SHORT:
             return ""
-        self._came.append(piece)
-        text, self._left = self._left + piece, ""
-        at, told = 0, ""
-        while at < len(text) and not self.is_over and not self._is_silent:
-            at, new = self._where(text, at)
-            told += new
-        return told
-
-    def _between(self, text: str, at: int) -> tuple[int, str]:
-        """Find the next structural character outside of strings."""
-        found = _SIGN.search(text, at)
-        if found is None:
-            return len(text), ""
-        sign = found.group()
-        if sign in "{[":
-            self._depth += 1
-            self._is_key = self._depth == 1
-            self._is_silent = self._is_key and sign == "["
-        elif sign in "}]":
-            self._depth -= 1
-            self.is_over = self._depth == 0
-        elif sign == '"':
-            self._open(text[found.start() :])
-        elif self._depth == 1:
-            self._is_key = sign == ","
-        return found.end(), ""
-
-    def _open(self, text: str) -> None:
-        """Enter the string that begins here."""
-        if self._depth != 1:
-            self._where = self._in_another
-        elif self._is_key:
-            self._key, self._where = "", self._in_key
-        elif self._key == TO_USER and self._is_value("".join(self._came).removesuffix(text)):
-            self._where = self._in_text
-        else:
-            self._where = self._in_another
-
-    def _is_value(self, before: str) -> bool:
-        """Return whether the text before this place is valid JSON. If not, the call is invalid."""
+        self._parsed = self._length
+        self._pieces = ["".join(self._pieces)]
         try:
-            json.loads(f"{before}null}}", strict=False)
-        except (ValueError, RecursionError):
-            self._is_silent = True
-        return not self._is_silent
-
-    def _in_another(self, text: str, at: int) -> tuple[int, str]:
-        """Find the end of a string that is neither an outermost key nor ``to_user``."""
-        ends = _end_of_string(text, at)
-        if ends is None:
-            self._left = _half(text)
-            return len(text), ""
-        self._where = self._between
-        return ends + 1, ""
-
-    def _in_key(self, text: str, at: int) -> tuple[int, str]:
-        ends = _end_of_string(text, at)
-        if ends is None:
-            self._left = _half(text)
-            self._key += text[at : len(text) - len(self._left)]
-            return len(text), ""
-        self._key = _unescaped(self._key + text[at:ends])
-        self._where = self._between
-        return ends + 1, ""
-
-    def _in_text(self, text: str, at: int) -> tuple[int, str]:
-        found = _WHOLE.match(text, at)
-        assert found is not None  # noqa: S101  # it may be empty
-        self._left = text[found.end() :]
-        if self._left.startswith('"'):
-            self.is_over = True
-        elif self._left:
-            self._is_silent = _BEGUN.fullmatch(self._left) is None
-        return len(text), _unescaped(found.group())
+            arguments = from_json(self._pieces[0], allow_partial="trailing-strings")
+        except ValueError:
+            return ""
+        if not isinstance(arguments, dict):
+            return ""
+        text = arguments.get(TO_USER)
+        has_next = text is not None and next(reversed(arguments)) != TO_USER
+        self.is_over = has_next or _is_json(self._pieces[0])
+        if not isinstance(text, str) or not text.startswith(self._read):
+            return ""
+        new, self._read = text.removeprefix(self._read), text
+        return new
 
 
-def _end_of_string(text: str, at: int) -> int | None:
-    """Return the index of a string's end, or None if the string continues."""
-    while True:
-        found = _IN_STRING.match(text, at)
-        at = found.end() if found is not None else at
-        if at >= len(text):
-            return None
-        if text[at] == '"':
-            return at
-        # An escaped character does not end the string.
-        at += 2
-
-
-def _half(text: str) -> str:
-    """Return the backslash at the end of a partial string, if it escapes the next character."""
-    return "\\" if (len(text) - len(text.rstrip("\\"))) % 2 else ""
-
-
-def _unescaped(inside: str) -> str:
+def _is_json(text: str) -> bool:
     try:
-        return str(json.loads(f'"{inside}"', strict=False))
+        from_json(text)
     except ValueError:
-        # An invalid key can't be ``to_user``, and the text has been checked before.
-        return ""
+        return False
+    return True
 
 
 ABOUT = "A message to the others, sent at once while the tool runs. Optional."

@@ -15,7 +15,6 @@ from typing import Any, Generic, Self, TypeVar
 from ...graphs.common.errors import how_to_install
 from ...graphs.common.threads import in_thread
 from ..models.refusals import is_status_error
-from .model_families import RefusedRequestError
 from .replies import Reply
 from .script import Prompt, Script, ScriptExhaustedError, Tape, as_prompt
 
@@ -56,6 +55,26 @@ class Request:
     def streams(self) -> bool:
         """True if the client asks for a stream."""
         return bool(self.body.get("stream"))
+
+
+class RefusedRequestError(Exception):
+    """A request that a server answers with an HTTP error instead of a reply.
+
+    Attributes:
+        message: The text of the error, as the server sends it.
+        param: The wrong field. None if the server names no field.
+        code: The server's error code. None if the error has no code.
+        status: The HTTP status.
+    """
+
+    def __init__(
+        self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code
+        self.status = status
 
 
 RequestT = TypeVar("RequestT", bound=Request)
@@ -218,8 +237,7 @@ class HttpServer(ABC, Generic[RequestT]):
         with self._changed:
             self.requests.append(request)
         try:
-            # A strict server reads the types of a client's package, which takes a moment.
-            body = await in_thread(self.check_request, method, request)
+            body = self.check_request(method, request)
         except RefusedRequestError as error:
             return self._failed(error)
         if body is not None:

@@ -4,9 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from .http_server import HttpServer, Request
-from .model_families import RefusedRequestError
-from .openai_requests import check_chat_request
+from .http_server import HttpServer, RefusedRequestError, Request
 from .replies import Reply
 from .script import Script
 from .wire import completion, error_body, events
@@ -26,8 +24,7 @@ class ScriptedServer(HttpServer[Request]):
 
     A call is a Chat Completions request that the server accepts. Calls are numbered from 0, in the
     order in which they arrive; a client's retry is a further call. A request with a wrong key (401)
-    or model (404), or that a strict server refuses (400), is recorded in `requests` but is not a
-    call.
+    or model (404) is recorded in `requests` but is not a call.
     If the script has no reply left, or raises an exception, the server answers 400, which clients
     do not retry. An exception with an HTTP status, such as `openai.RateLimitError`, keeps its
     status.
@@ -41,9 +38,6 @@ class ScriptedServer(HttpServer[Request]):
         models: The ids of the models that the server offers.
         api_key: The key that clients must send. If None, any key is accepted.
         hold: Numbers of the calls to delay until `release`, as the method `hold` does.
-        strict: If true, refuse requests that OpenAI refuses: unknown parameters, wrong types, tool
-            calls without results, parameters that the requested model does not support. A model's
-            name, such as `"gpt-5"`, is true as well, and applies that model's rules to every model.
 
     Attributes:
         requests: Every request so far, in order of arrival.
@@ -63,12 +57,10 @@ class ScriptedServer(HttpServer[Request]):
         models: Sequence[str] = ("scripted",),
         api_key: str | None = None,
         hold: Iterable[int] = (),
-        strict: bool | str = False,
     ) -> None:
         super().__init__(script, hold=hold)
         self._models = tuple(models)
         self._api_key = api_key
-        self._strict = strict
 
     @property
     def url(self) -> str:
@@ -76,7 +68,7 @@ class ScriptedServer(HttpServer[Request]):
         return f"{self.origin}/v1"
 
     def check_request(self, method: str, request: Request) -> object | None:
-        """Check a request's key, path and model and, if strict, its whole body."""
+        """Check a request's key, path and model."""
         key = request.headers.get("authorization", "")[len("Bearer ") :]
         if self._api_key not in (None, key):
             raise RefusedRequestError(
@@ -97,9 +89,6 @@ class ScriptedServer(HttpServer[Request]):
             raise RefusedRequestError(
                 f"The model `{model}` does not exist.", code="model_not_found", status=404
             )
-        if self._strict:
-            rules_of = self._strict if isinstance(self._strict, str) else model
-            check_chat_request(request.body, rules_of)
         return None
 
     def render_answer(self, reply: Reply, request: Request, number: int) -> object:

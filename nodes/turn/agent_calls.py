@@ -33,7 +33,7 @@ from ..models.adapters.list_prices import (
     load_list,
 )
 from ..models.answers import count_usage
-from ..models.gate import NO_PERMIT, Permit, PlannedCall, StepGate, report_outage
+from ..models.gate import PlannedCall, StepGate, report_outage
 from ..models.refusals import find_refusal, is_for_now, is_outage, read_retry_seconds
 from .running_sessions import record_as_task
 
@@ -157,11 +157,11 @@ class ModelCalls(BaseCallbackHandler):
             return
         call = self._counted(model, message, prompt, request)
         if asyncio.get_running_loop() is self._loop:
-            await self._begin_recording(call, run_id)
+            await self._begin_recording(call)
             return
         # Not awaited: code that is not async may block the loop.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._begin_recording, call, run_id)
+            self._loop.call_soon_threadsafe(self._begin_recording, call)
 
     def _counted(
         self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage], request: object = None
@@ -170,9 +170,7 @@ class ModelCalls(BaseCallbackHandler):
         self._used.append((model, used))
         return {"model": model, "used": used.model_dump(mode="json")}
 
-    def _begin_recording(
-        self, call: dict[str, Any], run_id: UUID | None = None
-    ) -> asyncio.Task[None]:
+    def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
         async def begun() -> None:
             await _recorded(call)
 
@@ -214,8 +212,8 @@ class GatedModelCalls(ModelCalls):
         self._counts_money = self._counts_money or gate.needs_prices
         self._gate = gate
         self._paused: PausedError | None = None
-        self._permits: dict[UUID, Permit] = {}
-        """The permits of the calls in flight, by the calls' ids."""
+        self._outages: dict[UUID, int] = {}
+        """The outages that end if a call in flight is answered, by the call's id. 0 if none."""
         self._down: DuologueError | None = None
 
     async def recorded(self) -> None:
@@ -243,12 +241,9 @@ class GatedModelCalls(ModelCalls):
         if asyncio.get_running_loop() is not self._loop:
             return
         model, prompt, _ = self._asked[run_id]
-        longest = (kwargs.get("metadata") or {}).get("ls_max_tokens")
-        planned = PlannedCall(
-            model, sum(map(tokens_of_message, prompt)), longest, self._prices.get(model)
-        )
+        planned = PlannedCall(model, sum(map(tokens_of_message, prompt)))
         try:
-            self._permits[run_id] = await self._gate.enter(planned)
+            self._outages[run_id] = await self._gate.enter(planned)
         except PausedError as error:
             self._paused = error
             raise
@@ -261,17 +256,14 @@ class GatedModelCalls(ModelCalls):
 
     async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Count an answered call, which ends an outage."""
-        permit = self._permits.get(run_id, NO_PERMIT)
-        if permit.outage:
-            self._gate.end_outage(self._asked[run_id][0], permit.outage)
+        if outage := self._outages.pop(run_id, 0):
+            self._gate.end_outage(self._asked[run_id][0], outage)
         await super().on_llm_end(response, run_id=run_id, **kwargs)
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Delay all calls of a model if its server refuses this call only for now, or is down."""
         model, *_ = self._asked.pop(run_id, ("", (), None))
-        permit = self._permits.pop(run_id, None)
-        if permit is not None and isinstance(error, Exception):
-            self._gate.release(permit)
+        self._outages.pop(run_id, None)
         found = find_refusal(error)
         if model and is_outage(error) and asyncio.get_running_loop() is self._loop:
             why = f"the server of the model {model} is down"
@@ -299,9 +291,6 @@ class GatedModelCalls(ModelCalls):
         if self._down is not None and is_outage(error):
             raise self._down from error
 
-    def _begin_recording(
-        self, call: dict[str, Any], run_id: UUID | None = None
-    ) -> asyncio.Task[None]:
-        permit = NO_PERMIT if run_id is None else self._permits.pop(run_id, NO_PERMIT)
-        self._gate.count(call["model"], Usage.model_validate(call["used"]), permit)
+    def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
+        self._gate.count(call["model"], Usage.model_validate(call["used"]))
         return super()._begin_recording(call)

@@ -27,7 +27,7 @@ from ...graphs.log.metadata import (
 from ...graphs.log.parsing import Parsed, own_words, parse, without_remarks
 from ...graphs.prompts import handoffs, speaking as prompts
 from ...graphs.prompts.texts import Prompt
-from ...graphs.rules.reply_choice import Checked, Problem
+from ...graphs.rules.turns import Checked, Problem
 from ...graphs.speakers.formats import (
     JSON_CUT_OFF,
     BlockFormat,
@@ -82,7 +82,8 @@ def check_reply(
     if not text.strip():
         explanation = conversation.render_prompt(_why_blank(stop))
         return Checked(text, Problem(flaw=Flaw.BLANK, text=explanation))
-    if writes_call(conversation, speaker, log, text):
+    may_call = speaker.tools or hand_off_targets(conversation, speaker.name)
+    if may_call and writes_call(conversation, speaker, log, text):
         explanation = conversation.render_prompt(prompts.WRITTEN_CALL)
         return Checked(text, Problem(flaw=Flaw.WRITTEN_CALL, text=explanation))
     flipped = plays(conversation, speaker, text)

@@ -38,11 +38,10 @@ from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, InnerSession
 from ...graphs.log.state import State, log_of
 from ...graphs.log.transcript import format_line
-from ...graphs.rules.inner_limits import is_out_of_budget, limit_inner
 from ...graphs.rules.log_counter import with_usage
+from ...graphs.rules.met_ends import is_out_of_budget, limit_inner
 from ...graphs.rules.moves import max_steps
-from ...graphs.rules.outcome import Outcome
-from ...graphs.rules.output import find_output, output_text, output_value
+from ...graphs.rules.outcome import Outcome, find_output, output_text, output_value
 from ...graphs.speakers.speaker import Speaker
 from ...tools.sandbox import sandbox
 from .agents import for_loop
@@ -163,7 +162,6 @@ async def _stream(
             tokens=False,
             running=RunningSessions(limit=limit),
             is_inner=True,
-            calls_before=context.calls_stored,
         )
     )
     config = merge_configs(ensure_config(), RunnableConfig(recursion_limit=max_steps(inner)))

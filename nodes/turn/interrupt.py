@@ -18,9 +18,9 @@ from ...graphs.conversation.questions import (
     schema_of,
 )
 from ...graphs.rules.concurrent_rounds import heard_log
-from ...graphs.rules.message_question import question_payload
 from ...graphs.rules.met_ends import explain_guards
 from ...graphs.rules.position import Leaving
+from ...graphs.rules.questions import question_payload
 from ...graphs.rules.turns import NextTurn, asking, asking_of_calls, meaning
 from ...graphs.store.serializer import check_storable
 from .node_context import NodeContext

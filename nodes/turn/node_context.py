@@ -22,8 +22,7 @@ from ...graphs.log.messages import metadata, says_something
 from ...graphs.log.state import State, hide_messages, update_of, with_own_ids
 from ...graphs.rules.log_counter import Reader, with_usage
 from ...graphs.rules.moves import CALL_OF_SPEAKER, TURN_ENDS
-from ...graphs.rules.outcome import outcome
-from ...graphs.rules.output import after_output
+from ...graphs.rules.outcome import after_output, outcome
 from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.transitions import (
     Decision,
@@ -95,8 +94,6 @@ class Resources:
     is_inner: bool = False
     """Whether an outer conversation runs the graph. Then each question to a person is an interrupt,
     whoever runs the outer graph."""
-    calls_before: int = 0
-    """The number of answered model calls of the outer conversations."""
 
     async def check(self, conversation: Conversation) -> Conversation:
         """Check that a conversation can run here, and return it with its registered prompts."""
@@ -165,8 +162,8 @@ class NodeContext:
     """The state's messages. They may include a message of this run's input that no speaker has said
     yet.
     """
-    shared_gate: StepGate | None = None
-    """The gate of a call that is made at the same time as others of the step. None otherwise."""
+    is_recorded: bool = False
+    """Whether each call of the step is recorded, so that a repeated step makes no call again."""
     began: float = field(default_factory=time.monotonic)
     """The start of the step, by the monotonic clock in seconds."""
 
@@ -199,15 +196,7 @@ class NodeContext:
         None if calls pass without a gate.
         """
         gate = self.resources.models.gate
-        if self.shared_gate is not None:
-            return self.shared_gate
-        return None if gate is None else StepGate(gate, session_id(), self.calls_stored)
-
-    @property
-    def calls_stored(self) -> int:
-        """Return the number of answered calls in the state, those of outer sessions included."""
-        own = sum(used.calls for used in self.usage.values())
-        return self.resources.calls_before + own
+        return None if gate is None else StepGate(gate, is_resumable=self.is_recorded)
 
     @cached_property
     def reader(self) -> Reader:
@@ -231,7 +220,7 @@ class NodeContext:
             resources=replace(self.resources, progress=None),
             position=after_pause(self.position, turn, Phase.REQUESTED),
             usage={},
-            shared_gate=None if self.gate is None else self.gate.share(),
+            is_recorded=True,
         )
 
     def brought(self, speaker: str) -> AnyMessage | None:
@@ -246,9 +235,7 @@ class NodeContext:
         """
         name = name or self.conversation.model
         self.resources.check_model(name)
-        prices = self.conversation.prices
-        warned = self.session.warned
-        model = await self.resources.models.get(name, notify, self.gate, prices, warned)
+        model = await self.resources.models.get(name, notify, self.gate, self.session.warned)
         model.check_price(self.conversation)
         if self.resources.progress is not None:
             self.resources.progress.note_asking()
@@ -291,7 +278,7 @@ class NodeContext:
         usage = self.usage if usage is None else usage
         before, price = usage.get(model.label, Usage()), model.price(self.conversation.prices)
         if model.gate is not None:
-            model.gate.count_answer(model.label, Usage().plus(answer, price))
+            model.gate.count(model.label, Usage().plus(answer, price))
         if self.resources.progress is not None:
             self.resources.progress.note_answer()
         return usage | {model.label: before.plus(answer, price)}

@@ -10,9 +10,8 @@ from duologue.graphs.conversation.limits import least_limit
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import End
 from duologue.graphs.ends.end_chat import EndChatMode
+from duologue.graphs.ends.events import Predicate, StopRequested, ToolCalled
 from duologue.graphs.ends.limits import MaxCalls, MaxMessages
-from duologue.graphs.ends.outside import Predicate, StopRequested
-from duologue.graphs.ends.tool_called import ToolCalled
 
 DONE = "DONE"
 WON = "WON"

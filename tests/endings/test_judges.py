@@ -19,6 +19,8 @@ from endings.judges import JUDGES, Prefix, draw_sample, prefixes_of
 from endings.scoring import is_over
 from endings.stored_verdicts import read_verdicts
 from endings.verdict_table import Agreement, compare
+from providers.base import FakeServer
+from providers.fakes import fake
 
 FOLDER = Path(__file__).parent
 
@@ -63,16 +65,16 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
-    """Run a server that answers each question."""
-    with ScriptedServer(reply, strict=True) as server:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer[Any]]:
+    """Run a server that answers each question, and refuses requests as OpenAI does."""
+    with fake("openai_chat", reply) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "any")
         yield server
 
 
 def run(path: Path, *more: str) -> None:
-    main(["judge", "--model", "scripted", "--runs", str(path), *more])
+    main(["judge", "--model", "gpt-4.1-mini", "--runs", str(path), *more])
 
 
 def agreement(path: Path, judge: str) -> Agreement:
@@ -88,7 +90,7 @@ def percent(found: Agreement) -> list[float | None]:
 
 @pytest.mark.usefixtures("tiny")
 def test_each_judge_is_compared_with_the_labels(
-    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: FakeServer[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "runs" / "verdicts.jsonl"
     run(path)
@@ -113,7 +115,7 @@ def test_each_judge_is_compared_with_the_labels(
 
 @pytest.mark.usefixtures("tiny")
 def test_a_failed_run_is_resumed_without_a_repeated_call(
-    server: ScriptedServer, tmp_path: Path
+    server: FakeServer[Any], tmp_path: Path
 ) -> None:
     path, last = tmp_path / "verdicts.jsonl", sum(CALLS.values())
     made = 0
@@ -126,7 +128,7 @@ def test_a_failed_run_is_resumed_without_a_repeated_call(
             raise ValueError("the script fails")
         return reply(messages)
 
-    with ScriptedServer(fail_once) as failing, pytest.MonkeyPatch.context() as patch:
+    with fake("openai_chat", fail_once) as failing, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_BASE_URL", failing.url)
         with pytest.raises(SystemExit, match="the script fails"):
             run(path)
@@ -164,7 +166,7 @@ def test_a_killed_run_repeats_only_the_call_in_flight(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("tiny", "server")
 def test_a_file_of_another_run_is_refused_before_a_call(
-    server: ScriptedServer, tmp_path: Path
+    server: FakeServer[Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "verdicts.jsonl"
     run(path, "--sample", "2", "--judge", "bare")

@@ -18,10 +18,9 @@ from duologue.graphs.ends.all_ends import Reason
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import AnyOf, End, leaves
 from duologue.graphs.ends.end_chat import EndChatMode
+from duologue.graphs.ends.events import Predicate, ToolCalled
 from duologue.graphs.ends.facts import Facts
 from duologue.graphs.ends.limits import Budget, MaxMessages
-from duologue.graphs.ends.outside import Predicate
-from duologue.graphs.ends.tool_called import ToolCalled
 from duologue.graphs.rules.moves import MOVES, max_steps
 from duologue.graphs.rules.position import Leaving, Phase, Position
 from duologue.graphs.rules.transitions import (

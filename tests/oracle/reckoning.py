@@ -9,10 +9,8 @@ from typing import NamedTuple
 
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import AllOf, AnyOf, BaseEnd, End
+from duologue.graphs.ends.events import NoCodeBlock, Predicate, StopRequested, ToolCalled
 from duologue.graphs.ends.limits import Budget, CallBudget, MaxMessages
-from duologue.graphs.ends.no_code_block import NoCodeBlock
-from duologue.graphs.ends.outside import Predicate, StopRequested
-from duologue.graphs.ends.tool_called import ToolCalled
 
 LADDER = (
     (

@@ -9,7 +9,6 @@ from typing import Any, Final
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 
 from duologue.nodes.testing import Prompt, Reply, Script
-from duologue.nodes.testing.request_types import FieldFault, RequestType
 
 from .anthropic_rules import SIGNATURE, check_messages, check_model, check_thinking, check_tools
 from .base import (
@@ -23,6 +22,7 @@ from .base import (
     usage,
     words_of,
 )
+from .request_types import FieldFault, RequestType
 
 _NUMBER: Final = {"anyOf": [{"type": "number"}, {"type": "null"}]}
 _EXPECTED: Final = {

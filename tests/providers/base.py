@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Self, TypeVar
 
 from duologue.nodes.testing import Reply, Script, ScriptedToolCall
-from duologue.nodes.testing.http_server import HttpServer, Request
-from duologue.nodes.testing.model_families import RefusedRequestError
+from duologue.nodes.testing.http_server import HttpServer, RefusedRequestError, Request
 from duologue.nodes.testing.script import Prompt, openai_call
 from duologue.nodes.testing.wire import completion, events, usage
 

@@ -3,9 +3,9 @@
 from typing import Any, ClassVar, Final
 
 from duologue.nodes.testing import Reply
-from duologue.nodes.testing.openai_requests import check_ranges
 
 from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError
+from .openai_rules import check_ranges
 
 _GUIDE: Final = "https://api-docs.deepseek.com/guides/thinking_mode"
 _CODE: Final = "invalid_request_error"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from duologue.nodes.testing import Reply
-from duologue.nodes.testing.openai_requests import check_ranges, check_tool_results
 from duologue.nodes.testing.wire import completion, events
 
 from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError, make_event
+from .openai_rules import check_ranges, check_tool_results
 
 SIGNATURE: Final = "Z2VtaW5p"
 _SKIP: Final = "skip_thought_signature_validator"

@@ -3,10 +3,10 @@
 from typing import Any, ClassVar
 
 from duologue.nodes.testing import Script
-from duologue.nodes.testing.model_families import family_of
-from duologue.nodes.testing.openai_requests import check_chat_request
 
 from .base import OpenAILikeServer, RefusedRequestError
+from .openai_families import family_of
+from .openai_rules import check_chat_request
 
 _GROUP = ". Received Model Group={model}\nAvailable Model Group Fallbacks=None"
 

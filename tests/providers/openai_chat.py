@@ -1,10 +1,9 @@
-"""A fake of OpenAI's Chat Completions, with the rules of the test kit's strict server."""
+"""A fake of OpenAI's Chat Completions."""
 
 from typing import Any
 
-from duologue.nodes.testing.openai_requests import check_chat_request
-
 from .base import OpenAILikeServer, RefusedRequestError
+from .openai_rules import check_chat_request
 
 
 class OpenAIChat(OpenAILikeServer):
@@ -13,7 +12,7 @@ class OpenAIChat(OpenAILikeServer):
     models = ("gpt-4.1-mini", "gpt-5", "gpt-5.2", "gpt-5.4", "gpt-5.6", "o3", "o4-mini", "o3-mini")
 
     def check_body(self, body: dict[str, Any]) -> None:
-        """Refuse a model that does not exist, and all bodies that the test kit refuses."""
+        """Refuse a model that does not exist, and all bodies that OpenAI refuses."""
         model = body.get("model")
         if isinstance(model, str) and model not in self.models:
             # https://platform.openai.com/docs/guides/error-codes

@@ -8,14 +8,6 @@ from typing import Any
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
 from duologue.nodes.testing import Prompt, Reply
-from duologue.nodes.testing.model_families import family_of
-from duologue.nodes.testing.openai_requests import (
-    NAME,
-    check_ranges,
-    check_strict_schema,
-    openai_refusal,
-)
-from duologue.nodes.testing.request_types import RequestType
 
 from .base import (
     FakeServer,
@@ -26,7 +18,15 @@ from .base import (
     make_result,
     text_of,
 )
+from .openai_families import family_of
 from .openai_responses_form import INCOMPLETE, item_events, output_of, response_of
+from .openai_rules import (
+    NAME,
+    check_ranges,
+    check_strict_schema,
+    openai_refusal,
+)
+from .request_types import RequestType
 
 _MOVED = {
     # https://github.com/MuiseDestiny/zotero-gpt/issues/502 quotes the words for the first.

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from duologue.nodes.testing import Reply
-from duologue.nodes.testing.model_families import family_of
-from duologue.nodes.testing.openai_requests import check_tool_results
 
 from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError, make_event
+from .openai_families import family_of
+from .openai_rules import check_tool_results
 
 _ROUTING: Final = (
     "To learn more about provider routing, visit: "

@@ -25,7 +25,8 @@ class Sent:
     parts: Callable[[], AsyncGenerator[bytes]] | None = None
     """Returns the pieces of the body, each sent as a separate chunk. Replaces `body`."""
     raw: bytes | None = None
-    """All bytes of the response, with its head. The server then closes the connection."""
+    """All bytes of the response, with its head. `parts`, if any, follow as they are, and then the
+    server closes the connection."""
 
 
 class FaultyServer:
@@ -109,6 +110,11 @@ class FaultyServer:
         sent = self._answer(path, json.loads(body) if body else {})
         if sent.raw is not None:
             writer.write(sent.raw)
+            if sent.parts is not None:
+                async with aclosing(sent.parts()) as parts:
+                    async for part in parts:
+                        writer.write(part)
+                        await writer.drain()
             await writer.drain()
             return False
         ending = (

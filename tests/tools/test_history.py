@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from duologue.graphs import Conversation, Result, Session, converse, load_conversation
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
-from duologue.tools.builtin.history import NO_HISTORY
+from duologue.tools.builtin import NO_HISTORY
 
 SECRET = "The vault opens with 4711."  # noqa: S105
 FACT = "Otters hold hands."

@@ -1,11 +1,15 @@
-"""Starting the process of an interpreter."""
+"""Starting the process of an interpreter, and the processes of two levels: the host and Monty."""
 
 import asyncio
 import json
 import os
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 START_SECONDS: Final = 15
@@ -51,6 +55,44 @@ class Launch:
     """Memory that the process needs in addition to the code's, in MiB."""
     grace: float = 0
     """Seconds after the time limit in which the process itself may report that the time is over."""
+
+
+def launch_on_host() -> Launch:
+    """Create a folder, and return the parameters of an interpreter in it, on the bare host. Blocks.
+
+    The code is not isolated and may do anything that the user may do. Only its time, its output
+    and, on Linux, its memory are limited.
+    """
+    if sys.platform == "win32":
+        raise StartError("it needs Linux or macOS")
+    return Launch(
+        command=[sys.executable, "-P", "-B", "-u", "-X", "utf8"],
+        worker="sandbox_worker",
+        environment=os.environ,
+        shell="/bin/bash" if Path("/bin/bash").exists() else "/bin/sh",
+        folder=tempfile.mkdtemp(prefix="duologue-"),
+        group=True,
+    )
+
+
+def launch_monty() -> Launch:
+    """Return the parameters of a process of Monty, a subset of Python without files. Blocks.
+
+    The process is `tools.sandbox.monty_worker`. One process serves many sessions, since it keeps
+    no state.
+    """
+    if find_spec("pydantic_monty") is None:
+        raise StartError("pydantic-monty is not installed")
+    # The interpreter reads no variables; its process needs these to find the program.
+    named = ("PATH", "SYSTEMROOT", "MONTY_BIN")
+    return Launch(
+        command=[sys.executable, "-P", "-B"],
+        worker="monty_worker",
+        environment={name: os.environ[name] for name in named if name in os.environ},
+        group=True,
+        own_mib=128,
+        grace=3,
+    )
 
 
 async def start_process(

@@ -1,7 +1,7 @@
 """Running untrusted code, by one function for all levels.
 
-The modules `tools.sandbox.monty`, `tools.sandbox.bubblewrap` and `tools.sandbox.host` start the
-interpreter of a level. `tools.sandbox.workers` sends code to a running interpreter.
+The modules `tools.sandbox.launch` and `tools.sandbox.bubblewrap` start the interpreter of a level.
+`tools.sandbox.workers` sends code to a running interpreter.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from typing import Any
 from ...graphs.common.errors import SpecError
 from ...graphs.common.threads import LoopThread
 from ...graphs.conversation.sandbox import CODE_KIB, Kept, Language, Level, Sandbox
-from . import bubblewrap, host, monty
-from .launch import Launch, StartError
+from . import bubblewrap
+from .launch import Launch, StartError, launch_monty, launch_on_host
 from .workers import MOST_MEMORY, CappedOutput, WorkerEnded, Workers
 
 __all__ = ["Ran", "check", "close", "level_for", "run"]
@@ -154,12 +154,12 @@ def _monty_order(sandbox: Sandbox, code: str, memory: str | None) -> dict[str, A
 
 
 async def _launch_monty() -> Launch:
-    return await asyncio.to_thread(monty.launch)
+    return await asyncio.to_thread(launch_monty)
 
 
 async def _launch(level: Level, sandbox: Sandbox) -> Launch:
     if level == "host":
-        return await asyncio.to_thread(host.launch)
+        return await asyncio.to_thread(launch_on_host)
     return await asyncio.to_thread(bubblewrap.launch, sandbox)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from ....nodes.models.gate import NO_PERMIT, Permit, PlannedCall
+from ....nodes.models.gate import PlannedCall
 from ...common.errors import (
     BatchError,
     DuologueError,
@@ -27,7 +27,7 @@ from ...session.options import Options
 from ...store.batches import BatchLease, CellRow
 from ...store.errors import LostBatchError
 from ...store.open import Store, open_store
-from ..batch_row import read_calls
+from ..batch_row import read_usage_before
 from ..cells import Cell
 from ..driver import BEAT
 from ..limiter import Figures, Limiter
@@ -139,29 +139,17 @@ class LimiterActor:
         self._open = AsyncExitStack()
         self._watching: asyncio.Task[None] | None = None
 
-    async def enter(self, call: PlannedCall) -> Permit | DuologueError:
+    async def enter(self, call: PlannedCall) -> int | PausedError:
         """Return the result of `Gate.enter`, or the error that it raises."""
         limiter = await self._ensure_open()
         try:
             return await limiter.enter(call)
-        except (PausedError, StoreError, LostBatchError) as error:
+        except PausedError as error:
             return error
 
-    async def count(self, model: str, used: Usage, permit: Permit) -> None:
+    async def count(self, model: str, used: Usage) -> None:
         """See `Gate.count`."""
-        (await self._ensure_open()).count(model, used, permit)
-
-    async def release(self, permit: Permit) -> None:
-        """See `Gate.release`."""
-        (await self._ensure_open()).release(permit)
-
-    async def leave(self, session: str, calls: int) -> DuologueError | None:
-        """Call `BatchGate.leave`, and return the error that it raises, or None."""
-        try:
-            await (await self._ensure_open()).leave(session, calls)
-        except (StoreError, LostBatchError) as error:
-            return error
-        return None
+        (await self._ensure_open()).count(model, used)
 
     async def refused(self, model: str, seconds: float | None) -> None:
         """See `Gate.refused`."""
@@ -201,19 +189,10 @@ class LimiterActor:
                     row = await store.batches.get(kit.batch)
                     if row is None:
                         raise BatchError(f"Batch {kit.batch!r} has been deleted.")
-                    # The workers' calls may be in flight if only this actor was restarted.
-                    used, rows = await read_calls(store, kit.batch)
+                    used = await read_usage_before(store, kit.batch)
                     self._open = stack.pop_all()
                 lease = kit.share_lease(store)
-                self._limiter = Limiter(
-                    kit.limits,
-                    used,
-                    row.seconds,
-                    kit.patience,
-                    batch=kit.batch,
-                    rows=rows,
-                    write=lease.put_calls,
-                )
+                self._limiter = Limiter(kit.limits, used, row.seconds, kit.patience)
                 watch = self._watch(lease, self._limiter)
                 self._watching = asyncio.create_task(watch)
             return self._limiter
@@ -243,28 +222,17 @@ class RemoteGate:
         self.needs_prices = kit.limits.max_cost is not None
         self._limiter: Any = ray.get_actor(limiter)
 
-    async def enter(self, call: PlannedCall) -> Permit:
+    async def enter(self, call: PlannedCall) -> int:
         """See `Gate.enter`."""
         with ray_errors("Asking for a model call"):
-            found: Permit | DuologueError = await self._limiter.enter.remote(call)
-        if isinstance(found, DuologueError):
+            found: int | PausedError = await self._limiter.enter.remote(call)
+        if isinstance(found, PausedError):
             raise found
         return found
 
-    def count(self, model: str, used: Usage, permit: Permit = NO_PERMIT) -> None:
+    def count(self, model: str, used: Usage) -> None:
         """See `Gate.count`."""
-        self._limiter.count.remote(model, used, permit)
-
-    def release(self, permit: Permit) -> None:
-        """See `Gate.release`."""
-        self._limiter.release.remote(permit)
-
-    async def leave(self, session: str, calls: int) -> None:
-        """See `BatchGate.leave`."""
-        with ray_errors("Ending the reservations of a session"):
-            found: DuologueError | None = await self._limiter.leave.remote(session, calls)
-        if found is not None:
-            raise found
+        self._limiter.count.remote(model, used)
 
     def refused(self, model: str, seconds: float | None) -> None:
         """See `Gate.refused`."""

@@ -15,7 +15,7 @@ import re
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from enum import IntEnum
 from typing import Any, Final
 
@@ -198,7 +198,7 @@ class _Heard(IntEnum):
 
 
 class HttpClient(openai.DefaultAsyncHttpxClient):
-    """OpenAI's HTTP client with a read timeout for a whole body, or for each event of a stream.
+    """OpenAI's HTTP client with a read timeout for a whole header, and for a whole body or event.
 
     If all connections are in use, further calls wait.
     """
@@ -228,12 +228,33 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
 
         async def send_once() -> httpx2.Response:
             # Not in a hook, since hooks are also called for each redirect.
-            response = await send(request, stream=stream, **options)
+            async with _header_limit(request):
+                response = await send(request, stream=stream, **options)
             if response.status_code in _EXPLAINED:
                 await _read_error(response)
             return response
 
         return await through_gate(send_once)
+
+
+@asynccontextmanager
+async def _header_limit(request: httpx2.Request) -> AsyncIterator[None]:
+    """Limit the time between a request and the whole header of its response."""
+    seconds = request.extensions.get("timeout", {}).get("read")
+    loop = asyncio.get_running_loop()
+
+    async def trace(event: str, info: object) -> None:
+        if seconds is not None and event.endswith(".receive_response_headers.started"):
+            limit.reschedule(loop.time() + seconds)
+        elif event.endswith(".receive_response_headers.complete"):
+            limit.reschedule(None)
+
+    request.extensions = {**request.extensions, "trace": trace}
+    try:
+        async with asyncio.timeout(None) as limit:
+            yield
+    except TimeoutError as error:
+        raise httpx2.ReadTimeout(f"was silent for {seconds:g} s", request=request) from error
 
 
 _EXPLAINED: Final = (400, 403, 429, 503, 529)

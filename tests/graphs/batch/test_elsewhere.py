@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import arun_batch, run_batch
-from duologue.graphs.batch.batch_row import new_cell_row, read_calls, read_usage_before
+from duologue.graphs.batch.batch_row import new_cell_row, read_usage_before
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import Batch
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.common.settings import environment_variables, load_settings
-from duologue.graphs.store.batches import CallRow
 from duologue.graphs.store.open import Store, open_store
 from duologue.nodes.testing import ScriptedChatModel
 
@@ -80,29 +79,3 @@ async def test_what_sessions_under_way_have_used_is_known_from_their_logs(
         async with store.lock_batch("b") as lease:
             await lease.put_cell(new_cell_row("b", cell))
     assert await read_usage_before(store, "b") == used
-
-
-async def test_a_restarted_limiter_counts_each_stored_call_once(store: Store) -> None:
-    await arun_batch(BATCH, name="b", model=model(), store=store.url)
-    first = next(iter(Cells.of(Batch.model_validate(BATCH), "b")))
-    session = new_cell_row("b", first).session
-    async with store.lock_batch("b") as lease:
-        (cell,) = (await store.batches.known("b", [session])).values()
-        numbers = (cell.calls, cell.calls + 1)
-        await lease.put_calls(
-            [
-                CallRow(
-                    batch="b",
-                    place=place,
-                    session=session,
-                    number=number,
-                    input_tokens=5,
-                    output_tokens=5,
-                    cost=None,
-                )
-                for place, number in enumerate(numbers, 1)
-            ]
-        )
-    used, (stored, in_flight) = await read_calls(store, "b")
-    assert used == await read_usage_before(store, "b")
-    assert (stored.number, in_flight.number) == (0, cell.calls + 1)

@@ -20,7 +20,7 @@ from duologue.graphs.common.errors import ModelError, ModelUnavailableError, Pau
 from duologue.graphs.conversation.usage import Usage, add_usage
 from duologue.graphs.session.run import run_session
 from duologue.graphs.session.stored_session import StoredSession
-from duologue.nodes.models.gate import NO_PERMIT, Gate, Permit, PlannedCall
+from duologue.nodes.models.gate import Gate, PlannedCall
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import Request, ScriptedServer
 from support.faulty_server import Sent
@@ -34,29 +34,21 @@ class Turnstile:
         self.needs_prices = needs_prices
         self.left = most
         self.entered: list[tuple[str, int]] = []
-        self.planned: list[PlannedCall] = []
-        self.settled: list[int] = []
-        self.released: list[int] = []
         self.counted: list[tuple[str, Usage]] = []
         self.refusals: list[tuple[str, float | None]] = []
         self.outages: list[tuple[str, float | None]] = []
         self.ended: list[int] = []
 
-    async def enter(self, call: PlannedCall) -> Permit:
+    async def enter(self, call: PlannedCall) -> int:
         if self.left == 0 and not call.is_begun:
             raise PausedError("the batch is paused")
         if self.left:
             self.left -= 1
         self.entered.append((call.model, call.tokens))
-        self.planned.append(call)
-        return Permit(len(self.entered), len(self.outages))
+        return len(self.outages)
 
-    def count(self, model: str, used: Usage, permit: Permit = NO_PERMIT) -> None:
+    def count(self, model: str, used: Usage) -> None:
         self.counted.append((model, used))
-        self.settled.append(permit.number)
-
-    def release(self, permit: Permit) -> None:
-        self.released.append(permit.number)
 
     def refused(self, model: str, seconds: float | None) -> None:
         self.refusals.append((model, seconds))

@@ -23,7 +23,7 @@ from duologue.graphs import BatchLimits, BatchRun, run_batch
 from duologue.graphs.common.errors import BatchError, ModelError, SpecError, StoreError
 from duologue.graphs.store.batches import BatchRow
 from duologue.graphs.store.open import open_store
-from duologue.nodes.models.gate import NO_PERMIT, PlannedCall
+from duologue.nodes.models.gate import PlannedCall
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.script import Prompt
 from duologue.nodes.testing.server import Request, ScriptedServer
@@ -277,7 +277,7 @@ async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
             _, owner, number = lease.lease.terms
             kit = WorkerConfig("b", (owner, number), str(path), BatchLimits(), 0, {}, {}, {})
             limiter = actors.LimiterActor(kit)
-            assert await limiter.enter(PlannedCall("m", 1)) == NO_PERMIT
+            assert await limiter.enter(PlannedCall("m", 1)) == 0
             await asyncio.sleep(0.1)
             assert await limiter.paused(None) is None
         async with asyncio.timeout(60):

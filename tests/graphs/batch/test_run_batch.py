@@ -123,6 +123,18 @@ async def test_another_conversation_under_the_same_name_is_refused_and_nothing_i
     assert await BatchRun("b", store=store).astatus() == before
 
 
+async def test_a_batch_of_another_version_is_refused_and_nothing_is_lost(store: str) -> None:
+    before = await arun_batch(batch(), name="b", store=store, model=Player().model)
+    change = "UPDATE duologue_batches SET spec = json_set(spec, '$.version', ?)"
+    for version, error in ((1, "written by a development version"), (99, "not 99; upgrade")):
+        async with open_store(store) as opened:
+            assert isinstance(opened, SqlStore)
+            await opened.write(change, version)
+        with pytest.raises(BatchError, match=f"'b' .*{error}.*; choose another name, or delete"):
+            await arun_batch(batch(), name="b", store=store, model=Player().model)
+        assert await BatchRun("b", store=store).astatus() == before
+
+
 async def test_a_cell_that_fails_is_a_row_with_its_error_and_is_tried_again_when_asked(
     store: str,
 ) -> None:

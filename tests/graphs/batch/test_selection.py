@@ -80,9 +80,7 @@ async def test_a_limit_runs_the_first_cells_and_a_larger_one_the_next(runs: Runs
 
 async def test_a_budget_that_runs_out_leaves_each_value_equally_often(runs: Runs) -> None:
     one = (await Runs(f"{runs.store}2").run(limit=1)).tokens
-    # A call is made only if the rest of the budget covers its estimate. So this budget covers the
-    # estimates of six sessions, but not the tokens of seven.
-    status = await runs.run({**GRID, "limits": BatchLimits(max_tokens=7 * one - 1)})
+    status = await runs.run({**GRID, "limits": BatchLimits(max_tokens=6 * one)})
     assert "max_tokens" in (status.stopped or "")
     rows = await BatchRun("b", store=runs.store).arows()
     ended = [row for row in rows if row["status"] == "finished"]

@@ -398,7 +398,7 @@ def test_a_session_is_forked_and_goes_on(serve: Serve) -> None:
     assert "Ended after 2 rounds and 5 messages: Owner said the done token." in ended.stdout
     assert "Ended after 1 round and 3 messages" in duologue("show", "g").stdout
     made = duologue("fork", "g")
-    assert re.fullmatch(r"g-fork-[0-9a-f]{6}\n", made.stdout)
+    assert re.fullmatch(r"g-fork-[0-9a-f]{12}\n", made.stdout)
     say = f"duologue say {made.stdout.strip()} SPEAKER TEXT"
     assert made.stderr == f"It has ended. Continue it with: {say}\n"
 

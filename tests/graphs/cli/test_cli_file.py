@@ -114,8 +114,7 @@ def test_check_says_what_a_conversation_is_and_what_it_names(
         "by completed tasks (end_chat_after_first_completion; checked by the judge after each turn "
         "of Buyer, Seller); at a message that ends with TERMINATE; after 100 automatic replies in "
         "a row.",
-        "Model calls: normally up to 8, at most 206 with tool calls and rejected replies.",
-        "Messages: at most 6.",
+        "Model calls: normally up to 8 until the cap of 3 rounds, plus tool calls and retries.",
         "The tool calculator: registered",
         "The tool telegraph: missing",
         "The function sell: missing",

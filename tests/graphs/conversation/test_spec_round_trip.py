@@ -23,8 +23,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.ends.all_ends import Guards
 from duologue.graphs.ends.end import End
+from duologue.graphs.ends.events import Predicate, StopRequested
 from duologue.graphs.ends.limits import MaxCalls, MaxMessages, MaxSeconds, MaxTokens
-from duologue.graphs.ends.outside import Predicate, StopRequested
 from support.cases import drawn_cases
 from support.spec_help import as_toml, letters, look, minimal
 

@@ -20,10 +20,8 @@ from duologue.graphs.ends.all_ends import Guards, Reason
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import End, leaves
 from duologue.graphs.ends.end_chat import EndChat, EndChatMode
+from duologue.graphs.ends.events import NoCodeBlock, Predicate, StopRequested, ToolCalled
 from duologue.graphs.ends.limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
-from duologue.graphs.ends.no_code_block import NoCodeBlock
-from duologue.graphs.ends.outside import Predicate, StopRequested
-from duologue.graphs.ends.tool_called import ToolCalled
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.speakers.context import Context, KeepAll, RunningSummary
 from duologue.graphs.speakers.model_settings import PrivateOpening

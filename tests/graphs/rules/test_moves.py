@@ -12,7 +12,7 @@ from duologue.graphs.conversation.judges import Moderator, RoundRobin, TurnOrder
 from duologue.graphs.ends.all_ends import Guards, Reason
 from duologue.graphs.ends.end import BaseEnd, End, Strength
 from duologue.graphs.ends.end_chat import EndChat, EndChatMode
-from duologue.graphs.ends.outside import Predicate
+from duologue.graphs.ends.events import Predicate
 from duologue.graphs.rules.met_ends import ENDS
 from duologue.graphs.rules.moves import MOVES
 from duologue.graphs.rules.position import Phase

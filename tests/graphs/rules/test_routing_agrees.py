@@ -22,7 +22,7 @@ from duologue.graphs.common.errors import SpecError
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.limits import most_messages
 from duologue.graphs.ends.end_chat import EndChatMode
-from duologue.graphs.ends.outside import Predicate
+from duologue.graphs.ends.events import Predicate
 from duologue.graphs.log.messages import place_of, speeches
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.prompts import judging, summaries

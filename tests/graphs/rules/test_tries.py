@@ -11,7 +11,7 @@ from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Flaw, Speech, UnheardReply
 from duologue.graphs.prompts import speaking
 from duologue.graphs.prompts.texts import fill_template
-from duologue.graphs.rules.reply_choice import Checked, Problem, better
+from duologue.graphs.rules.turns import Checked, Problem, better
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.fields import fields_of
 

@@ -19,13 +19,11 @@ from duologue.graphs import (
     list_sessions,
     load_session,
 )
-from duologue.graphs.common.versions import Versions
 from duologue.graphs.log.messages import metadata, place_name, place_of
 from duologue.graphs.log.metadata import MemoryReset, RememberedMessage
 from duologue.graphs.prompts import speaking
 from duologue.graphs.prompts.texts import fill_template
 from duologue.graphs.rules.log_counter import facts_of
-from duologue.graphs.session import dump as dump_format
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import thorough
@@ -46,7 +44,7 @@ from support.fork_talks import TALKS
 from support.logs import without_ids
 from support.stores import EACH_STORE, store_address
 
-from .memory_help import SESSION, seen, stopped, through_json
+from .memory_help import seen, stopped, through_json
 
 LIVE = pytest.mark.live
 WAYS = [
@@ -192,17 +190,6 @@ async def test_a_session_that_was_never_begun_is_loaded_and_begins(here: str, th
     assert len(ended.transcript) == 4
 
 
-def test_a_dump_of_an_older_version_is_brought_up_to_date(
-    there: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def step(data: dict[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in data.items() if key != "mood"}
-
-    older = dump_format.DUMP_VERSIONS.oldest - 1
-    monkeypatch.setattr(dump_format, "DUMP_VERSIONS", Versions(older, (step,)))
-    assert load_session(SESSION | {"version": older, "mood": "good"}, store=there).id == "one"
-
-
 def test_a_dump_holds_nothing_but_plain_values(here: str) -> None:
     conversation, lines = TALKS["structured"]
     run(conversation, lines, session="one", store=here)
@@ -246,7 +233,7 @@ def test_a_copy_is_the_same_and_goes_its_own_way(store: str, there: str) -> None
         (Session("one", store=store).copy(to=there).id, there),
         (Session("one", store=store).copy(into="other", to=there).id, there),
     ]
-    assert re.fullmatch(r"one-copy-[0-9a-f]{6}", copies[0][0])
+    assert re.fullmatch(r"one-copy-[0-9a-f]{12}", copies[0][0])
     assert [session for session, _ in copies[1:]] == ["mine", "one", "other"]
     for session, where in copies:
         assert Session(session, store=where).state().messages == here.messages

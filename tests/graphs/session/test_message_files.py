@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, tool
-from langchain_openai import ChatOpenAI
 
 from duologue import (
     Hook,
@@ -39,6 +37,7 @@ from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools.registry.hooks import Turn
+from providers.fakes import client_of, fake
 from support.files import PDF, PNG, block_of
 from support.stores import EACH_STORE, store_address
 
@@ -68,18 +67,14 @@ def calls(tool: str, name: str) -> Reply:
     return Reply(tool_calls=[ScriptedToolCall(name=tool, args={"name": name}, id="call_1")])
 
 
-def model_of(server: ScriptedServer) -> BaseChatModel:
-    return ChatOpenAI(base_url=server.url, api_key="any", model="gpt-4o")
-
-
 def test_a_question_with_images_reaches_the_server_in_openai_form(plan: Path) -> None:
-    with ScriptedServer(["A plan."], models=["gpt-4o"], strict=True) as server:
+    with fake("openai_chat", ["A plan."]) as server:
         files: Any = [plan, str(plan), PDF]
         found = ask(
             Speaker("Eye", "You see."),
             "What?",
             images=files,
-            model=model_of(server),
+            model=client_of("openai_chat", server),
             store="memory:",
         )
     assert found.text == "A plan."
@@ -255,11 +250,11 @@ def link(name: str) -> list[dict[str, Any]]:
 
 def test_an_image_of_a_tool_follows_its_result_in_a_message_of_the_user(store: str) -> None:
     script: list[Any] = [calls("draw", "A"), "A plan."]
-    with ScriptedServer(script, models=["gpt-4o"], strict=True) as server:
+    with fake("openai_chat", script) as server:
         ask(
             Speaker("Eye", tools=[draw]),
             "Draw it.",
-            model=model_of(server),
+            model=client_of("openai_chat", server),
             store=store,
             session="a",
         )
@@ -457,6 +452,7 @@ CHILD = """
 import sys, time
 from duologue import chat, converse
 from duologue.nodes.testing import ScriptedChatModel
+from providers.fakes import client_of, fake
 from support.files import PNG
 
 def wait(messages):

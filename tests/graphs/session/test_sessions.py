@@ -188,7 +188,7 @@ def test_the_store_of_the_settings_may_be_empty_yet(
 def test_without_an_id_a_readable_one_is_made_up(store: str) -> None:
     first = converse(GARDEN, store=store, model=model()).session.id
     second = converse(GARDEN, store=store, model=model()).session.id
-    assert re.fullmatch(r"plan-a-garden-[0-9a-f]{6}", first)
+    assert re.fullmatch(r"plan-a-garden-[0-9a-f]{12}", first)
     assert first != second
 
 
@@ -355,14 +355,25 @@ async def test_a_finished_session_whose_deletion_was_killed_half_way_begins_anew
     assert len(asked.calls) == 4
 
 
-async def test_a_session_of_a_newer_release_is_refused_and_kept(store: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        (99, "'garden' .* version: .*, not 99; upgrade"),
+        (1, "'garden' .* version: 1 was written by a development version before 0.1.0; create it"),
+    ],
+)
+async def test_a_session_of_another_version_is_refused_and_kept(
+    version: int, error: str, store: str
+) -> None:
     async with open_store(store) as opened, opened.lock("garden") as held:
-        spec = json.dumps(GARDEN.model_dump(mode="json") | {"version": 99, "mood": "good"})
-        await held.add(title="Plan a garden", spec=spec)
+        spec = json.dumps(GARDEN.model_dump(mode="json") | {"version": version, "mood": "good"})
+        row = await held.add(title="Plan a garden", spec=spec)
     for act in (Session.aresume, Session.astate):
-        with pytest.raises(StoreError, match=r"'garden' .* version: .*, not 99; upgrade"):
+        with pytest.raises(StoreError, match=error):
             await act(Session("garden", store=store))
-    assert [row.session for row in await alist_sessions(store=store)] == ["garden"]
+    assert [*await alist_sessions(store=store)] == [row]
+    await Session("garden", store=store).adelete()
+    assert [*await alist_sessions(store=store)] == []
 
 
 async def test_a_failed_model_leaves_a_session_to_resume(

@@ -26,9 +26,8 @@ from duologue.graphs import (
     list_sessions,
 )
 from duologue.graphs.ends.end_chat import EndChat
+from duologue.graphs.ends.events import StopRequested, ToolCalled
 from duologue.graphs.ends.limits import MaxMessages
-from duologue.graphs.ends.outside import StopRequested
-from duologue.graphs.ends.tool_called import ToolCalled
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Instruction, Speech, ToolCalls, ToolResult
 from duologue.graphs.store.open import open_store

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from duologue.graphs.common.errors import SessionError, StoreError
 from duologue.graphs.common.versions import Versions
 from duologue.graphs.store import sql_tables as tables
-from duologue.graphs.store.batches import CellRow, CellsWanted
+from duologue.graphs.store.batches import CellRow
 from duologue.graphs.store.errors import store_errors
 from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.rows import SessionRow, Wanted, check_session_id, place
@@ -545,51 +545,26 @@ async def add_alone(target: str, session: str) -> None:
         await add(store, session)
 
 
-async def test_a_newer_format_is_refused(shared: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        (tables.STORE_VERSIONS.oldest - 1, "were written by a development version before 0.1.0"),
+        (99, "have format 99, .* Upgrade duologue"),
+    ],
+)
+async def test_a_store_of_another_format_is_refused_and_unchanged(
+    version: int, error: str, shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with open_store(shared) as store:
+        row = await add(store, "one")
         assert isinstance(store, SqlStore)
-        await store.write("UPDATE duologue_schema SET version = 99")
-    with pytest.raises(StoreError, match=r"have format 99, .* Upgrade duologue"):
+        await store.write("UPDATE duologue_schema SET version = ?", version)
+    with pytest.raises(StoreError, match=error):
         async with open_store(shared):
             pytest.fail("opened")
-
-
-async def test_a_format_of_a_development_version_is_refused(shared: str) -> None:
+    monkeypatch.setattr(tables, "STORE_VERSIONS", Versions(version))
     async with open_store(shared) as store:
-        assert isinstance(store, SqlStore)
-        await store.write("UPDATE duologue_schema SET version = 5")
-    older = "were written by a development version before 0.1.0 and can't be read"
-    with pytest.raises(StoreError, match=older):
-        async with open_store(shared):
-            pytest.fail("opened")
-
-
-async def test_the_first_format_gets_a_column_for_the_origin_of_forks(shared: str) -> None:
-    async with open_store(shared) as store:
-        await add(store, "one")
-        assert isinstance(store, SqlStore)
-        await store.write("ALTER TABLE duologue_sessions DROP COLUMN forked_from")
-        await store.write("UPDATE duologue_schema SET version = 6")
-    async with open_store(shared) as store:
-        row = await store.get("one")
-        assert row is not None
-        assert row.forked_from is None
-
-
-async def test_a_cost_of_0_was_an_unknown_cost_in_an_older_format(shared: str) -> None:
-    async with open_store(shared) as store, store.lock_batch("b") as lease:
-        for number, cost in enumerate((0, 0.5), 1):
-            now = datetime.now(UTC)
-            await lease.put_cell(
-                CellRow(batch="b", number=number, session=f"s{number}", cost=cost, updated_at=now)
-            )
-        assert isinstance(store, SqlStore)
-        await store.write("UPDATE duologue_schema SET version = 10")
-    async with open_store(shared) as store:
-        rows = [row async for row in store.batches.each(CellsWanted(batch="b"))]
-        assert [row.cost for row in rows] == [None, 0.5]
-        (count,) = await store.batches.count("b")
-        assert count.cost == 0.5
+        assert await store.list() == [row]
 
 
 async def test_a_later_format_is_made_of_this_one_by_its_steps(

@@ -1,14 +1,11 @@
 """Faults in a store's address, file or server, and their error messages."""
 
 import asyncio
-import os
 import sqlite3
 import stat
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event
 from typing import Any
 
@@ -172,34 +169,6 @@ async def test_memory_needs_no_file(tmp_path: Path) -> None:
 async def test_a_folder(tmp_path: Path) -> None:
     error = await refused(tmp_path)
     assert str(error) == f"The sessions in sqlite:///{tmp_path} can't be used: Is a directory."
-
-
-@pytest.fixture
-def powerless() -> Iterator[Path]:
-    """Yield a folder of a user without root's rights, as whom the test runs."""
-    with TemporaryDirectory() as name:
-        root = os.geteuid() == 0
-        if root:
-            os.chown(name, 65534, 65534)
-            os.seteuid(65534)
-        yield Path(name)
-        if root:
-            os.seteuid(0)
-        Path(name).chmod(0o700)
-
-
-async def test_a_folder_that_is_read_only(powerless: Path) -> None:
-    os.chmod(powerless, 0o500)  # noqa: PTH101 - a test may block
-    assert "x.db can't be used: Permission denied" in str(await refused(powerless / "x.db"))
-    assert "x.db can't be used: Permission denied" in str(await refused(powerless / "y" / "x.db"))
-
-
-async def test_a_file_that_is_read_only(powerless: Path) -> None:
-    file = powerless / "x.db"
-    async with open_store(file):
-        pass
-    file.chmod(0o400)
-    assert "x.db can't be used: Permission denied" in str(await refused(file))
 
 
 async def add(store: Store, session: str) -> None:

@@ -145,14 +145,29 @@ def test_any_argument_is_read_exactly(
         pytest.param('{"to_user": "Hi \\ud83d\\u0041"}', "Hi ", id="G1-half-and-a-letter"),
         pytest.param('{"to_user": "Hi \\x there"}', "Hi ", id="G1-no-escape"),
         pytest.param('{"to_user": "Hi', "Hi", id="G1-cut-off"),
-        pytest.param('{"to_user": "Hi\nthere"}', "Hi\nthere", id="G1-line-break-as-it-is"),
+        pytest.param('{"to_user": "Hi\nthere"}', "Hi", id="G1-line-break-as-it-is"),
         pytest.param('{"to_user": "Hi", "to_user": "Ho"}', "Hi", id="G1-twice"),
     ],
 )
 def test_of_what_is_no_json_nothing_is_told_behind_the_fault(written: str, told: str) -> None:
-    """G1: no text after the JSON fault is streamed, in one piece or character by character."""
-    assert "".join(read([written])) == told
+    """G1: no text after the JSON fault is streamed."""
     assert "".join(read(pieces(written, 1))) == told
+
+
+def test_a_call_without_the_argument_ends_with_its_object() -> None:
+    """G1: the text of the next call is not held back by a call that has none."""
+    argument = Argument()
+    assert [argument.read(part) for part in ('{"path": "a', '.txt"', "}")] == ["", "", ""]
+    assert argument.is_over
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_the_end_of_a_very_long_call_may_wait_for_the_whole_call(place: str) -> None:
+    """G1: long arguments are not parsed with each piece."""
+    beside = {"content": "line of code\n" * 20_000}
+    written = json.dumps(placed("Here it is.", beside, place))
+    told = "".join(read(pieces(written, 4)))
+    assert told == ("Here it is." if place == "first" else "")
 
 
 @given(st.text(), st.lists(st.text().filter(str.strip), min_size=1, max_size=3))

@@ -1,17 +1,25 @@
-"""Approval of tool calls: the question to a person, and the check of the answer."""
+"""Questions to a person, for a message or for the approval of tool calls, and their answers.
 
-import json
+Pure functions.
+"""
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from langchain_core.messages import BaseMessage
 from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
+from ..common.content import describe_content
 from ..common.errors import AnswerError
+from ..common.json_input import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import first_fault, list_names, suggest_near_or_all
-from ..conversation.questions import ApprovalQuestion
+from ..conversation.conversation import Conversation
+from ..conversation.questions import ApprovalQuestion, Asking, interrupt_payload
 from ..ends.end import count_of
+from ..log.messages import newest_calls
+from ..log.viewpoint import newly_heard
 from ..speakers.interrupt_on import (
     DECISIONS,
     ActionRequest,
@@ -22,6 +30,7 @@ from ..speakers.interrupt_on import (
     ReviewConfig,
 )
 from ..speakers.speaker import Speaker
+from .position import Phase, Position
 
 
 def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCall]:
@@ -85,7 +94,7 @@ def read_answer(given: object) -> object:
     if isinstance(given, str):
         word = _WORDS.get(given.strip().casefold())
         try:
-            given = {"type": word} if word else json.loads(given)
+            given = {"type": word} if word else parse_json(given)
         except ValueError:
             return given
     if isinstance(given, list):
@@ -173,3 +182,17 @@ def find_misshapen(error: ValidationError) -> str:
 _KIND_AT = 2
 """The index at which pydantic inserts the kind of a decision into a path: after ``decisions`` and
 the decision's index."""
+
+
+def question_payload(
+    conversation: Conversation,
+    position: Position,
+    log: Sequence[BaseMessage],
+    task: str | None,
+    asked: Asking,
+) -> dict[str, Any]:
+    """Return the payload of the interrupt that asks a person for a message."""
+    heard = describe_content(newly_heard(conversation, log, asked.speaker))
+    calls = newest_calls(log).tool_calls if position.phase is Phase.CALLED else ()
+    own = conversation.speaker(asked.speaker).task
+    return interrupt_payload(asked, "\n\n".join(filter(None, [task, own])), heard, calls)

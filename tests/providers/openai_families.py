@@ -1,7 +1,7 @@
 """The parameters that OpenAI's model families refuse, and the error of a refusal.
 
-A model's name determines its family. The scripted server and the tests' other servers for OpenAI
-models read the same tables, so each rule is declared once, with the page that documents it.
+A model's name determines its family. All fakes that serve OpenAI's models read the same tables, so
+each rule is declared once, with the page that documents it.
 """
 
 import re
@@ -9,26 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-
-class RefusedRequestError(Exception):
-    """A request that a server answers with an HTTP error instead of a reply.
-
-    Attributes:
-        message: The text of the error, as the server sends it.
-        param: The wrong field. None if the server names no field.
-        code: The server's error code. None if the error has no code.
-        status: The HTTP status.
-    """
-
-    def __init__(
-        self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.param = param
-        self.code = code
-        self.status = status
-
+from .base import RefusedRequestError
 
 _REASONING: Final = "https://platform.openai.com/docs/guides/reasoning"
 _ISSUES: Final = "https://github.com/"

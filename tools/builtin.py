@@ -1,4 +1,8 @@
-"""Example tools: a comparison of two numbers, a calculator, a clock."""
+"""Tools that every conversation can name.
+
+They run code in the session's sandbox, compare numbers, calculate, tell the time, and return the
+earlier messages of the session (LazyLLM's get_history).
+"""
 
 import ast
 from datetime import UTC, datetime
@@ -6,11 +10,32 @@ from typing import Annotated, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from langchain_core.tools import ToolException, tool
+from langgraph.prebuilt import ToolRuntime
 from pydantic import Field
 
-from ...graphs.conversation.sandbox import Kept, Sandbox
-from ..registry.hooks import ArgumentsError
-from ..sandbox import sandbox
+from ..graphs.conversation.sandbox import Kept, Sandbox
+from ..graphs.log.transcript import format_line
+from .registry.hooks import ArgumentsError, ToolState
+from .sandbox import sandbox
+from .sandbox.sandbox import Ran
+
+NO_HISTORY = "There are no messages yet."
+"""The result if no message was sent yet."""
+
+
+@tool
+def get_history(
+    runtime: ToolRuntime[None, ToolState],
+    limit: Annotated[int, Field(ge=1, le=100, description="number of messages")] = 5,
+) -> str:
+    """Return the latest messages of this conversation, one per line.
+
+    Further lines of a message are indented.
+    """
+    said = [message for message in runtime.state["messages"] if message.name]
+    lines = [format_line(message.name, message.text) for message in said[-limit:]]
+    return "\n".join(lines) or NO_HISTORY
+
 
 _FAR: Final = 1_000_000
 """Largest absolute value of a number that `high_low` accepts. Small models sometimes write endless
@@ -74,3 +99,29 @@ def clock(
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ArgumentsError(f"there is no time zone {timezone!r}; UTC is always known") from error
     return f"{datetime.now(zone):%A, %Y-%m-%d %H:%M:%S %Z}"
+
+
+@tool
+async def python(
+    code: Annotated[str, Field(description="Python code")], runtime: ToolRuntime[None, ToolState]
+) -> str:
+    """Run Python code. Returns the output and the value of the last line. Variables are kept."""
+    return _told(await runtime.state["run_code"]("python", code))
+
+
+@tool
+async def shell(
+    code: Annotated[str, Field(description="script for sh")],
+    runtime: ToolRuntime[None, ToolState],
+) -> str:
+    """Run a shell script. Returns its output. Files in the working folder are kept."""
+    return _told(await runtime.state["run_code"]("shell", code))
+
+
+def _told(ran: Ran) -> str:
+    output = ran.output if ran.output.strip() else "(no output)"
+    return output if ran.exit_code == 0 else f"{output.rstrip()}\n(exit code {ran.exit_code})"
+
+
+python.metadata = {"sandbox": ["python"]}
+shell.metadata = {"sandbox": ["shell"]}

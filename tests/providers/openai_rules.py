@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, NoReturn
 
-from .model_families import RefusedRequestError, family_of
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+
+from .base import RefusedRequestError
+from .openai_families import family_of
 from .request_types import FieldFault, RequestType
 
 
@@ -123,9 +126,6 @@ _MOST_STOPS: Final = 4
 
 @cache
 def _request_type() -> RequestType:
-    # Imported here: only a strict server needs OpenAI's types.
-    from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-
     stream = {"anyOf": [{"type": "boolean"}, {"type": "null"}]}
     return RequestType(CompletionCreateParamsNonStreaming, {"stream": stream})
 

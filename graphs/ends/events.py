@@ -1,0 +1,218 @@
+"""Ends that one event meets: a call of a tool, a message without code, a function, a request."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from pydantic import Field
+
+from ..common.data import Accepts, Name, Named, NamedObject, Thing
+from ..speakers.speaker import Speaker
+from .end import (
+    AtEnd,
+    BaseEnd,
+    CountedMessage,
+    Dialogue,
+    EndStep,
+    FactTally,
+    Strength,
+    check_name,
+    doers,
+    leaves,
+    listed,
+)
+from .facts import Facts, Metadata, is_public_speech, is_tool_result
+
+
+class Predicate(BaseEnd):
+    """An end that is met when a registered function returns true after a turn."""
+
+    kind: Literal["predicate"] = "predicate"
+    """The kind of end."""
+    name: Named = Field(kw_only=False)
+    """The name of the registered function. It receives the messages so far, oldest first."""
+
+    strength: ClassVar = Strength.SAID
+    report: ClassVar = "A predicate ended it"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, name: str | Callable[..., Any], **fields: Any) -> None: ...
+
+    def is_met(self, facts: Facts) -> bool:
+        return self.name in facts.predicates
+
+    def describe(self) -> str:
+        return f"{self.name}()"
+
+    def describe_end(self) -> str:
+        return f"when {self.name}() returns true"
+
+    def comes_of(self, speaker: Speaker) -> bool:
+        return True
+
+    def registered(self) -> Iterator[tuple[str, str, str]]:
+        yield "name", "predicates", self.name
+
+    @classmethod
+    def explain(cls, at: AtEnd) -> str:
+        names = [repr(end.name) for end in at.met_of(Predicate)]
+        return f"the predicate {listed(names)} returned true"
+
+
+class StopRequested(BaseEnd):
+    """A hard stop at a stop request from outside, after the current turn.
+
+    It applies to every conversation. If `EndChat.when` names it, a request ends the conversation
+    only in the combination that is written there.
+    """
+
+    kind: Literal["stop_requested"] = "stop_requested"
+    """The kind of end."""
+
+    strength: ClassVar = Strength.HARD
+    report: ClassVar = "A stop was requested"
+    explanation: ClassVar = "a stop was requested"
+    works_unnamed: ClassVar = True
+
+    def is_met(self, facts: Facts) -> bool:
+        return facts.stop_requested
+
+    @classmethod
+    def is_met_unnamed(cls, dialogue: Dialogue, facts: Facts) -> bool:
+        # If the spec names this end, only the spec's combination counts.
+        return facts.stop_requested and not any(
+            isinstance(end, cls) for _, end in leaves(dialogue.end_chat.when)
+        )
+
+    def describe(self) -> str:
+        return "a request to stop"
+
+
+class ToolCalled(BaseEnd):
+    """An end that is met when a tool has been called and has answered without an error."""
+
+    kind: Literal["tool_called"] = "tool_called"
+    """The kind of end."""
+    tool: Accepts[Named, Thing] = Field(kw_only=False)
+    """The tool: its name, or in Python the tool or function itself."""
+    by: Name | None = None
+    """The speaker whose call counts. Any speaker that has the tool if None."""
+
+    strength: ClassVar = Strength.SAID
+    report: ClassVar = "An ending tool was called"
+    comes_of_tools: ClassVar = True
+
+    def is_met(self, facts: Facts) -> bool:
+        return bool(self._callers(facts))
+
+    def _callers(self, facts: Facts) -> list[str]:
+        return doers(self.tool, self.by, facts.tools_called)
+
+    def describe(self) -> str:
+        return f"{self.tool} was called"
+
+    def describe_end(self) -> str:
+        return f"when {self.by or 'any speaker'} calls {self.tool}"
+
+    def check(self, dialogue: Dialogue, path: str) -> None:
+        check_name(dialogue, f"{path}.by", self.by)
+        who = dialogue.speakers if self.by is None else (dialogue.speaker(self.by),)
+        if not any(self.tool in speaker.tools for speaker in who):
+            lacks = "no speaker has a tool" if self.by is None else f"{self.by} has no tool"
+            raise ValueError(f"{path}.tool: {lacks} {self.tool!r}; add it to a speaker's tools")
+
+    def comes_of(self, speaker: Speaker) -> bool:
+        return self.tool in speaker.tools and self.by in (None, speaker.name)
+
+    def registered(self) -> Iterator[tuple[str, str, str]]:
+        # A plain name is checked with the speakers' tools.
+        if isinstance(self.tool, NamedObject):
+            yield "tool", "tools", self.tool
+
+    @classmethod
+    def tally(cls, dialogue: Dialogue) -> "_EndingTools | None":
+        ends = [end for _, end in leaves(dialogue.end_chat.when) if isinstance(end, cls)]
+        return _EndingTools({end.tool for end in ends}) if ends else None
+
+    @classmethod
+    def explain(cls, at: AtEnd) -> str:
+        tools = [repr(end.tool) for end in at.met_of(ToolCalled)]
+        return f"{listed(_all_callers(at))} called the tool {listed(tools)}"
+
+    @classmethod
+    def ended_by(cls, at: AtEnd) -> str:
+        return _all_callers(at)[-1]
+
+    @classmethod
+    def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
+        ends = [end for _, end in leaves(step.dialogue.end_chat.when) if isinstance(end, cls)]
+        for tool, who in step.facts.tools_called:
+            is_new = (tool, who) not in step.before.tools_called
+            if is_new and any(doers(end.tool, end.by, ((tool, who),)) for end in ends):
+                yield EndStep("called", who, f"called {tool}")
+
+
+def _all_callers(at: AtEnd) -> list[str]:
+    return [name for end in at.met_of(ToolCalled) for name in end._callers(at.facts)]
+
+
+class _EndingTools(FactTally):
+    """A counter of the ending tools that have answered without an error, each with its caller."""
+
+    def __init__(self, tools: set[str]) -> None:
+        self._tools = tools
+        self._names: dict[str | None, str] = {}
+        self._called: dict[tuple[str, str], None] = {}
+
+    def add(self, message: BaseMessage, about: Metadata) -> None:
+        if isinstance(message, AIMessage) and about.is_aloud:
+            self._names |= {call["id"]: call["name"] for call in message.tool_calls}
+        elif isinstance(message, ToolMessage) and is_tool_result(about):
+            name = about.tool or self._names.get(message.tool_call_id)
+            if message.status == "success" and name in self._tools:
+                self._called[str(name), about.speaker or ""] = None
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"tools_called": tuple(self._called)}
+
+
+class NoCodeBlock(BaseEnd):
+    """An end at a message without code, for a speaker whose code is run (Lagent's coder)."""
+
+    kind: Literal["no_code_block"] = "no_code_block"
+    """The kind of end."""
+    by: Name = Field(kw_only=False)
+    """The name of the speaker. The end is met only right after its message without code."""
+
+    strength: ClassVar = Strength.SAID
+    report: ClassVar = "A speaker wrote no more code"
+    explanation: ClassVar = "{by} wrote no more code"
+
+    def is_met(self, facts: Facts) -> bool:
+        return facts.no_code_by == self.by
+
+    def describe(self) -> str:
+        return "no code"
+
+    def describe_end(self) -> str:
+        return f"when {self.by} writes no code"
+
+    def check(self, dialogue: Dialogue, path: str) -> None:
+        check_name(dialogue, f"{path}.by", self.by)
+        if not any(one.runs_code for one in dialogue.speakers):
+            raise ValueError(f'{path}: no speaker runs code; add "code" to a speaker\'s replies')
+
+    def comes_of(self, speaker: Speaker) -> bool:
+        return self.by == speaker.name
+
+    @classmethod
+    def ended_by(cls, at: AtEnd) -> str | None:
+        return at.speaker
+
+    @classmethod
+    def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
+        who = step.facts.no_code_by
+        ends = [end for _, end in leaves(step.dialogue.end_chat.when) if isinstance(end, cls)]
+        if is_public_speech(step.about) and any(end.by == who for end in ends):
+            yield EndStep("said", who, "wrote no code")

@@ -1,1 +1,0 @@
-"""Tools that every conversation can name."""
