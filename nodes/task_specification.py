@@ -22,8 +22,8 @@ from ..graphs.log.memory import known_before
 from ..graphs.log.messages import make_message, metadata
 from ..graphs.log.metadata import NOBODY, Draft, Flaw, SpecifiedTask
 from ..graphs.log.state import State, apply_update, hide_removed, log_of, update_of
-from ..graphs.prompts import tasks as prompts
-from ..graphs.prompts.texts import RenderPrompt
+from ..graphs.prompts import prompts
+from ..graphs.prompts.prompts import RenderPrompt
 from ..graphs.rules.position import Position
 from ..graphs.rules.turns import Problem
 from ..graphs.speakers.formats import LabelledFormat

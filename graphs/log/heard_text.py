@@ -17,8 +17,8 @@ from ..conversation.handoffs import first_allowed, hand_off_targets, read_target
 from ..conversation.judges import HAND_OFF
 from ..ends.done_token import DoneToken
 from ..ends.end import leaves, lone
-from ..prompts import handoffs as prompts
-from ..prompts.handoffs import PRIVATE_MESSAGE
+from ..prompts import prompts
+from ..prompts.prompts import PRIVATE_MESSAGE
 from ..speakers.formats import LabelledFormat, normalize_mark
 from ..speakers.replies import DATA, Source
 from ..speakers.speaker import TO_USER

@@ -32,7 +32,7 @@ from ..ends.end import End
 from ..log.memory import memory
 from ..log.messages import metadata, speeches
 from ..log.metadata import is_by_person
-from ..prompts import summaries as prompts
+from ..prompts import prompts
 from ..speakers.formats import SchemaFormat
 from ..speakers.speaker import Speaker
 from ..store.open import open_store

@@ -24,7 +24,7 @@ from ..log.messages import PLACE, make_message, metadata
 from ..log.metadata import Instruction, Speech, Stage, verdict_of
 from ..log.reducer import append, mark_removed, take_back
 from ..log.state import State, log_of, update_of
-from ..prompts import speaking as prompts
+from ..prompts import prompts
 from ..rules.concurrent_rounds import pending_answers
 from ..rules.log_counter import facts_of
 from ..rules.met_ends import met_ends, reasons_of

@@ -21,8 +21,8 @@ from ...graphs.conversation.judges import (
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection
 from ...graphs.log.transcript import transcript_lines
-from ...graphs.prompts import judging as prompts
-from ...graphs.prompts.texts import RenderPrompt
+from ...graphs.prompts import prompts
+from ...graphs.prompts.prompts import RenderPrompt
 from ...graphs.rules.transitions import after_verdict
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.model_settings import ModelSettings

@@ -23,7 +23,7 @@ from ...graphs.conversation.limits import check_limits, least_limit
 from ...graphs.log.heard_text import together
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import ModelOutput, Speech, UnheardReply
-from ...graphs.prompts import handoffs as prompts
+from ...graphs.prompts import prompts
 from ...graphs.speakers.formats import LabelledFormat
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ...graphs.text.words import tokens_of

@@ -37,7 +37,7 @@ from ...graphs.log.metadata import (
 )
 from ...graphs.log.parsing import code_blocks, languages_run, open_blocks, parse
 from ...graphs.log.viewpoint import heard_since
-from ...graphs.prompts.results import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
+from ...graphs.prompts.prompts import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import Decision, after_pause, after_reply
 from ...graphs.speakers.speaker import Speaker

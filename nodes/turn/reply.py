@@ -39,8 +39,8 @@ from ...graphs.log.metadata import (
     UnheardReply,
 )
 from ...graphs.log.viewpoint import heard_since
-from ...graphs.prompts import speaking as prompts
-from ...graphs.prompts.texts import Prompt
+from ...graphs.prompts import prompts
+from ...graphs.prompts.prompts import Prompt
 from ...graphs.rules.concurrent_rounds import pending_answer
 from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.turns import is_first_message_due

@@ -25,7 +25,7 @@ from ...graphs.conversation.fields import Wording
 from ...graphs.conversation.judges import TurnFunction
 from ...graphs.conversation.sandbox import Language
 from ...graphs.ends.end import leaves
-from ...graphs.prompts.texts import PROMPTS
+from ...graphs.prompts.prompts import PROMPTS
 from ...graphs.speakers.formats import SchemaFormat, is_object
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.speaker import TO_USER, Speaker
