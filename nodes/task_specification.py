@@ -13,10 +13,10 @@ from langgraph.runtime import get_runtime
 
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
-from ..graphs.conversation.assistant import AssistantSettings, prompts_set
 from ..graphs.conversation.conversation import Conversation
+from ..graphs.conversation.conversation_options import first_difference
 from ..graphs.conversation.fields import TASK_TEMPERATURE, TaskSpecification
-from ..graphs.conversation.merge import first_difference
+from ..graphs.conversation.served import AssistantSettings, prompts_set
 from ..graphs.conversation.usage import Usage, dump_usage, read_usage
 from ..graphs.log.memory import known_before
 from ..graphs.log.messages import make_message, metadata

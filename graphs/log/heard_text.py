@@ -12,8 +12,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
-from ..conversation.conversation import Conversation
-from ..conversation.handoffs import first_allowed, hand_off_targets, read_target
+from ..conversation.conversation import Conversation, first_allowed, hand_off_targets, read_target
 from ..conversation.judges import HAND_OFF
 from ..ends.done_token import DoneToken
 from ..ends.end import leaves, lone

@@ -14,8 +14,8 @@ from ...nodes.turn.next_message import lines_before, not_in_the_log, with_next_s
 from ..build import build_graph
 from ..common.errors import SpecError
 from ..conversation.conversation import Conversation, restore_conversation
+from ..conversation.conversation_options import require_fields
 from ..conversation.judges import SeparateJudge
-from ..conversation.merge import require_fields
 from ..conversation.sandbox import Kept, new_key
 from ..conversation.served import FIXED, FIXED_OF_SPEAKERS
 from ..ends.all_ends import Reason

@@ -7,8 +7,12 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
-from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.handoffs import first_allowed, hand_off_targets, read_next_speaker
+from ...graphs.conversation.conversation import (
+    Conversation,
+    first_allowed,
+    hand_off_targets,
+    read_next_speaker,
+)
 from ...graphs.conversation.judges import Handoff
 from ...graphs.ends.end import Tallies
 from ...graphs.ends.no_progress import EqualCalls, SameToolCalls

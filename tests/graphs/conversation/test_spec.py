@@ -18,7 +18,7 @@ from duologue.graphs import (
     load_conversation,
     role_play,
 )
-from duologue.graphs.common.versions import Versions
+from duologue.graphs.common.data import Versions
 from duologue.graphs.conversation import conversation as stored
 from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.graphs.kinds.role_play import RolePlayForm
