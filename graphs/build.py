@@ -25,12 +25,17 @@ from ..nodes.turn.node_context import AskedToStop, Resources, session_id
 from ..nodes.turn.run_input import waiting_message
 from ..nodes.turn.running_sessions import RunningSession, RunningSessions, wait_for
 from ..nodes.user_agent import user_agent
-from ..tools.registry.options import check_options, list_options
 from ..tools.registry.registry import Registered, Registry
 from .common.errors import SpecError
-from .conversation.assistant import settings_of
+from .common.model_help import check_options, list_options
 from .conversation.conversation import Conversation, Form
-from .conversation.served import check_host, describe_graph, describe_messages, name_graph
+from .conversation.served import (
+    check_host,
+    describe_graph,
+    describe_messages,
+    name_graph,
+    settings_of,
+)
 from .conversation_graph import ConversationGraph, resources_of_run
 from .kinds.load import ConversationLike, load_conversation
 from .log.state import Input, Latest, Messages, Output, State

@@ -13,17 +13,17 @@ from langgraph.runtime import get_runtime
 
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
-from ..graphs.conversation.assistant import AssistantSettings, prompts_set
 from ..graphs.conversation.conversation import Conversation
+from ..graphs.conversation.conversation_options import first_difference
 from ..graphs.conversation.fields import TASK_TEMPERATURE, TaskSpecification
-from ..graphs.conversation.merge import first_difference
+from ..graphs.conversation.served import AssistantSettings, prompts_set
 from ..graphs.conversation.usage import Usage, dump_usage, read_usage
 from ..graphs.log.memory import known_before
 from ..graphs.log.messages import make_message, metadata
 from ..graphs.log.metadata import NOBODY, Draft, Flaw, SpecifiedTask
 from ..graphs.log.state import State, apply_update, hide_removed, log_of, update_of
-from ..graphs.prompts import tasks as prompts
-from ..graphs.prompts.texts import RenderPrompt
+from ..graphs.prompts import prompts
+from ..graphs.prompts.prompts import RenderPrompt
 from ..graphs.rules.position import Position
 from ..graphs.rules.turns import Problem
 from ..graphs.speakers.formats import LabelledFormat

@@ -10,10 +10,10 @@ from typing import Any, Final, cast
 from pydantic import JsonValue
 
 from ..build import build_graph
+from ..common.data import VersionError
 from ..common.errors import BatchError, DuologueError, SpecError
-from ..common.versions import VersionError
 from ..conversation.conversation import SPEC_VERSIONS, Conversation, migrate_spec
-from ..conversation.merge import first_difference
+from ..conversation.conversation_options import first_difference
 from ..conversation.usage import Usage, add_usage, read_usage
 from ..log.state import State
 from ..rules.outcome import Outcome

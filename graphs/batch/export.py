@@ -29,12 +29,12 @@ from pydantic import (
     PositiveInt,
 )
 
-from ...tools.registry.options import check_options
 from ...tools.registry.registry import Registered, Registry
 from ..build import Graph, build_graph
 from ..common.data import Data, Spec
 from ..common.errors import SpecError
 from ..common.files import NewFile
+from ..common.model_help import check_options
 from ..common.validation import list_names, suggest_near_or_all, validate
 from ..conversation.fields import SPEC_VERSION
 from ..ends.all_ends import Reason

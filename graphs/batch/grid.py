@@ -14,8 +14,8 @@ from ..common.errors import SpecError
 from ..common.files import read_fields
 from ..common.validation import suggest_near_or_all
 from ..conversation.conversation import Conversation, Form
+from ..conversation.conversation_options import merge_changes
 from ..conversation.defaults import Default, build_model, mark_unset, without_marks
-from ..conversation.merge import merge_changes
 from ..conversation.sandbox import read_level
 from ..ends.end_chat import end_chat_fields
 from ..kinds.load import forms_by_kind, load_conversation

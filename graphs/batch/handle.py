@@ -5,9 +5,9 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from ...tools.registry.options import list_options
 from ...tools.registry.registry import Registered
 from ..common.addresses import show_address
+from ..common.model_help import list_options
 from ..common.threads import in_background
 from ..session.listing import known_store
 from ..store.base import Store

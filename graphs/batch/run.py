@@ -8,8 +8,8 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, TypeAlias, Unpack, cast
 
-from ...tools.registry.options import check_options, list_options
 from ..common.errors import SpecError, how_to_install
+from ..common.model_help import check_options, list_options
 from ..common.settings import load_settings
 from ..common.threads import in_background
 from ..session.listing import known_store

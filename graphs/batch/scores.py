@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple, SupportsFloat, TypeAlias
 from pydantic import JsonValue
 
 from ...tools.registry.functions import call, takes_values
-from ...tools.registry.loading import by_name, check_name, load_entry_points
-from ...tools.registry.registrable import check_kind
+from ...tools.registry.registrable import by_name, check_kind, check_name, load_entry_points
 from ..common.data import NamedObject
 from ..common.errors import DuologueError, SpecError
 from ..common.validation import list_names, name_type, suggest_near_or_all

@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt
 
-from ..common.counts import sum_known
-from ..common.data import Data
+from ..common.data import Data, sum_known
 from ..common.display import Panel, Shown
 from ..common.sanitize import escape_invisible
 from ..common.threads import in_background

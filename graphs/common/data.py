@@ -1,8 +1,10 @@
-"""The base classes of specs, and types for fields."""
+"""The base classes of specs and of stored data, their versions, and types for fields."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from operator import is_not
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -337,3 +339,91 @@ def check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 
 DistinctNames = Annotated[tuple[Named, ...], AfterValidator(check_distinct)]
 """Unique names of registered objects."""
+
+
+_IS_KNOWN: Final = partial(is_not, None)
+
+
+class WithTokens:
+    """A base class for data with the tokens of prompts and answers."""
+
+    if TYPE_CHECKING:
+        input_tokens: int
+        output_tokens: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the prompts and the answers."""
+        return self.input_tokens + self.output_tokens
+
+
+def sum_known(costs: Iterable[float | None]) -> float | None:
+    """Return the sum of the known costs. None if no cost is known."""
+    # This runs after each model call, and `filter` calls no Python function here.
+    known: list[float] = [*filter(_IS_KNOWN, costs)]  # type: ignore[list-item]
+    return sum(known) if known else None
+
+
+Step = TypeVar("Step")
+
+Migration = Callable[[dict[str, Any]], dict[str, Any]]
+"""A function that returns data of the next version."""
+
+BEFORE_RELEASE: Final = "written by a development version before 0.1.0"
+"""The reason why data of a version before `Versions.oldest` is refused."""
+
+
+class VersionError(SpecError):
+    """An error about data of a version that this release does not read."""
+
+
+@dataclass(frozen=True)
+class Versions(Generic[Step]):
+    """The versions of one kind of stored data that this release reads.
+
+    To change the shape of the data, append the step that upgrades the newest version to the next.
+    """
+
+    oldest: int
+    """The oldest version that is read, the version of the first release 0.1.0."""
+    steps: tuple[Step, ...] = ()
+    """The step from each version to the next one, beginning with the oldest."""
+
+    @property
+    def newest(self) -> int:
+        """Return the version that this release writes."""
+        return self.oldest + len(self.steps)
+
+    def steps_from(self, version: int) -> tuple[Step, ...]:
+        """Return the steps that upgrade this version to the newest one.
+
+        Raises:
+            VersionError: The version belongs to a newer release or to a development version.
+        """
+        if version > self.newest:
+            raise VersionError(
+                f"version: this release reads versions up to {self.newest}, not {version}; upgrade "
+                "duologue"
+            )
+        if version < self.oldest:
+            raise VersionError(f"version: {version} was {BEFORE_RELEASE}; create it again")
+        return self.steps[version - self.oldest :]
+
+
+def upgrade(data: dict[str, Any], versions: Versions[Migration], where: str = "") -> dict[str, Any]:
+    """Upgrade versioned data to the newest version. Data without a version has the newest.
+
+    Raises:
+        SpecError: The version is not a valid number, or this release does not read it.
+    """
+    version = data.get("version", versions.newest)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise SpecError(f"{where}version: must be a whole number, 1 or more, not {version!r}")
+    try:
+        steps = versions.steps_from(version)
+    except VersionError as error:
+        raise VersionError(f"{where}{error}") from error
+    for step in steps:
+        version += 1
+        data = step(data) | {"version": version}
+    return data

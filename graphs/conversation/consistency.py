@@ -7,7 +7,7 @@ from ..common.validation import suggest_near_or_all
 from ..ends.done_token import DoneToken
 from ..ends.end import AllOf, AnyOf, BaseEnd, call_caps, check_name, leaves, message_caps
 from ..ends.end_chat import EndChatMode
-from ..prompts.texts import PROMPTS
+from ..prompts.prompts import PROMPTS
 from .fields import ConversationFields
 from .judges import HAND_OFF, Concurrent, Handoff
 from .limits import check_limits, least_limit, most_calls, most_messages

@@ -1,4 +1,4 @@
-"""Conversations and short forms as data.
+"""Conversations and short forms as data, and whom their speakers may hand over to.
 
 Sessions store their spec, so each change of the fields needs a new version and a migration.
 """
@@ -8,29 +8,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack, overload
 
-from pydantic import model_validator
+from pydantic import JsonValue, model_validator
 from pydantic.fields import FieldInfo
 
-from ..common.data import Spec
+from ..common.data import Migration, Spec, Versions, upgrade
 from ..common.display import Panel, Shown
 from ..common.errors import SpecError, naming_path
 from ..common.validation import check_data, check_depth, describe_unknown_field, validate
-from ..common.versions import Migration, Versions, upgrade
 from ..ends.end import alternatives, count_of
 from ..ends.end_chat import EndChat
+from ..speakers.formats import SchemaFormat
 from ..speakers.replies import ConversationReply, HumanInputMode, HumanReply, InnerSpec
 from ..speakers.speaker import Speaker
+from ..text.names import read_name
 from .consistency import check
-from .conversation_options import AnySpeaker, Changes, ConversationOptions
-from .defaults import build_model, mark_by_options, mark_default, set_fields, without_marks
-from .fields import ConversationFields
-from .merge import (
+from .conversation_options import (
+    AnySpeaker,
+    Changes,
+    ConversationOptions,
     duplicate_field_error,
     merge_changes,
     merge_speaker,
     merge_speakers,
     read_bare_words,
 )
+from .defaults import build_model, mark_by_options, mark_default, set_fields, without_marks
+from .fields import ConversationFields
+from .judges import Handoff
 
 
 def how_it_ends(conversation: ConversationFields) -> list[str]:
@@ -335,3 +339,45 @@ def _check_inner(conversation: Conversation) -> None:
 def _count_levels(conversation: Conversation) -> int:
     inner = [_count_levels(one) for _, one in inner_conversations(conversation)]
     return 1 + max(inner, default=0)
+
+
+def hand_off_targets(conversation: Conversation, name: str) -> tuple[str, ...]:
+    """Return the names a speaker may hand over to; empty unless the turn order is `Handoff`."""
+    order = conversation.turn_order
+    if not isinstance(order, Handoff):
+        return ()
+    others = tuple(other for other in conversation.names if other != name)
+    return order.to.get(name, others)
+
+
+def has_hand_off_tool(conversation: Conversation, speaker: Speaker) -> bool:
+    """Return whether a speaker's model is offered the tool that names the next speaker."""
+    may = hand_off_targets(conversation, speaker.name)
+    # With a single target there is nothing to choose.
+    has_choice = len(may) > 1 or (bool(may) and may_hand_off_privately(conversation))
+    return has_choice and speaker.has_model and not isinstance(speaker.format, SchemaFormat)
+
+
+def may_hand_off_privately(conversation: Conversation) -> bool:
+    """Return whether a speaker may restrict its message to the next speaker."""
+    order = conversation.turn_order
+    return isinstance(order, Handoff) and order.private
+
+
+def read_target(conversation: Conversation, name: str, text: str) -> str | None:
+    """Return the speaker that a text names, if this speaker may hand over to it, or None."""
+    return read_name(text, hand_off_targets(conversation, name), conversation.names)
+
+
+def first_allowed(conversation: Conversation, name: str, given: Sequence[str]) -> str | None:
+    """Return the first of the named speakers that this speaker may hand over to, or None."""
+    return next(filter(None, (read_target(conversation, name, one) for one in given)), None)
+
+
+def read_next_speaker(conversation: Conversation, parsed: JsonValue) -> tuple[str, ...]:
+    """Return the next speaker as named in a speaker's JSON, unchecked. Empty if it names none."""
+    order = conversation.turn_order
+    if not isinstance(order, Handoff) or not isinstance(parsed, dict):
+        return ()
+    found = parsed.get(order.field)
+    return () if found is None or found == "" else (str(found),)

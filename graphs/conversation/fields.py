@@ -12,14 +12,16 @@ from ..common.errors import SpecError
 from ..common.validation import list_names
 from ..ends.end import leaves
 from ..ends.end_chat import EndChat, EndChatMode
-from ..prompts.speaking import (
+from ..prompts.prompts import (
     CONVERSATION_TASK,
     MODERATOR_LABEL,
     PARTICIPANT,
     SPEAKER_LABELS,
     SPEAKER_TASK,
+    Prompt,
+    RenderPrompt,
+    fill_template,
 )
-from ..prompts.texts import Prompt, RenderPrompt, fill_template
 from ..speakers.context import RunningSummary
 from ..speakers.formats import describe_format, is_format_described
 from ..speakers.model_settings import ModelSettings

@@ -27,8 +27,8 @@ from ..common.content import Content, text_of
 from ..common.content_input import read_content
 from ..common.data import Data
 from ..common.errors import AnswerError
-from ..common.json_input import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
+from ..common.validation import parse_json
 from ..speakers.interrupt_on import Action
 
 EXIT = "exit"

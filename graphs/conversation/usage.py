@@ -10,8 +10,7 @@ from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails
 from pydantic import Field, NonNegativeInt
 from typing_extensions import TypedDict
 
-from ..common.counts import WithTokens, sum_known
-from ..common.data import Data, Spec
+from ..common.data import Data, Spec, WithTokens, sum_known
 
 _MILLION = 1_000_000
 

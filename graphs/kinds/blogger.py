@@ -14,7 +14,7 @@ from ..conversation.defaults import mark_default, mark_shared_default
 from ..conversation.fields import Opening
 from ..ends.done_token import DoneToken
 from ..ends.limits import MaxMessages
-from ..prompts.texts import fill_template, read_kind_prompt
+from ..prompts.prompts import fill_template, read_kind_prompt
 from ..rules.turns import with_people
 from .short_form import Parts, form_of, short_form
 

@@ -14,7 +14,7 @@ from ..conversation.conversation_options import (
     Things,
 )
 from ..conversation.defaults import mark_default
-from ..prompts.texts import fill_template, read_kind_prompt
+from ..prompts.prompts import fill_template, read_kind_prompt
 from .short_form import Parts, form_of, short_form
 
 CHAT = read_kind_prompt("chat_assistant")

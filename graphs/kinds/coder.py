@@ -14,7 +14,7 @@ from ..conversation.conversation_options import CommonOptions, SpeakerName
 from ..conversation.defaults import mark_default
 from ..ends.events import NoCodeBlock
 from ..ends.limits import MaxMessages
-from ..prompts.texts import fill_template, read_kind_prompt
+from ..prompts.prompts import fill_template, read_kind_prompt
 from .short_form import Parts, form_of, short_form
 
 CODER = read_kind_prompt("coder")

@@ -17,7 +17,7 @@ from ..conversation.fields import Opening
 from ..conversation.judges import MOST_CRITERIA
 from ..ends.done_token import DoneToken
 from ..ends.end_chat import EndChatMode
-from ..prompts.texts import fill_template, read_kind_prompt
+from ..prompts.prompts import fill_template, read_kind_prompt
 from .short_form import Parts, form_of, short_form
 
 DONE: Final = "###STOP###"

@@ -18,7 +18,7 @@ from ..conversation.conversation_options import (
     Things,
 )
 from ..conversation.defaults import mark_default, mark_shared_default
-from ..prompts.texts import fill_template, read_kind_prompt
+from ..prompts.prompts import fill_template, read_kind_prompt
 from ..speakers.replies import TERMINATE, HumanInputMode
 from .short_form import Parts, form_of, short_form
 

@@ -12,13 +12,12 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
-from ..conversation.conversation import Conversation
-from ..conversation.handoffs import first_allowed, hand_off_targets, read_target
+from ..conversation.conversation import Conversation, first_allowed, hand_off_targets, read_target
 from ..conversation.judges import HAND_OFF
 from ..ends.done_token import DoneToken
 from ..ends.end import leaves, lone
-from ..prompts import handoffs as prompts
-from ..prompts.handoffs import PRIVATE_MESSAGE
+from ..prompts import prompts
+from ..prompts.prompts import PRIVATE_MESSAGE
 from ..speakers.formats import LabelledFormat, normalize_mark
 from ..speakers.replies import DATA, Source
 from ..speakers.speaker import TO_USER

@@ -32,8 +32,7 @@ from ..common.content import (
 )
 from ..common.display import Messages
 from ..conversation.conversation import Conversation
-from ..prompts.results import RESULT_FILES
-from ..prompts.texts import RenderPrompt
+from ..prompts.prompts import RESULT_FILES, RenderPrompt
 from ..speakers.model_thought import THOUGHT, Thought
 from ..speakers.private_messages import calls_of
 from ..text.done_words import defuse

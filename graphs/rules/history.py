@@ -32,8 +32,8 @@ from ..log.metadata import (
     Summary,
 )
 from ..log.viewpoint import SILENCE
-from ..prompts import summaries as prompts
-from ..prompts.texts import RenderPrompt
+from ..prompts import prompts
+from ..prompts.prompts import RenderPrompt
 from ..speakers.context import KeepAll, LastMessages, RunningSummary, TokenBudget
 from ..text.words import tokens_of, tokens_of_message
 

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 
 from ..common.content import describe_content
 from ..common.errors import AnswerError
-from ..common.json_input import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
-from ..common.validation import first_fault, list_names, suggest_near_or_all
+from ..common.validation import first_fault, list_names, parse_json, suggest_near_or_all
 from ..conversation.conversation import Conversation
 from ..conversation.questions import ApprovalQuestion, Asking, interrupt_payload
 from ..ends.end import count_of

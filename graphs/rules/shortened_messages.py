@@ -11,8 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_core.messages.tool import ToolCall
 
 from ..common.content import describe_content, replace_text, tokens_of_files
-from ..prompts.results import LEFT_OUT
-from ..prompts.texts import RenderPrompt
+from ..prompts.prompts import LEFT_OUT, RenderPrompt
 from ..text.words import BYTES_PER_TOKEN, MESSAGE_TOKENS, tokens_of, tokens_of_message
 
 _LEAST: Final = 48

@@ -10,7 +10,7 @@ from ..common.data import Accepts, Spec, Text, default
 from ..common.errors import SpecError
 from ..common.files import read_fields
 from ..common.validation import name_type, suggest_near_or_all, validate
-from ..prompts.texts import fill_template, read_kind_prompt
+from ..prompts.prompts import fill_template, read_kind_prompt
 from .result import SimulationResult
 from .scenario import EndKind, Scenario
 

@@ -5,9 +5,9 @@ from typing import Any, Unpack, cast
 
 from langchain_core.messages import BaseMessage
 
-from ...tools.registry.options import check_options, list_options
 from ..common.data import NamedObject
 from ..common.errors import SpecError
+from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
 from ..conversation.conversation import Conversation
 from ..log.messages import metadata, place_of

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack, cast
 
-from ...tools.registry.options import check_options, list_options
 from ..batch.driver import CONCURRENCY, BatchSettings, Driver
 from ..batch.limiter import PATIENCE
 from ..batch.run import batch_name, open_driver
+from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
 from ..session.listing import known_store
 from ..session.options import Options

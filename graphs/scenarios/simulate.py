@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, Final, Unpack, cast
 
 from ...nodes.models.adapters.composed import Chat
-from ...tools.registry.options import check_options, list_options
 from ..common.errors import SpecError
+from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
 from ..common.validation import name_type
 from ..ends.all_ends import Reason

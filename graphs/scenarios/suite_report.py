@@ -12,8 +12,7 @@ from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
 from ..batch.batch_row import read_facts
 from ..batch.report.estimates import Estimate, Trials, pass_hat
 from ..batch.values import canonical_json
-from ..common.counts import sum_known
-from ..common.data import Data
+from ..common.data import Data, sum_known
 from ..common.display import Panel, Shown
 from ..common.errors import BatchError, DuologueError, InconclusiveResult
 from ..common.sanitize import excerpt

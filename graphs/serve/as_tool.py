@@ -17,7 +17,7 @@ from ...nodes.turn.inner import (
     read_output,
 )
 from ...nodes.turn.node_context import Resources
-from ...tools.registry.conversation_tool import ConversationTool
+from ...tools.registry.hooks import ConversationTool
 from ...tools.registry.registry import Registry
 from ..build import compile_inner
 from ..common.errors import ModelError, SpecError

@@ -13,12 +13,12 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
 from ...nodes.turn.summary import transcript
-from ...tools.registry.options import check_options, list_options
 from ..build import build_graph
 from ..common.content import Content, make_content
 from ..common.content_input import read_files
 from ..common.data import Fields, is_agent
 from ..common.errors import SpecError, UnreadableAnswerError
+from ..common.model_help import check_options, list_options
 from ..common.sanitize import excerpt
 from ..common.settings import load_settings
 from ..common.threads import in_background
@@ -32,7 +32,7 @@ from ..ends.end import End
 from ..log.memory import memory
 from ..log.messages import metadata, speeches
 from ..log.metadata import is_by_person
-from ..prompts import summaries as prompts
+from ..prompts import prompts
 from ..speakers.formats import SchemaFormat
 from ..speakers.speaker import Speaker
 from ..store.open import open_store

@@ -7,9 +7,9 @@ from typing import Any, Unpack
 
 from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
-from ...tools.registry.options import check_options, list_options
 from ...tools.registry.registry import Registered, Registry
 from ..common.addresses import show_address
+from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
 from ..speakers.private_messages import read_messages
 from ..store.rows import check_session_id

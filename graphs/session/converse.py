@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeVar, Unpack, cast
 
-from ...tools.registry.options import list_options
+from ..common.model_help import list_options
 from ..common.threads import TaskIterator, in_background, iterate_in_background
 from ..events import Event
 from ..kinds.load import ConversationLike

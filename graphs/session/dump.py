@@ -18,11 +18,10 @@ from pydantic import (
     model_validator,
 )
 
-from ..common.data import Data
+from ..common.data import Data, Migration, Versions, upgrade
 from ..common.errors import SpecError
 from ..common.files import read_file
 from ..common.validation import DEEPEST, check_data, check_depth, list_names, validate
-from ..common.versions import Migration, Versions, upgrade
 from ..conversation.conversation import Conversation, migrate_spec, restore_conversation
 from ..conversation.sandbox import Kept, new_key
 from ..conversation.usage import Usage, read_usage

@@ -26,7 +26,7 @@ from ..conversation.judges import HAND_OFF
 from ..log.messages import metadata
 from ..log.metadata import MessageMetadata, Reflection, Source, SpeakerReply, Speech, ToolCalls
 from ..log.viewpoint import SILENCE, viewpoint
-from ..prompts.speaking import BEGIN
+from ..prompts.prompts import BEGIN
 from ..speakers.formats import SchemaFormat
 from .stored_session import StoredSession
 

@@ -14,8 +14,8 @@ from ...nodes.turn.next_message import lines_before, not_in_the_log, with_next_s
 from ..build import build_graph
 from ..common.errors import SpecError
 from ..conversation.conversation import Conversation, restore_conversation
+from ..conversation.conversation_options import require_fields
 from ..conversation.judges import SeparateJudge
-from ..conversation.merge import require_fields
 from ..conversation.sandbox import Kept, new_key
 from ..conversation.served import FIXED, FIXED_OF_SPEAKERS
 from ..ends.all_ends import Reason
@@ -24,7 +24,7 @@ from ..log.messages import PLACE, make_message, metadata
 from ..log.metadata import Instruction, Speech, Stage, verdict_of
 from ..log.reducer import append, mark_removed, take_back
 from ..log.state import State, log_of, update_of
-from ..prompts import speaking as prompts
+from ..prompts import prompts
 from ..rules.concurrent_rounds import pending_answers
 from ..rules.log_counter import facts_of
 from ..rules.met_ends import met_ends, reasons_of

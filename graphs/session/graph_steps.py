@@ -23,8 +23,7 @@ from ..common.content import Content
 from ..common.content_input import load_content
 from ..common.errors import AnswerError, SessionError, SpecError, StoreError, function_error
 from ..common.threads import in_caller
-from ..conversation.conversation import Conversation
-from ..conversation.handoffs import has_tool
+from ..conversation.conversation import Conversation, has_hand_off_tool
 from ..conversation.questions import (
     Answer,
     ApprovalQuestion,
@@ -306,7 +305,9 @@ def _speakers_with_calls(conversation: Conversation) -> set[str]:
     """Return the speakers who may say something together with tool calls."""
     speakers = conversation.speakers
     return {
-        one.name for one in speakers if one.speaks_with_tool_calls or has_tool(conversation, one)
+        one.name
+        for one in speakers
+        if one.speaks_with_tool_calls or has_hand_off_tool(conversation, one)
     }
 
 

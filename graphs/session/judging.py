@@ -11,8 +11,7 @@ from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 
-from ...nodes.judge.log_judge import LogDecisions, judge_log
-from ...nodes.judge.separate_judge import make_verdict
+from ...nodes.judge.separate_judge import LogDecisions, judge_log, make_verdict
 from ...nodes.models.adapters.composed import Chat
 from ...nodes.models.adapters.families import adapter_of
 from ...nodes.turn.node_context import Resources

@@ -19,7 +19,7 @@ from ..log.messages import make_message, metadata, place_of
 from ..log.metadata import NOBODY, MemoryReset, Reflection, Speech
 from ..log.state import log_of, update_of
 from ..log.viewpoint import memory_messages
-from ..prompts import speaking as prompts
+from ..prompts import prompts
 from ..rules.position import Position
 from ..rules.transitions import first_read
 from ..store.open import SessionLease, Store

@@ -9,9 +9,9 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore
 
 from ...nodes.models.adapters.composed import Chat
-from ...tools.registry.options import Default, check_options
 from ...tools.registry.registry import Registered
 from ..common.content_input import ContentInput
+from ..common.model_help import Default, check_options
 from ..common.validation import name_type
 from ..conversation.questions import Answer
 

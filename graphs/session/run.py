@@ -21,8 +21,8 @@ from ..common.errors import SessionError, SpecError, naming_path
 from ..common.settings import Settings, load_settings
 from ..common.validation import list_names
 from ..conversation.conversation import Conversation, write_conversation
+from ..conversation.conversation_options import first_difference
 from ..conversation.judges import SeparateJudge
-from ..conversation.merge import first_difference
 from ..conversation.questions import Question
 from ..ends.end_chat import EndChatMode
 from ..ends.facts import Facts

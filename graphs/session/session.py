@@ -9,8 +9,8 @@ from typing import Unpack
 from langchain_core.callbacks import BaseCallbackHandler
 
 from ...nodes.models.adapters.composed import Chat
-from ...tools.registry.options import check_options, list_changes, list_options
 from ..common.content_input import ContentInput
+from ..common.model_help import check_options, list_changes, list_options
 from ..common.threads import TaskIterator, in_background, iterate_in_background
 from ..conversation.conversation_options import Changes
 from ..conversation.judges import SeparateJudge, Verdict

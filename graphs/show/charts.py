@@ -6,7 +6,7 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from ..common.counts import sum_known
+from ..common.data import sum_known
 from ..conversation.conversation import Conversation
 from ..log.messages import metadata, place_of
 from ..log.metadata import Speech

@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 from ..common.errors import SpecError, how_to_install
 from ..common.sanitize import clean
 from ..common.validation import list_names
-from ..conversation.conversation import Conversation
-from ..conversation.handoffs import hand_off_targets
+from ..conversation.conversation import Conversation, hand_off_targets
 from ..conversation.judges import (
     Concurrent,
     RoundRobin,

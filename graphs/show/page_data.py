@@ -4,8 +4,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
-from ..common.counts import WithTokens
-from ..common.data import Data
+from ..common.data import Data, WithTokens
 
 Tone = Literal["good", "plain", "warn", "bad", "open"]
 """The colour of an end, or of a step towards it."""

@@ -17,8 +17,7 @@ from pydantic import (
     PositiveInt,
 )
 
-from ..common.counts import WithTokens, sum_known
-from ..common.data import Data
+from ..common.data import Data, WithTokens, sum_known
 from ..common.errors import SpecError
 from .lease import Lease
 

@@ -23,9 +23,8 @@ from pydantic import (
     ValidationError,
 )
 
-from ..common.data import Data
+from ..common.data import BEFORE_RELEASE, Data, VersionError, Versions
 from ..common.errors import DuologueError, SessionError, StoreError
-from ..common.versions import BEFORE_RELEASE, VersionError, Versions
 from .errors import DamagedFileError, UnknownTypeError, damaged_store, store_errors, store_failure
 
 if TYPE_CHECKING:

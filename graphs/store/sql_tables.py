@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, LiteralString
 
-from ..common.versions import Versions
+from ..common.data import Versions
 from .base import SessionLease
 from .errors import taken_session, unknown_session
 from .lease import Lease

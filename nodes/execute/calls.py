@@ -15,15 +15,14 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
 
 from ...graphs.common.errors import AnswerError, SpecError
-from ...graphs.conversation.handoffs import hand_off_targets
+from ...graphs.conversation.conversation import hand_off_targets
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.sandbox import Kept, Language, Sandbox, new_key
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CodeCalls, Failure
 from ...graphs.speakers.interrupt_on import AnyDecision, DecisionType
 from ...graphs.speakers.speaker import Speaker
-from ...tools.registry.conversation_tool import ConversationTool
-from ...tools.registry.hooks import RunCode, languages_of, timeout_of
+from ...tools.registry.hooks import ConversationTool, RunCode, languages_of, timeout_of
 from ...tools.sandbox import sandbox as sandboxes
 from ...tools.sandbox.sandbox import Ran
 from ..turn.hooks import Hooks, before_tool, turn_of

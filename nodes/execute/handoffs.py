@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.log.heard_text import describe_handoffs
 from ...graphs.log.metadata import Failure
-from ...graphs.prompts.handoffs import HAND_OFF_UNDONE
+from ...graphs.prompts.prompts import HAND_OFF_UNDONE
 from ...graphs.speakers.speaker import Speaker
 from ..models.tool_binding import read_hand_over_calls
 from ..turn.node_context import NodeContext

@@ -8,7 +8,7 @@ from langchain_core.messages.tool import ToolCall
 
 from ...graphs.log.messages import make_message, make_tool_message, metadata
 from ...graphs.log.metadata import CodeCalls, Failure, Source, Speech
-from ...graphs.prompts.results import NOT_RUN
+from ...graphs.prompts.prompts import NOT_RUN
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_pause, after_reply
 from ...graphs.speakers.speaker import Speaker

@@ -17,7 +17,7 @@ from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Handoff, Moderato
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, SpeakerChoice
-from ...graphs.prompts import judging as prompts
+from ...graphs.prompts import prompts
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_choice, after_unread_choice
 from ...graphs.rules.turns import in_turn, next_speaker

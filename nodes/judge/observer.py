@@ -10,8 +10,8 @@ from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.messages import make_message, metadata, place_of
 from ...graphs.log.metadata import NOBODY, Summary
 from ...graphs.log.transcript import numbered_transcript, overheard
-from ...graphs.prompts import judging as prompts
-from ...graphs.prompts.summaries import SHORTENED, fill_template
+from ...graphs.prompts import prompts
+from ...graphs.prompts.prompts import SHORTENED, fill_template
 from ...graphs.rules.shortened_messages import shorten_messages
 from ...graphs.text.words import tokens_of
 from ..models.answers import ran_out_of_room

@@ -15,7 +15,7 @@ from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Judge, SeparateJu
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech, StopCause
 from ...graphs.log.viewpoint import order_messages
-from ...graphs.prompts import judging as prompts
+from ...graphs.prompts import prompts
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_question, after_unread_verdict, after_verdict
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker

@@ -1,16 +1,18 @@
 """A separate judge, which compares the conversation with a list of criteria.
 
 Each verdict is one call, with a schema or with a line of words for each criterion. An unreadable
-verdict counts as not complete and is recorded as unreadable.
+verdict counts as not complete and is recorded as unreadable. The judge can also read the log of a
+stored session, which does not run.
 """
 
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import Field, create_model
 
+from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.judges import (
     VERDICT_TEMPERATURE,
     Finding,
@@ -18,20 +20,24 @@ from ...graphs.conversation.judges import (
     SeparateJudge,
     Verdict,
 )
+from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection
 from ...graphs.log.transcript import transcript_lines
-from ...graphs.prompts import judging as prompts
-from ...graphs.prompts.texts import RenderPrompt
+from ...graphs.prompts import prompts
+from ...graphs.prompts.prompts import RenderPrompt
+from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.transitions import after_verdict
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.model_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ..models.answers import thought_of
+from ..models.gate import StepGate
 from ..models.model import Model
-from ..turn.node_context import NodeContext
+from ..turn.node_context import NodeContext, Resources, notify
 from ..turn.prompt import ModelAnswer
+from ..turn.running_sessions import RunningSession
 from .observer import ask_observer
 from .self_judge import answer_limit, is_last, phrase_question, record_unreadable
 from .verdicts import read_lines
@@ -223,3 +229,45 @@ def _describe_tasks(
                 )
             )
     return parts
+
+
+class LogDecisions(NamedTuple):
+    """The answer of a judge who has read a log."""
+
+    decisions: Decisions | None
+    """The decision on each criterion. None if the answer can't be read."""
+    text: str
+    """The text of the answer."""
+    usage: dict[str, Usage]
+    """The usage of the call, by model."""
+
+
+async def judge_log(
+    resources: Resources,
+    conversation: Conversation,
+    log: Sequence[AnyMessage],
+    task: str | None,
+    judge: SeparateJudge,
+    *,
+    is_second: bool,
+) -> LogDecisions:
+    """Ask a judge once about a whole log.
+
+    Args:
+        resources: The models.
+        conversation: The spec of the session.
+        log: The log of the session.
+        task: The task that the speakers received.
+        judge: The judge.
+        is_second: Whether an earlier answer could not be read.
+    """
+    whole, name = resources.models.gate, judge.model or conversation.model
+    gate = None if whole is None else StepGate(whole)
+    model = await resources.models.get(name, notify, gate)
+    if gate is not None:
+        model.check_price(conversation)
+    position = Position(phase=Phase.UNREAD if is_second else Phase.SPOKEN)
+    running = RunningSession(conversation)
+    context = NodeContext(resources, running, position, [*log], {}, task)
+    found = await ask_criteria(context, judge, model)
+    return LogDecisions(found.found, str(found.answer.text), found.usage)

@@ -16,14 +16,18 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ...graphs.common.errors import SpecError
-from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.handoffs import hand_off_targets, has_tool, may_be_private
+from ...graphs.conversation.conversation import (
+    Conversation,
+    hand_off_targets,
+    has_hand_off_tool,
+    may_hand_off_privately,
+)
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.limits import check_limits, least_limit
 from ...graphs.log.heard_text import together
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import ModelOutput, Speech, UnheardReply
-from ...graphs.prompts import handoffs as prompts
+from ...graphs.prompts import prompts
 from ...graphs.speakers.formats import LabelledFormat
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ...graphs.text.words import tokens_of
@@ -64,7 +68,7 @@ def make_hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool
         "message": {"type": "string", "description": render_prompt(prompts.HAND_OFF_MESSAGE)},
     }
     required = [*arguments]
-    if may_be_private(conversation):
+    if may_hand_off_privately(conversation):
         arguments["private"] = {
             "type": "boolean",
             "description": render_prompt(prompts.HAND_OFF_PRIVATE),
@@ -183,7 +187,7 @@ def define_tools(
 ) -> list[dict[str, Any]]:
     """Return the definitions of all tools of a speaker, in OpenAI's form."""
     tools = offered_tools(registry, speaker)
-    if has_tool(conversation, speaker):
+    if has_hand_off_tool(conversation, speaker):
         tools = [*tools, make_hand_off_tool(conversation, speaker)]
     return [*map(convert_to_openai_tool, tools)]
 

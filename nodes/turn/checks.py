@@ -7,8 +7,12 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
-from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.handoffs import first_allowed, hand_off_targets, read_next_speaker
+from ...graphs.conversation.conversation import (
+    Conversation,
+    first_allowed,
+    hand_off_targets,
+    read_next_speaker,
+)
 from ...graphs.conversation.judges import Handoff
 from ...graphs.ends.end import Tallies
 from ...graphs.ends.no_progress import EqualCalls, SameToolCalls
@@ -25,8 +29,8 @@ from ...graphs.log.metadata import (
     is_by_person,
 )
 from ...graphs.log.parsing import Parsed, own_words, parse, without_remarks
-from ...graphs.prompts import handoffs, speaking as prompts
-from ...graphs.prompts.texts import Prompt
+from ...graphs.prompts import prompts
+from ...graphs.prompts.prompts import Prompt
 from ...graphs.rules.turns import Checked, Problem
 from ...graphs.speakers.formats import (
     JSON_CUT_OFF,
@@ -149,7 +153,7 @@ def _misnamed(conversation: Conversation, speaker: Speaker, given: Sequence[str]
         return None
     names = ", ".join(hand_off_targets(conversation, speaker.name))
     explanation = conversation.render_prompt(
-        handoffs.HAND_OFF_REFUSED, other=given[0] or "An empty name", names=names
+        prompts.HAND_OFF_REFUSED, other=given[0] or "An empty name", names=names
     )
     return Problem(flaw=Flaw.NOT_NEXT, text=explanation)
 

@@ -8,8 +8,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import BaseModel, JsonValue
 
 from ...graphs.common.content import Content, files_of, make_content
-from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.handoffs import first_allowed, may_be_private
+from ...graphs.conversation.conversation import Conversation, first_allowed, may_hand_off_privately
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.log.artifacts import parts_of_result, store_artifact
 from ...graphs.log.memory import is_told
@@ -37,7 +36,7 @@ from ...graphs.log.metadata import (
 )
 from ...graphs.log.parsing import code_blocks, languages_run, open_blocks, parse
 from ...graphs.log.viewpoint import heard_since
-from ...graphs.prompts.results import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
+from ...graphs.prompts.prompts import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import Decision, after_pause, after_reply
 from ...graphs.speakers.speaker import Speaker
@@ -57,7 +56,7 @@ def audience_of(
     alone = turn.stage is Stage.PRIVATE or (
         turn.stage is Stage.OPENING and not conversation.opening.reconcile
     )
-    if handed.private and may_be_private(conversation):
+    if handed.private and may_hand_off_privately(conversation):
         # A private message to an unknown name stays private.
         return (first_allowed(conversation, turn.speaker, handed.to) or turn.speaker,)
     if alone:

@@ -37,7 +37,7 @@ from ...graphs.log.metadata import (
 )
 from ...graphs.log.reducer import take_back
 from ...graphs.log.state import State, log_of, update_of
-from ...graphs.prompts import speaking as prompts
+from ...graphs.prompts import prompts
 from ...graphs.rules.log_counter import counter_of, facts_of
 from ...graphs.rules.moves import BETWEEN_TURNS, TURN_ENDS
 from ...graphs.rules.outcome import Outcome, outcome

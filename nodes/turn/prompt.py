@@ -31,8 +31,8 @@ from ...graphs.log.metadata import (
     ToolCalls,
 )
 from ...graphs.log.viewpoint import order_messages
-from ...graphs.prompts import speaking as prompts
-from ...graphs.prompts.summaries import SHORTENED, SHORTENED_MESSAGES
+from ...graphs.prompts import prompts
+from ...graphs.prompts.prompts import SHORTENED, SHORTENED_MESSAGES
 from ...graphs.rules.concurrent_rounds import heard_log
 from ...graphs.rules.history import PromptOverhead
 from ...graphs.rules.met_ends import is_answer_due

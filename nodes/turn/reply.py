@@ -15,8 +15,11 @@ from pydantic import BaseModel
 
 from ...graphs.common.content import Content, files_of, make_content, text_of
 from ...graphs.common.errors import SpecError
-from ...graphs.conversation.conversation import inner_conversation
-from ...graphs.conversation.handoffs import has_tool, may_be_private
+from ...graphs.conversation.conversation import (
+    has_hand_off_tool,
+    inner_conversation,
+    may_hand_off_privately,
+)
 from ...graphs.conversation.judges import HAND_OFF, Concurrent, Handoff
 from ...graphs.log.heard_text import HeardText, may_say_token, together
 from ...graphs.log.marks import begins, length_of
@@ -39,8 +42,8 @@ from ...graphs.log.metadata import (
     UnheardReply,
 )
 from ...graphs.log.viewpoint import heard_since
-from ...graphs.prompts import speaking as prompts
-from ...graphs.prompts.texts import Prompt
+from ...graphs.prompts import prompts
+from ...graphs.prompts.prompts import Prompt
 from ...graphs.rules.concurrent_rounds import pending_answer
 from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.turns import is_first_message_due
@@ -221,7 +224,7 @@ def callable_tools(
         # After a successful call, the model may answer with text, too.
         choice = "auto"
     conversation = context.conversation
-    if not has_tool(conversation, speaker) or context.turn.stage is not Stage.ROUNDS:
+    if not has_hand_off_tool(conversation, speaker) or context.turn.stage is not Stage.ROUNDS:
         return tools, choice
     hand_off = make_hand_off_tool(conversation, speaker)
     # A call that names the next speaker does not count as a tool round.
@@ -237,7 +240,7 @@ def _is_private(context: NodeContext, speaker: Speaker) -> bool:
     conversation = context.conversation
     audience = audience_of(conversation, context.turn, speaker, HandedOver())
     shows_token = context.resources.serves_clients and may_say_token(conversation, speaker.name)
-    return audience is not None or may_be_private(conversation) or shows_token
+    return audience is not None or may_hand_off_privately(conversation) or shows_token
 
 
 def _purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:
@@ -251,7 +254,7 @@ def _purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:
     hides = any(one.human for one in context.conversation.speakers if one != speaker) and (
         context.turn.stage not in ALOUD
         or speaker.speaks_to is not None
-        or may_be_private(context.conversation)
+        or may_hand_off_privately(context.conversation)
     )
     return UnheardReply if hides or (hooks and sees_replies(hooks)) else Speech
 

@@ -18,7 +18,7 @@ from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, Summary
 from ...graphs.log.transcript import format_call, format_line, quote_text
 from ...graphs.log.viewpoint import SILENCE
-from ...graphs.prompts import summaries
+from ...graphs.prompts import prompts
 from ...graphs.rules.shortened_messages import shorten_messages
 from ...graphs.speakers.context import SUMMARY_TEMPERATURE, RunningSummary
 from ...graphs.speakers.model_settings import ModelSettings
@@ -102,15 +102,15 @@ def _summary_prompt(
 ) -> list[BaseMessage]:
     render_prompt = context.conversation.render_prompt
     request = render_prompt(
-        summaries.SUMMARY_REQUEST,
+        prompts.SUMMARY_REQUEST,
         me=speaker.name,
-        before=before or render_prompt(summaries.NO_EARLIER_SUMMARY),
+        before=before or render_prompt(prompts.NO_EARLIER_SUMMARY),
         # The speaker has read large messages shortened, too.
         transcript=transcript(shorten_messages(lines, policy.limit, render_prompt), speaker.name),
         words=policy.words,
     )
     return [
-        SystemMessage(render_prompt(summaries.SUMMARY_ROLE, me=speaker.name)),
+        SystemMessage(render_prompt(prompts.SUMMARY_ROLE, me=speaker.name)),
         HumanMessage(request),
     ]
 

@@ -10,8 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.handoffs import hand_off_targets
+from ...graphs.conversation.conversation import Conversation, hand_off_targets
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Speech

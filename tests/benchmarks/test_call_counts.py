@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from duologue.graphs import aconverse, group_solve
-from duologue.graphs.prompts import judging
+from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.cases import thorough
 
@@ -53,14 +53,14 @@ async def cost(mode: str, form: str, completes: Mapping[str, int | None]) -> Cos
     def speak(prompt: Prompt) -> Line:
         speaker = "A" if "You are A," in prompt[0]["content"] else "B"
         asked = prompt[-1]["content"]
-        if asked in (judging.JUDGE_OWN_TASK, judging.LIST_OBJECTIVES_LEFT):
+        if asked in (prompts.JUDGE_OWN_TASK, prompts.LIST_OBJECTIVES_LEFT):
             checks[speaker] = checks.get(speaker, 0) + 1
         done = checks.get(speaker) == completes.get(speaker)
-        if asked == judging.JUDGE_OWN_TASK:
+        if asked == prompts.JUDGE_OWN_TASK:
             return {"objectives_left": [] if done else ["the price", "the place"], "complete": done}
-        if asked == judging.LIST_OBJECTIVES_LEFT:
+        if asked == prompts.LIST_OBJECTIVES_LEFT:
             return "None is left." if done else "The price and the place are left."
-        if asked == judging.IS_TASK_COMPLETE:
+        if asked == prompts.IS_TASK_COMPLETE:
             return "yes" if done else "no"
         return f"{speaker} after {len(prompt)} lines: " + "word " * WORDS
 

@@ -21,15 +21,15 @@ from duologue.graphs.conversation.judges import Handoff, Moderator, SeparateJudg
 from duologue.graphs.events import Event
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Summary
-from duologue.graphs.prompts import judging, speaking, summaries
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts import prompts
+from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn
 
 T = TypeVar("T")
 
-MENDED = speaking.REWRITE_REPLY.partition("}")[2]
+MENDED = prompts.REWRITE_REPLY.partition("}")[2]
 """The ending of each request to repair a reply."""
 
 
@@ -93,7 +93,7 @@ class Player:
             return f"In short {self._word('summary', given)}."
         judge, order = self.conversation.judge, self.conversation.turn_order
         if question.startswith("What was said so far:"):
-            if judging.JUDGE_CRITERIA in question:
+            if prompts.JUDGE_CRITERIA in question:
                 assert isinstance(judge, SeparateJudge)
                 is_met = "not_met" if self.unlike else "met"
                 found = self._one_of("judge", given, (is_met, "not_met", "what"))
@@ -102,10 +102,10 @@ class Player:
             assert isinstance(order, Moderator)
             name = self._one_of("choice", given, (*self.conversation.names, "Nobody"))
             return name if order.form == "word" else {"next_speaker": name}
-        if question == judging.JUDGE_OWN_TASK:
+        if question == prompts.JUDGE_OWN_TASK:
             is_complete = not self.unlike and self._one_of("verdict", given, (True, *[False] * 5))
             return {"objectives_left": [], "complete": is_complete}
-        if question in (judging.LIST_OBJECTIVES_LEFT, judging.IS_TASK_COMPLETE):
+        if question in (prompts.LIST_OBJECTIVES_LEFT, prompts.IS_TASK_COMPLETE):
             says_yes = "no" if self.unlike else "yes"
             return self._one_of("verdict", given, (says_yes, "no", "no", "no", "Hm."))
         is_new = prompt[-1]["role"] == "user" and not question.endswith(MENDED)
@@ -130,7 +130,7 @@ class Player:
         return {"blank": blank, "won": f"{plain} {WON}", DONE: done}.get(does, plain)
 
     def _summariser(self, name: str) -> str:
-        return fill_template(summaries.SUMMARY_ROLE, me=name)
+        return fill_template(prompts.SUMMARY_ROLE, me=name)
 
     def _before(self, turn: Turn) -> HumanMessage | AIMessage | None:
         given = self._asked("before", turn)

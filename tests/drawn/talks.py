@@ -4,8 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.conversation.handoffs import has_tool
+from duologue.graphs.conversation.conversation import Conversation, has_hand_off_tool
 from duologue.graphs.conversation.limits import least_limit
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import End
@@ -106,7 +105,7 @@ def with_contexts(draw: st.DrawFn, conversation: Conversation) -> Conversation:
             )
             least = least_limit(given, given.speaker(speaker.name))
             least += TOKENS_OF_TOOLS if speaker.tools else 0
-            least += TOKENS_OF_HANDING_OVER if has_tool(given, speaker) else 0
+            least += TOKENS_OF_HANDING_OVER if has_hand_off_tool(given, speaker) else 0
             context["limit"] = least + draw(st.integers(0, 120))
         data["speakers"][number]["context"] = context
     return Conversation.model_validate(data)

@@ -13,14 +13,14 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
 from duologue.graphs import converse
-from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from endings.adapter import conversation_of
 from endings.dialogue import Dialogue
 
 _ASKED_AGAIN = tuple(
     request.rpartition("}")[2].strip()
-    for request in (speaking.REWRITE_REPLY, speaking.STOP_REPEATED_CALLS)
+    for request in (prompts.REWRITE_REPLY, prompts.STOP_REPEATED_CALLS)
 )
 """Last words of requests for another try."""
 

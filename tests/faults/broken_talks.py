@@ -9,7 +9,7 @@ from langchain_core.tools import tool
 from langgraph.prebuilt import ToolRuntime
 
 from duologue.graphs import MessageQuestion, Question
-from duologue.graphs.prompts import judging, summaries
+from duologue.graphs.prompts import prompts
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.judge.self_judge import Judgement
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
@@ -109,7 +109,7 @@ def structured(prompt: Prompt) -> Line:
         return " ".join(["beans"] * 11)
     if "shorter version" in last:
         return "Plan a garden with beans."
-    if last == judging.JUDGE_OWN_TASK:
+    if last == prompts.JUDGE_OWN_TASK:
         return Judgement(objectives_left=["beans"] if turns == 1 else [], complete=turns > 1)
     if "You are Owner" in prompt[0]["content"]:
         if turns == 0:
@@ -124,9 +124,9 @@ def two_questions(prompt: Prompt) -> Line:
     """Speak, list the remaining objectives, and answer in one word whether the task is complete."""
     last = str(prompt[-1]["content"])
     own = sum(message["role"] == "assistant" for message in prompt)
-    if last == judging.LIST_OBJECTIVES_LEFT:
+    if last == prompts.LIST_OBJECTIVES_LEFT:
         return f"After line {own}: beans."
-    if last == judging.IS_TASK_COMPLETE:
+    if last == prompts.IS_TASK_COMPLETE:
         return "Yes." if own > 2 else "No."
     return f"My line {own}."
 
@@ -134,7 +134,7 @@ def two_questions(prompt: Prompt) -> Line:
 def moderated(prompt: Prompt) -> Line:
     """Answer with secrets, opening answers and findings, and choose the next speaker."""
     last = str(prompt[-1]["content"])
-    if judging.JUDGE_CRITERIA in last:
+    if prompts.JUDGE_CRITERIA in last:
         return {"criterion_1": "met" if last.count("'s line") > 6 else "not_met"}
     if "Who speaks next" in last:
         return {"next_speaker": re.findall("Ann|Ben|Cat", last)[-1]}
@@ -179,7 +179,7 @@ def coded(prompt: Prompt) -> Line:
 
 def summed_up(prompt: Prompt) -> Line:
     """Speak at length, and summarize briefly."""
-    if prompt[0]["content"] == summaries.SUMMARY_ROLE.replace("{me}", "Ann"):
+    if prompt[0]["content"] == prompts.SUMMARY_ROLE.replace("{me}", "Ann"):
         return f"They have said {str(prompt[-1]['content']).count('line')} lines."
     own = sum(message["role"] == "assistant" for message in prompt)
     heard = sum(len(str(message["content"])) for message in prompt)

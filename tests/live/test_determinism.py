@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Conversation, Session, SpecError, converse
 from duologue.graphs.log.metadata import Reflection, Speech, Summary, kind_name
-from duologue.graphs.prompts import summaries
+from duologue.graphs.prompts import prompts
 from duologue.tools import Turn
 
 pytestmark = [pytest.mark.live, pytest.mark.process]
@@ -66,7 +66,7 @@ def beds(turn: Turn) -> str:
 
 def first(turn: Turn) -> str | None:
     """Leave all turns except the first to the model, which is slow on a small machine."""
-    told = summaries.SUMMARY_HEADING.partition("{")[0]
+    told = prompts.SUMMARY_HEADING.partition("{")[0]
     return None if any(told in message.text for message in turn.messages) else "I see."
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from duologue.graphs.prompts import judging, speaking
+from duologue.graphs.prompts import prompts
 
 Entry = tuple[Literal["system", "user", "assistant"], str]
 """A role and a text."""
@@ -123,7 +123,7 @@ class Played:
     ) -> None:
         prompt, place = [*history], self.marks.get(name)
         if place is not None:
-            told = speaking.MODERATOR_LABEL.replace("{text}", prompt[place][1])
+            told = prompts.MODERATOR_LABEL.replace("{text}", prompt[place][1])
             prompt[place] = ("user", told)
         self.calls.append(Asked(name, (self.system(name), *prompt), reply, to_schema))
 
@@ -202,9 +202,9 @@ def _shift(play: Played, order: Sequence[str], answers: Mapping[str, str]) -> No
     if plan.content is not None:
         play.hear(owner, plan.content)
     elif not plan.answers:
-        play.hear(owner, speaking.BEGIN)
+        play.hear(owner, prompts.BEGIN)
     elif plan.reconcile:
-        play.hear(owner, speaking.CONTINUE_CONVERSATION)
+        play.hear(owner, prompts.CONTINUE_CONVERSATION)
     else:
         play.hear(owner, play.labelled(before, answers[before]))
 
@@ -230,7 +230,7 @@ def _rounds(play: Played, order: Sequence[str]) -> tuple[str, ...]:
 
 def _turn(play: Played, name: str, *, is_first: bool = False) -> None:
     if len(play.plan.names) > 2 and not is_first:
-        play.hear(name, speaking.YOUR_TURN.replace("{name}", name))
+        play.hear(name, prompts.YOUR_TURN.replace("{name}", name))
     text = play.say(name)
     play.all_others_hear(name, play.labelled(name, text))
 
@@ -251,15 +251,15 @@ def _check(play: Played, name: str) -> bool:
     done = plan.completes[name] == number
     left = f"goal {number} of {name}"
     if plan.two_questions:
-        first: Entry = ("user", judging.LIST_OBJECTIVES_LEFT)
+        first: Entry = ("user", prompts.LIST_OBJECTIVES_LEFT)
         answer: Entry = ("assistant", left)
         play.ask(name, [*history, first], left)
-        second: Entry = ("user", judging.IS_TASK_COMPLETE)
+        second: Entry = ("user", prompts.IS_TASK_COMPLETE)
         play.ask(name, [*history, first, answer, second], "Yes." if done else "No.")
     else:
-        first = ("user", judging.JUDGE_OWN_TASK)
-        still_left = judging.OBJECTIVES_LEFT.replace("{objectives}", left)
-        answer = ("assistant", judging.NO_OBJECTIVES_LEFT if done else still_left)
+        first = ("user", prompts.JUDGE_OWN_TASK)
+        still_left = prompts.OBJECTIVES_LEFT.replace("{objectives}", left)
+        answer = ("assistant", prompts.NO_OBJECTIVES_LEFT if done else still_left)
         reply = {"objectives_left": [] if done else [left], "complete": done}
         play.ask(name, [*history, first], reply, to_schema=True)
     if name in plan.keeps:

@@ -25,13 +25,12 @@ from ...graphs.conversation.fields import Wording
 from ...graphs.conversation.judges import TurnFunction
 from ...graphs.conversation.sandbox import Language
 from ...graphs.ends.end import leaves
-from ...graphs.prompts.texts import PROMPTS
+from ...graphs.prompts.prompts import PROMPTS
 from ...graphs.speakers.formats import SchemaFormat, is_object
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ..mcp.named_tools import find_tools
 from ..mcp.servers import McpServer, Server, configured_servers, hint_of, is_at, read_given_servers
-from .conversation_tool import ConversationTool
 from .functions import (
     Agent,
     OrderFunction,
@@ -40,9 +39,16 @@ from .functions import (
     needs_store,
     parameters_of,
 )
-from .hooks import Hook, languages_of
-from .loading import as_tool, by_name, check_name, load_entry_points, tools_in
-from .registrable import NOUNS, check_kind
+from .hooks import ConversationTool, Hook, languages_of
+from .registrable import (
+    NOUNS,
+    as_tool,
+    by_name,
+    check_kind,
+    check_name,
+    load_entry_points,
+    tools_in,
+)
 
 
 class Registered(TypedDict, total=False):

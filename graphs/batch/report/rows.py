@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
-from ...common.counts import sum_known
+from ...common.data import sum_known
 from ...store.batches import CellRow
 from .estimates import Trials
 

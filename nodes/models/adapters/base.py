@@ -20,8 +20,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exp
 from ....graphs.common.errors import ModelError, SpecError
 from ....graphs.conversation.fields import TaskSpecification
 from ....graphs.log.metadata import ModelOutput
-from ....graphs.prompts.tasks import build_task_request
-from ....graphs.prompts.texts import RenderPrompt
+from ....graphs.prompts.prompts import RenderPrompt, build_task_request
 from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.model_settings import SmallModelPrompt
 from ....graphs.speakers.speaker import Speaker

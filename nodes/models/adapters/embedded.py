@@ -25,8 +25,7 @@ from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.settings import EMBEDDED_CONTEXT, Settings
 from ....graphs.conversation.fields import TaskSpecification
 from ....graphs.log.metadata import ModelOutput, SpecifiedTask
-from ....graphs.prompts.tasks import build_small_model_task_request
-from ....graphs.prompts.texts import RenderPrompt
+from ....graphs.prompts.prompts import RenderPrompt, build_small_model_task_request
 from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.model_settings import SmallModelPrompt
 from ....graphs.speakers.speaker import Speaker

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from duologue.graphs import AnswerError
 from duologue.graphs.common import json_input
-from duologue.graphs.common.json_input import parse_json
+from duologue.graphs.common.validation import parse_json
 from duologue.graphs.conversation.questions import ApprovalQuestion, ToolQuestion
 from duologue.graphs.rules.questions import read_answer
 

@@ -18,11 +18,11 @@ from duologue.graphs import (
     load_conversation,
     role_play,
 )
-from duologue.graphs.common.versions import Versions
+from duologue.graphs.common.data import Versions
 from duologue.graphs.conversation import conversation as stored
 from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.graphs.kinds.role_play import RolePlayForm
-from duologue.graphs.prompts.judging import JUDGE_OWN_TASK
+from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK
 from duologue.graphs.session import dump
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from duologue.graphs.prompts import judging, speaking
+from duologue.graphs.prompts import prompts
 from support.group_play import QuickModel, Troupe, entries, spec_of
 from support.histories import CASTS, Mode, Plan, played
 
@@ -27,7 +27,7 @@ def short(view: Sequence[tuple[str, str]]) -> list[str]:
 
 # Examples by hand. The others' views contain the last message even if it has no answer.
 
-LEFT = judging.JUDGE_OWN_TASK
+LEFT = prompts.JUDGE_OWN_TASK
 BY_HAND: list[Any] = [
     pytest.param(
         Plan(),
@@ -66,14 +66,14 @@ BY_HAND: list[Any] = [
         Plan(reconcile=True),
         {
             "A": "u:P1 a:A1 u:To B: P2|B: B1|B: B2 a:A2",
-            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{speaking.CONTINUE_CONVERSATION} a:B2 u:A: A2",
+            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{prompts.CONTINUE_CONVERSATION} a:B2 u:A: A2",
         },
         id="Y8-reconcile-neutral-shift",
     ),
     pytest.param(
         Plan(reconcile=True, owner="A"),
         {
-            "A": f"u:P1 a:A1 u:To B: P2|B: B1|{speaking.CONTINUE_CONVERSATION} a:A2 u:B: B2",
+            "A": f"u:P1 a:A1 u:To B: P2|B: B1|{prompts.CONTINUE_CONVERSATION} a:A2 u:B: B2",
             "B": "u:To A: P1|A: A1|P2 a:B1 u:A: A2 a:B2",
         },
         id="Y8-reconcile-owner-a",
@@ -98,7 +98,7 @@ BY_HAND: list[Any] = [
         Plan(mode=MODES[1], completes={"B": None}, keeps=("B",), two_questions=True),
         {
             "A": "u:P1 a:A1 u:B2 a:A2",
-            "B": f"u:P2 a:B1 u:A1 a:B2 u:{judging.LIST_OBJECTIVES_LEFT} a:goal 1 of B u:A2",
+            "B": f"u:P2 a:B1 u:A1 a:B2 u:{prompts.LIST_OBJECTIVES_LEFT} a:goal 1 of B u:A2",
         },
         id="Y10-the-second-question-is-never-kept",
     ),
@@ -125,7 +125,7 @@ BY_HAND: list[Any] = [
     pytest.param(
         Plan(mode=MODES[4], completes={"A": 1, "B": 3}, cap=3, keeps=("A",)),
         {
-            "A": f"u:P1 a:A1 u:B2 a:A2 u:{LEFT} a:{judging.NO_OBJECTIVES_LEFT} u:B3 a:A3 u:B4",
+            "A": f"u:P1 a:A1 u:B2 a:A2 u:{LEFT} a:{prompts.NO_OBJECTIVES_LEFT} u:B3 a:A3 u:B4",
             "B": "u:P2 a:B1 u:A1 a:B2 u:A2 a:B3 u:A3 a:B4",
         },
         id="Y15-waits-for-all-and-asks-no-finished-one",
@@ -143,7 +143,7 @@ BY_HAND: list[Any] = [
         Plan(names=CASTS[3], owner="A", reconcile=True),
         {
             "A": "u:P1 a:A1 u:To B: P2|B: B1|To C: P3|C: C1"
-            f"|{speaking.CONTINUE_CONVERSATION} a:A2 u:B: B2|C: C2",
+            f"|{prompts.CONTINUE_CONVERSATION} a:A2 u:B: B2|C: C2",
             "B": "u:To A: P1|A: A1|P2 a:B1 u:To C: P3|C: C1|A: A2|B, it is your turn. a:B2 u:C: C2",
             "C": "u:To A: P1|A: A1|To B: P2|B: B1|P3 a:C1 u:A: A2|B: B2|C, it is your turn. a:C2",
         },

@@ -13,7 +13,7 @@ import pytest
 from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import RememberedMessage, Speech
-from duologue.graphs.prompts import judging
+from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
 SECRET = "The secret number is 2."  # noqa: S105
@@ -60,7 +60,7 @@ def players(*, last: int = 3) -> ScriptedChatModel:
 
     def answer(prompt: Prompt) -> Line:
         system, *seen = (message["content"] for message in prompt)
-        if seen[-1] == judging.JUDGE_OWN_TASK:
+        if seen[-1] == prompts.JUDGE_OWN_TASK:
             won = any("You won" in text.replace("say 'You won'", "") for text in seen)
             return {"objectives_left": [] if won else ["the right guess"], "complete": won}
         return master(seen) if system.startswith("You are Game master") else player(seen, last)

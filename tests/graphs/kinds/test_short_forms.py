@@ -30,7 +30,7 @@ from duologue.graphs import (
     simulation,
     user_proxy,
 )
-from duologue.graphs.conversation.merge import first_difference
+from duologue.graphs.conversation.conversation_options import first_difference
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 

@@ -3,7 +3,7 @@
 import re
 
 from duologue.graphs import Conversation, Result, converse, group_solve
-from duologue.graphs.prompts import judging
+from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
 CHOOSE = "Generate a secret number between 1 and 20. Output it this once."
@@ -32,7 +32,7 @@ def players(prompt: Prompt) -> Line:
     """Reply for either player from its prompt; the player halves the remaining range."""
     system, *seen = prompt
     texts = [str(message["content"]) for message in seen]
-    if texts[-1] == judging.JUDGE_OWN_TASK:
+    if texts[-1] == prompts.JUDGE_OWN_TASK:
         won = any("you won" in text for text in texts)
         return {"objectives_left": [] if won else ["the number"], "complete": won}
     if "You are Game master" in system["content"]:

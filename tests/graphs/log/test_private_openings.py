@@ -12,7 +12,7 @@ import pytest
 from duologue.graphs import Conversation, PrivateOpening, Speaker, SpecError, group_solve
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft
-from duologue.graphs.prompts import judging, speaking
+from duologue.graphs.prompts import prompts
 from duologue.graphs.session.stored_session import StoredSession
 from support.group_play import Troupe, entries
 from support.histories import CASTS, Plan
@@ -74,21 +74,21 @@ CASES: list[Any] = [
         Plan(made_up=("A",), reconcile=True),
         {
             "A": "u:Make up what only A knows. a:secret-of-A u:P1 a:A1 u:To B: P2|B: B1|B: B2 a:A2",
-            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{speaking.CONTINUE_CONVERSATION} a:B2 u:A: A2",
+            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{prompts.CONTINUE_CONVERSATION} a:B2 u:A: A2",
         },
         id="Y16-Y8-reconciled",
     ),
     pytest.param(
         Plan(made_up=("A",), answers=False),
         {
-            "A": f"u:Make up what only A knows. a:secret-of-A u:{speaking.BEGIN} a:A1 u:B1",
+            "A": f"u:Make up what only A knows. a:secret-of-A u:{prompts.BEGIN} a:A1 u:B1",
             "B": "u:A1 a:B1",
         },
         id="Y16-made-up-without-opening-answers",
     ),
     pytest.param(
         Plan(told={"B": ("secret-of-B",)}, answers=False),
-        {"A": f"u:{speaking.BEGIN} a:A1 u:B1", "B": "u:secret-of-B|A1 a:B1"},
+        {"A": f"u:{prompts.BEGIN} a:A1 u:B1", "B": "u:secret-of-B|A1 a:B1"},
         id="Y16-told-without-opening-answers",
     ),
     pytest.param(
@@ -130,7 +130,7 @@ async def test_a_secret_is_made_up_before_anything_else_and_is_no_turn(answers: 
     result, _ = await troupe.play(plan)
     requests = [str(call.messages[-1].text) for call in troupe.model.calls]
     assert requests[:2] == [plan.request("A"), plan.request("B")]
-    assert requests.count(judging.JUDGE_OWN_TASK) == 2
+    assert requests.count(prompts.JUDGE_OWN_TASK) == 2
     assert result.outcome is not None
     assert (result.outcome.rounds, result.outcome.messages) == (1, 6 if answers else 4)
 

@@ -27,7 +27,7 @@ from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.transcript import overheard
 from duologue.graphs.log.viewpoint import heard_since, viewpoint
-from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.session.events import events_of_session
@@ -174,7 +174,7 @@ def test_a_removed_message_is_in_no_prompt_and_leaves_no_ghost(store: str) -> No
     # Ann has heard nothing since her last message.
     assert told(model.calls[0].prompt)[-2:] == [
         ("assistant", "I have dug."),
-        ("user", speaking.CONTINUE_CONVERSATION),
+        ("user", prompts.CONTINUE_CONVERSATION),
     ]
     assert told(model.calls[1].prompt) == [("user", "I dig.\n\nI have dug.\n\nRoses.")]
     assert ended.outcome is not None
@@ -188,7 +188,7 @@ def test_what_is_removed_in_the_middle_of_a_turn_is_not_gone_on_with(store: str)
     remove(store, "m0001")
     model = ScriptedChatModel(script=["Nothing to dig.", *SAID[2:]])
     ended = Session("one", store=store).resume(model=model, tools=[dig])
-    assert told(model.calls[0].prompt) == [("user", speaking.BEGIN)]
+    assert told(model.calls[0].prompt) == [("user", prompts.BEGIN)]
     assert ended.transcript[0] == ("Ann", "Nothing to dig.")
 
 

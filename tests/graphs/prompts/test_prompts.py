@@ -12,8 +12,7 @@ from duologue.graphs import (
     SchemaFormat,
     load_conversation,
 )
-from duologue.graphs.prompts.tasks import build_task_request
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts.prompts import build_task_request, fill_template
 from duologue.graphs.speakers.formats import Format, describe_format
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from duologue.graphs import Session, SpecError, converse, load_conversation, role_play
 from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.prompts import texts
-from duologue.graphs.prompts.judging import JUDGE_OWN_TASK
-from duologue.graphs.prompts.texts import PROMPTS
+from duologue.graphs.prompts import prompts as texts
+from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK, PROMPTS
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
 TALK: dict[str, Any] = {

@@ -8,7 +8,7 @@ import pytest
 from duologue.graphs import Result, Session, converse, draw, load_conversation
 from duologue.graphs.conversation.conversation import how_it_ends
 from duologue.graphs.log.messages import place_of
-from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 STOP = "###STOP###"
@@ -66,7 +66,7 @@ def test_the_agent_does_its_work_and_its_report_is_the_last_message() -> None:
     # The agent hears the words around the token, and the announcement that its message is the last
     # one.
     heard = model.calls[3].messages[-1].text
-    assert heard == f"Yes, please go ahead.\n\nModerator: {speaking.LAST_MESSAGE}"
+    assert heard == f"Yes, please go ahead.\n\nModerator: {prompts.LAST_MESSAGE}"
     causes = [(one.kind.value, one.text) for one in result.why() if one.message]
     assert causes == [
         ("said", f"User: said {STOP}"),
@@ -140,14 +140,14 @@ def test_in_an_and_the_answer_comes_first_and_the_rest_ends_it_later() -> None:
     said = ["One seat.", "Shall I?", GO_AHEAD, "Booked.", "And a meal.", "Noted."]
     result, model = play(spec, *said)
     assert ended(result) == (["done_token", "max_messages"], "Noted.")
-    assert not any(speaking.LAST_MESSAGE in call.messages[-1].text for call in model.calls)
+    assert not any(prompts.LAST_MESSAGE in call.messages[-1].text for call in model.calls)
 
 
 def test_min_iterations_waits_for_the_word_and_its_answer() -> None:
     spec = talk(end_chat={"min_iterations": 2})
     result, model = play(spec, GO_AHEAD, "Booked.", "And a meal.", "Noted.")
     assert ended(result) == (["done_token"], "Noted.")
-    assert not any(speaking.LAST_MESSAGE in call.messages[-1].text for call in model.calls)
+    assert not any(prompts.LAST_MESSAGE in call.messages[-1].text for call in model.calls)
 
 
 def test_a_mode_still_asks_after_the_word_and_its_last_words_give_way() -> None:

@@ -14,7 +14,7 @@ from duologue.graphs import ContextTooLongError, Session, astream
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.events import HistoryShortened, Notice
 from duologue.graphs.log.messages import metadata
-from duologue.graphs.prompts import judging
+from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.fields import fields_of
@@ -36,11 +36,11 @@ def talkative(**fields: Any) -> Conversation:
 
 
 SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
-    "self": ({}, judging.JUDGE_OWN_TASK),
-    "two questions": ({"judge": {"form": "two_questions"}}, judging.IS_TASK_COMPLETE),
+    "self": ({}, prompts.JUDGE_OWN_TASK),
+    "two questions": ({"judge": {"form": "two_questions"}}, prompts.IS_TASK_COMPLETE),
     "separate": (
         {"judge": {"kind": "separate", "criteria": ["They agree."]}},
-        judging.JUDGE_CRITERIA,
+        prompts.JUDGE_CRITERIA,
     ),
     "moderator": (
         {
@@ -48,7 +48,7 @@ SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
             "turn_order": {"kind": "moderator"},
             "end_chat": {"max_iterations": 4},
         },
-        judging.CHOOSE_NEXT_SPEAKER.partition("{")[0],
+        prompts.CHOOSE_NEXT_SPEAKER.partition("{")[0],
     ),
 }
 
@@ -70,7 +70,7 @@ async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_li
     assert result.outcome is not None
     cuts = cuts_of(result)
     assert len(cuts) == len(player.refused) > 0
-    takes_no_part = question not in (judging.JUDGE_OWN_TASK, judging.IS_TASK_COMPLETE)
+    takes_no_part = question not in (prompts.JUDGE_OWN_TASK, prompts.IS_TASK_COMPLETE)
     assert all((metadata(cut).speaker is None) is takes_no_part for cut in cuts)
     told = [event.text for event in events if isinstance(event, Notice)]
     assert told == [fields_of(cut).problem for cut in cuts]
@@ -158,7 +158,7 @@ async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_s
 
     class Picky(Narrow):
         def takes(self, prompt: Prompt) -> bool:
-            asked = judging.CHOOSE_NEXT_SPEAKER.partition("{")[0] in prompt[-1]["content"]
+            asked = prompts.CHOOSE_NEXT_SPEAKER.partition("{")[0] in prompt[-1]["content"]
             return not asked or super().takes(prompt)
 
         def answer(self, prompt: Prompt) -> Line:
@@ -188,7 +188,7 @@ async def test_who_takes_no_part_is_asked_again_where_there_was_no_room_for_the_
 
         def answer(self, prompt: Prompt) -> Line:
             found = super().answer(prompt)
-            observes = judging.CONVERSATION_SO_FAR.partition("{")[0] in str(prompt[-1]["content"])
+            observes = prompts.CONVERSATION_SO_FAR.partition("{")[0] in str(prompt[-1]["content"])
             if observes and len(str(prompt)) > 2000:
                 self.cut_off += 1
                 return Reply(text='{"crit', finish_reason="length")

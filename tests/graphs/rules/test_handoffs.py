@@ -23,8 +23,8 @@ from duologue.graphs import (
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Flaw, Speech
-from duologue.graphs.prompts import handoffs as prompts
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts import prompts
+from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.session.export_text import as_markdown
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.fields import fields_of

@@ -13,7 +13,7 @@ from duologue.graphs import Conversation, Result, Session, converse, load_conver
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Source, Speech
-from duologue.graphs.prompts import handoffs as prompts
+from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 

@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from duologue.graphs import Conversation, Session, Speaker, group_solve, load_conversation
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Speech, Stage
-from duologue.graphs.prompts.speaking import (
+from duologue.graphs.prompts.prompts import (
     LAST_MESSAGE,
     MODERATOR_LABEL,
     ROUNDS_LEFT,

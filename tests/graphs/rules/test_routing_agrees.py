@@ -25,8 +25,8 @@ from duologue.graphs.ends.end_chat import EndChatMode
 from duologue.graphs.ends.events import Predicate
 from duologue.graphs.log.messages import place_of, speeches
 from duologue.graphs.log.state import Input, State, log_of
-from duologue.graphs.prompts import judging, summaries
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts import prompts
+from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Position
@@ -169,7 +169,7 @@ class Busy:
             *["bell"] * conversation.max_tool_rounds,
         ]
         self._summarisers = [
-            fill_template(summaries.SUMMARY_ROLE, me=name) for name in conversation.names
+            fill_template(prompts.SUMMARY_ROLE, me=name) for name in conversation.names
         ]
         self._called = 0
         self._drafted = False
@@ -183,11 +183,11 @@ class Busy:
             return "Too long. " * 60
         if "shorter version" in last:
             return "Plan a garden."
-        if last == judging.IS_TASK_COMPLETE:
+        if last == prompts.IS_TASK_COMPLETE:
             return "Hard to say."
-        if last == fill_template(judging.RETRY_FORMAT, question=judging.IS_TASK_COMPLETE):
+        if last == fill_template(prompts.RETRY_FORMAT, question=prompts.IS_TASK_COMPLETE):
             return "no"
-        if last == judging.LIST_OBJECTIVES_LEFT or prompt[0]["content"] in self._summarisers:
+        if last == prompts.LIST_OBJECTIVES_LEFT or prompt[0]["content"] in self._summarisers:
             return f"Much is left: {word}."
         if self._called < len(self._calls):
             name = self._calls[self._called]

@@ -44,8 +44,8 @@ from duologue.graphs.log.metadata import (
     ToolResult,
     UnheardReply,
 )
-from duologue.graphs.prompts import judging, speaking, summaries
-from duologue.graphs.prompts.results import LEFT_OUT
+from duologue.graphs.prompts import prompts
+from duologue.graphs.prompts.prompts import LEFT_OUT
 from duologue.graphs.speakers.context import KeepAll
 from duologue.graphs.text.words import tokens_of, tokens_of_message
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
@@ -56,15 +56,15 @@ from support.shape_help import has_accepted_order
 T = TypeVar("T")
 
 NAMES = ("Ann Lee", "Bob", "李雷", "Dot")
-QUESTIONS = (judging.JUDGE_OWN_TASK, judging.LIST_OBJECTIVES_LEFT, judging.IS_TASK_COMPLETE)
+QUESTIONS = (prompts.JUDGE_OWN_TASK, prompts.LIST_OBJECTIVES_LEFT, prompts.IS_TASK_COMPLETE)
 JUDGED = {it: it for it in QUESTIONS} | {
-    judging.RETRY_FORMAT.replace("{question}", it): it for it in QUESTIONS
+    prompts.RETRY_FORMAT.replace("{question}", it): it for it in QUESTIONS
 }
 """Questions to a judge, in the first and the second request (R17)."""
-MENDING = speaking.REWRITE_REPLY.removeprefix("{problem}")
-BEGINNING = (speaking.BEGIN, speaking.CONTINUE_CONVERSATION)
+MENDING = prompts.REWRITE_REPLY.removeprefix("{problem}")
+BEGINNING = (prompts.BEGIN, prompts.CONTINUE_CONVERSATION)
 SHORTENED = LEFT_OUT.partition("}")[2]
-IN_SHORT = summaries.SUMMARY_HEADING.partition("\n")[0]
+IN_SHORT = prompts.SUMMARY_HEADING.partition("\n")[0]
 MARK = "Say:"
 EXAMPLES = [
     {"role": "user", "content": "Shown a."},
@@ -139,7 +139,7 @@ class Troupe:
         system, last = str(prompt[0]["content"]), str(prompt[-1]["content"])
         if system.startswith("You keep the memory"):
             return f"In short {self.word('s', given)}."
-        if JUDGED.get(last) == judging.JUDGE_OWN_TASK:
+        if JUDGED.get(last) == prompts.JUDGE_OWN_TASK:
             return {"objectives_left": [self.word("v", given)], "complete": False}
         if last in JUDGED:
             return self.one_of("verdict", given, ("no", "Hm", f"Much {self.word('v', given)}."))
@@ -361,7 +361,7 @@ def asked(troupe: Troupe, calls: Sequence[Sequence[BaseMessage]]) -> Iterator[As
         view, last = list(messages), messages[-1].text
         if last in JUDGED:
             keeps = troupe.conversation.speaker(name).keep_self_reflection
-            del view[-3 if JUDGED[last] == judging.IS_TASK_COMPLETE and not keeps else -1 :]
+            del view[-3 if JUDGED[last] == prompts.IS_TASK_COMPLETE and not keeps else -1 :]
         elif last.endswith(MENDING):
             # After a blank draft, the request is a separate message or at the end of the heard one.
             heard = view.pop().text.rpartition("\n\n")[0]

@@ -30,8 +30,8 @@ from duologue.graphs.log.metadata import (
     UnheardResult,
 )
 from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.prompts import summaries
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts import prompts
+from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.history import History, PromptOverhead, Shortened
 from duologue.graphs.speakers.context import (
     Context,
@@ -333,7 +333,7 @@ def test_a_summary_stands_where_the_cut_is_and_is_told_to_its_speaker_alone() ->
     log = summed_up(spoken(conversation, 6), "m0004", "They said yes.")
     lines, since = cut(conversation, log, "Ann")
     assert since == "m0004"
-    told = fill_template(summaries.SUMMARY_HEADING, summary="They said yes.")
+    told = fill_template(prompts.SUMMARY_HEADING, summary="They said yes.")
     assert [one.text for one in lines[:2]] == [told, log[4].text]
     view = viewpoint(conversation, lines, "Ann")
     well_formed(view)
@@ -364,7 +364,7 @@ def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
         *(make_message(len(log) + n, "More.", metadata(log[1 + n % 2])) for n in range(6)),
     ]
     lines, since = cut(conversation, longer, "Ann")
-    assert lines[0].text == fill_template(summaries.SUMMARY_HEADING, summary="In short.")
+    assert lines[0].text == fill_template(prompts.SUMMARY_HEADING, summary="In short.")
     assert place_of(lines[1]) == since
     assert since is not None
     assert since > "m0005"

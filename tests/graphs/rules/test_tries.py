@@ -9,8 +9,7 @@ from duologue.graphs import Result, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken, ReplyRejected
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Flaw, Speech, UnheardReply
-from duologue.graphs.prompts import speaking
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts.prompts import EMPTY_REPLY, REWRITE_REPLY, fill_template
 from duologue.graphs.rules.turns import Checked, Problem, better
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.fields import fields_of
@@ -19,7 +18,7 @@ ROLE_PLAY = role_play("Pick an exchange", "Lead", "Coder", specify_task=False, m
 ORDER = "Instruction: Choose one of them for us.\nInput: None"
 KRAKEN = "I chose Kraken since fees are low."
 AGAIN = "Rewrite your message. Reply with the rewritten message only."
-ASKED_FOR_WORDS = fill_template(speaking.REWRITE_REPLY, problem=speaking.EMPTY_REPLY)
+ASKED_FOR_WORDS = fill_template(REWRITE_REPLY, problem=EMPTY_REPLY)
 
 
 def tried(worth: str) -> Checked:

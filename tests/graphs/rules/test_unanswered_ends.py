@@ -9,7 +9,7 @@ from duologue.graphs import Result, Session, converse, load_conversation, stream
 from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Flaw
-from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.fields import fields_of
 
@@ -60,9 +60,9 @@ def test_a_first_message_that_says_a_done_token_is_asked_for_again(token: str, s
     assert flaws(result) == [Flaw.UNANSWERED]
     assert result.outcome is not None
     assert result.outcome.warnings == ()
-    problem = speaking.fill_template(speaking.PREMATURE_END, token=token)
-    assert model.calls[1].messages[-1].text == speaking.fill_template(
-        speaking.REWRITE_REPLY, problem=problem
+    problem = prompts.fill_template(prompts.PREMATURE_END, token=token)
+    assert model.calls[1].messages[-1].text == prompts.fill_template(
+        prompts.REWRITE_REPLY, problem=problem
     )
     assert all(one.kind.value != "rejected" for one in result.why())
 

@@ -22,8 +22,8 @@ from duologue.graphs.log.messages import metadata, place_of, speeches
 from duologue.graphs.log.metadata import Draft, MessageMetadata, Reflection, SpecifiedTask, Speech
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.viewpoint import SILENCE, viewpoint
-from duologue.graphs.prompts import judging, speaking, tasks
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts import prompts
+from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.outcome import Outcome
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
@@ -315,7 +315,7 @@ async def test_a_structured_verdict_takes_one_call_at_its_own_temperature() -> N
     assert [call.body["temperature"] for call in server.calls] == [0.2, 0.2, 0.3]
     assert [("response_format" in call.body) for call in server.calls] == [False, False, True]
     asked = [(m["role"], m["content"]) for m in server.calls[2].prompt[1:]]
-    assert asked == [("user", "a1"), ("assistant", "b1"), ("user", judging.JUDGE_OWN_TASK)]
+    assert asked == [("user", "a1"), ("assistant", "b1"), ("user", prompts.JUDGE_OWN_TASK)]
     assert ran.verdicts == [Verdict(speaker="B", complete=True)]
     assert ran.outcome.total.calls == 3
 
@@ -333,9 +333,9 @@ async def test_the_two_questions_take_two_calls_at_two_temperatures() -> None:
     assert last == [
         ("user", "a1"),
         ("assistant", "b1"),
-        ("user", judging.LIST_OBJECTIVES_LEFT),
+        ("user", prompts.LIST_OBJECTIVES_LEFT),
         ("assistant", "The price."),
-        ("user", judging.IS_TASK_COMPLETE),
+        ("user", prompts.IS_TASK_COMPLETE),
     ]
     assert ran.verdicts == [Verdict(speaker="B", complete=False, objectives_left=("The price.",))]
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
@@ -429,19 +429,19 @@ async def test_an_answer_that_breaks_off_in_mid_list_is_not_read_as_complete() -
         pytest.param(
             "structured",
             [NO],
-            [f"u:{judging.JUDGE_OWN_TASK}", "a:Still to do: price; place."],
+            [f"u:{prompts.JUDGE_OWN_TASK}", "a:Still to do: price; place."],
             id="Y10-structured-some-left",
         ),
         pytest.param(
             "structured",
             [{"objectives_left": [], "complete": False}],
-            [f"u:{judging.JUDGE_OWN_TASK}", "a:The task is not complete yet."],
+            [f"u:{prompts.JUDGE_OWN_TASK}", "a:The task is not complete yet."],
             id="Y10-structured-none-left",
         ),
         pytest.param(
             "two_questions",
             ["The price.", "no"],
-            [f"u:{judging.LIST_OBJECTIVES_LEFT}", "a:The price."],
+            [f"u:{prompts.LIST_OBJECTIVES_LEFT}", "a:The price."],
             id="Y10-two-questions",
         ),
     ],
@@ -455,7 +455,7 @@ async def test_a_reflection_is_kept_in_its_speakers_view_or_vanishes(
         )
         script: list[Line] = ["a1", *answers, "b1", "a2", *answers, "b2"]
         ran = await scripted(conversation, script)
-        begun = f"u:{speaking.BEGIN}"
+        begun = f"u:{prompts.BEGIN}"
         if keep:
             # The next heard message follows the kept answer as usual.
             mine = [begun, "a:a1", *kept, "u:b1", "a:a2", *kept, "u:b2"]
@@ -607,7 +607,7 @@ async def test_a_rewrite_over_the_limit_is_asked_for_once_more() -> None:
     assert ran.task == "five six"
     again = [(message["role"], message["content"]) for message in model.calls[1].prompt]
     assert again[1] == ("assistant", "one two three four")
-    assert again[2] == ("user", fill_template(tasks.SHORTEN_TASK, count=4, limit=3))
+    assert again[2] == ("user", fill_template(prompts.SHORTEN_TASK, count=4, limit=3))
     assert len({message.id for message in ran.log}) == len(ran.log)
 
 
@@ -673,7 +673,7 @@ async def test_a_blank_reply_behind_a_tools_answer_leaves_the_answer_in_its_plac
     """Z3, Y18: no call reaches a provider without its result."""
     model = ScriptedChatModel(script=[calling("c1", {"item": "tea"}), "", "Four.", "Fine."])
     ran = await run(buying(), model, [price])
-    assert shown(model, 2)[:3] == [f"user:{speaking.BEGIN}", "assistant:", "tool:tea: 4"]
+    assert shown(model, 2)[:3] == [f"user:{prompts.BEGIN}", "assistant:", "tool:tea: 4"]
     assert shown(model, 2)[3] == f"assistant:{SILENCE}"
     assert shown(model, 2)[4].startswith("user:Your message was empty.")
     assert len(shown(model, 2)) == 5

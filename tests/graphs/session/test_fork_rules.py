@@ -25,7 +25,7 @@ from duologue.graphs.ends.facts import Facts
 from duologue.graphs.ends.limits import MaxMessages
 from duologue.graphs.log.messages import make_message, metadata, place_of, read_metadata
 from duologue.graphs.log.metadata import Speech, Stage, ToolCalls, ToolResult
-from duologue.graphs.prompts.judging import JUDGE_OWN_TASK
+from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.session.fork import carry_over
 from duologue.graphs.store.open import open_store

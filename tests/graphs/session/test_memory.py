@@ -21,8 +21,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.messages import metadata, place_name, place_of
 from duologue.graphs.log.metadata import MemoryReset, RememberedMessage
-from duologue.graphs.prompts import speaking
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts import prompts
+from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
@@ -177,7 +177,7 @@ def test_a_forked_session_is_dumped_with_the_rules_of_its_past(here: str, there:
     both = [replace(one, messages=without_ids(one.messages)) for one in earlier]
     assert both[0] == both[1]
     # The change of the fork is announced, because earlier messages followed other rules.
-    assert told(earlier[1], "Ann") == ["Dig", fill_template(speaking.NEW_TASK, task="Rest")]
+    assert told(earlier[1], "Ann") == ["Dig", fill_template(prompts.NEW_TASK, task="Rest")]
 
 
 async def test_a_session_that_was_never_begun_is_loaded_and_begins(here: str, there: str) -> None:
@@ -350,7 +350,7 @@ def test_what_the_spec_tells_in_the_log_alone_is_told_again(here: str) -> None:
         }
     )
     stopped(conversation, ["I dig.", "I plant.", "B1", "A1", "B2"], here, "one")
-    again = fill_template(speaking.RESTATE_TASK, task="Dig")
+    again = fill_template(prompts.RESTATE_TASK, task="Dig")
     for _ in range(2):
         Session("one", store=here).reset(speaker="Ann")
         held = Session("one", store=here).state()
@@ -373,7 +373,7 @@ def test_a_loaded_memory_stands_before_what_is_not_answered_yet(store: str) -> N
     Session("now", store=store).set_memory("Ann", memory)
     held = Session("now", store=store).state()
     remembered = [
-        ("human", speaking.BEGIN),
+        ("human", prompts.BEGIN),
         ("ai", "A1"),
         ("human", "B1"),
         ("ai", ""),
@@ -403,7 +403,7 @@ def test_a_memory_may_become_another_speakers(here: str) -> None:
     memory = Session("past", store=here).state().memory("Ann")
     Session("now", store=here).set_memory("Ben", memory)
     assert seen(Session("now", store=here).state(), "Ben") == [
-        ("human", speaking.BEGIN),
+        ("human", prompts.BEGIN),
         ("ai", "A1"),
         ("human", "B1"),
         ("ai", "A2"),
@@ -419,7 +419,7 @@ def test_a_memory_is_copied_into_another_session_and_database(here: str, there: 
     held = Session("now", store=there).state()
     assert seen(held, "Ben")[:2] == [("human", "A1"), ("ai", "B1")]
     assert seen(held, "Ben")[-1] == ("human", "X1")
-    assert seen(held, "Ann") == [("human", speaking.BEGIN), ("ai", "X1")]
+    assert seen(held, "Ann") == [("human", prompts.BEGIN), ("ai", "X1")]
 
 
 def test_a_session_with_a_memory_of_strangers_is_dumped_and_loaded(here: str, there: str) -> None:

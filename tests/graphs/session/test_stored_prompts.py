@@ -14,7 +14,7 @@ from duologue.graphs import (
     load_conversation,
     role_play,
 )
-from duologue.graphs.conversation.merge import first_difference
+from duologue.graphs.conversation.conversation_options import first_difference
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.script import ScriptExhaustedError

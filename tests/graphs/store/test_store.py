@@ -20,8 +20,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
 
+from duologue.graphs.common.data import Versions
 from duologue.graphs.common.errors import SessionError, StoreError
-from duologue.graphs.common.versions import Versions
 from duologue.graphs.store import sql_tables as tables
 from duologue.graphs.store.batches import CellRow
 from duologue.graphs.store.errors import store_errors

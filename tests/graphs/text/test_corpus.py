@@ -18,9 +18,8 @@ from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import Speech
 from duologue.graphs.log.parsing import parse
-from duologue.graphs.prompts import speaking
-from duologue.graphs.prompts.tasks import join_task_requests
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts import prompts
+from duologue.graphs.prompts.prompts import fill_template, join_task_requests
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.done_words import says
@@ -34,7 +33,7 @@ from duologue.graphs.text.echoes import (
 from duologue.graphs.text.similarity import is_farewell
 from duologue.nodes.judge.verdicts import yes_or_no
 
-ASKED_AGAIN = fill_template(speaking.REWRITE_REPLY, problem=speaking.NO_CONTENT)
+ASKED_AGAIN = fill_template(prompts.REWRITE_REPLY, problem=prompts.NO_CONTENT)
 REMARKS = ("placeholders", "acknowledgements", "announcements", "requests")
 
 ENDS: dict[str, Callable[[str], bool]] = {

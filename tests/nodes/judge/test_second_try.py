@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, Session, converse, load_conversation
-from duologue.graphs.prompts import judging
+from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.script import Script
 from support.fields import fields_of, rejections
@@ -64,7 +64,7 @@ def test_r17_a_verdict_that_cannot_be_read_is_asked_for_once_more(name: str) -> 
     assert result.outcome.reason.value == "completed"
     assert verdicts(result) == [True]
     first, second = (call.messages[-1].text for call in model.calls[-2:])
-    assert second == judging.RETRY_FORMAT.replace("{question}", first)
+    assert second == prompts.RETRY_FORMAT.replace("{question}", first)
     assert model.calls[-2].messages[:-1] == model.calls[-1].messages[:-1]
     assert rejections(result) == ["This is not a readable verdict."]
     # The verdict that was read ended it, not the one before.
@@ -173,12 +173,12 @@ def test_r17_a_speaker_judges_by_its_task_however_short_its_context(name: str) -
 
     def reply(prompt: Prompt) -> Line:
         text = str(prompt[-1]["content"])
-        if judging.LIST_OBJECTIVES_LEFT in text:
+        if prompts.LIST_OBJECTIVES_LEFT in text:
             asked.append(prompt)
             return "A price is left."
-        if judging.JUDGE_OWN_TASK in text:
+        if prompts.JUDGE_OWN_TASK in text:
             asked.append(prompt)
-        elif judging.IS_TASK_COMPLETE not in text:
+        elif prompts.IS_TASK_COMPLETE not in text:
             return f"What would you say to {len(str(prompt))} then?"
         no = {"objectives_left": ["All."], "complete": False}
         return good if len(asked) == 5 else "No." if name == "two_questions" else no

@@ -26,8 +26,8 @@ from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.events import SpeakerChosen, VerdictGiven
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import SpeakerChoice
-from duologue.graphs.prompts import judging, speaking
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts import prompts
+from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.outcome import OutcomeStepKind
 from duologue.graphs.text.names import read_name
 from duologue.nodes.judge.verdicts import read_lines
@@ -152,7 +152,7 @@ def test_the_judge_sees_everything_said_and_asks_in_one_call() -> None:
     lines = (f"Ann {alone}: Seven.", f"Ann {alone}: Ready.", f"Bob {alone}: Hm, me too.")
     said = "\n\n".join((*lines, "Bob: Is it seven?"))
     assert said in question
-    assert question.endswith(judging.JUDGE_CRITERIA)
+    assert question.endswith(prompts.JUDGE_CRITERIA)
     assert result.outcome is not None
     assert result.outcome.reason.value == "completed"
 
@@ -162,7 +162,7 @@ def test_the_transcript_comes_before_the_question_so_that_it_can_be_cached() -> 
     _, judge = play(judged(), said, [found("met", "not_met")] * 3)
     for before, after in pairwise(judge.calls):
         assert before.messages[0].text == after.messages[0].text
-        start = before.messages[1].text.removesuffix(judging.JUDGE_CRITERIA).rstrip()
+        start = before.messages[1].text.removesuffix(prompts.JUDGE_CRITERIA).rstrip()
         assert after.messages[1].text.startswith(start)
 
 
@@ -255,7 +255,7 @@ def test_a_judge_without_structured_output_answers_in_lines() -> None:
         spec, ["Beans?", "Beans.", "Three."], ["1: met\n2: not met", "1. MET\n\n2. **met**"]
     )
     assert (
-        judge.calls[0].messages[-1].text.endswith(judging.JUDGE_IN_LINES.removeprefix("{question}"))
+        judge.calls[0].messages[-1].text.endswith(prompts.JUDGE_IN_LINES.removeprefix("{question}"))
     )
     assert result.outcome is not None
     assert result.outcome.reason.value == "completed"
@@ -328,7 +328,7 @@ def test_a_moderator_model_chooses_who_speaks_next() -> None:
     assert [name for name, _ in result.transcript] == ["Ann", *chosen]
     system, question = (message.text for message in moderator.calls[1].messages)
     assert system.endswith(
-        f"{fill_template(judging.SPEAKER_NAMES, names='Ann, Bob, Cid')}\n\nThe task: Plan."
+        f"{fill_template(prompts.SPEAKER_NAMES, names='Ann, Bob, Cid')}\n\nThe task: Plan."
     )
     assert "Ann: This is line 0 of them all.\n\nCid: This is line 1" in question
     assert question.endswith("Who speaks next: Ann, Bob?")
@@ -515,12 +515,12 @@ def test_among_many_speakers_are_told_of_the_labels_and_none_is_written_twice() 
     result, _ = play(spec, ["Line one here.", "Bob: Line two here.", "Line three.", "Line four."])
     system, heard, *_ = (message.text for message in result.viewpoint("Cid"))
     assert system.startswith("You are Cid, in a conversation with Ann, Bob and Dot.")
-    assert speaking.SPEAKER_LABELS in system
+    assert prompts.SPEAKER_LABELS in system
     expected = "Ann: Line one here.\n\nBob: Line two here.\n\nCid, it is your turn."
     assert heard == expected
-    assert speaking.SPEAKER_LABELS not in result.viewpoint("Cid")[1].text
+    assert prompts.SPEAKER_LABELS not in result.viewpoint("Cid")[1].text
     two, _ = play(talk(end_chat={"max_iterations": 1}), ["Line one here.", "Line two here."])
-    assert speaking.SPEAKER_LABELS not in two.viewpoint("Ann")[0].text
+    assert prompts.SPEAKER_LABELS not in two.viewpoint("Ann")[0].text
 
 
 def test_criteria_that_stand_there_twice_are_refused() -> None:

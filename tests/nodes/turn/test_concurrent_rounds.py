@@ -43,7 +43,7 @@ from duologue.graphs.conversation.limits import most_messages, plain_calls
 from duologue.graphs.conversation.usage import Usage
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import PendingAnswer
-from duologue.graphs.prompts.speaking import ALL_SPEAK
+from duologue.graphs.prompts.prompts import ALL_SPEAK
 from duologue.graphs.session.run import run_session
 from duologue.nodes.models.gate import PlannedCall
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall

@@ -22,8 +22,7 @@ from duologue.graphs import (
 from duologue.graphs.common.content import tokens_of_files
 from duologue.graphs.common.content_input import read_content
 from duologue.graphs.ends.all_ends import Reason
-from duologue.graphs.prompts import judging
-from duologue.graphs.prompts.results import LEFT_OUT
+from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK, LEFT_OUT
 from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -270,7 +269,7 @@ def test_a_speaker_judges_its_task_after_a_large_turn() -> None:
     narrow = Narrow(["look"])
 
     def answer(prompt: Prompt) -> Line:
-        if prompt[-1]["content"] != judging.JUDGE_OWN_TASK or size_of(prompt) > LIMIT:
+        if prompt[-1]["content"] != JUDGE_OWN_TASK or size_of(prompt) > LIMIT:
             return narrow(prompt)
         return {"objectives_left": [], "complete": True}
 

@@ -12,7 +12,7 @@ from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, UnheardReply
 from duologue.graphs.log.parsing import Mended, mended
-from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts import prompts
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.echoes import is_placeholder, repeats
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
@@ -292,7 +292,7 @@ def test_r15_a_reply_that_was_cut_off_is_left_as_it_is() -> None:
 
 
 def test_r15_how_a_reply_is_asked_for_again_does_not_contradict_itself() -> None:
-    told = speaking.fill_template(speaking.REWRITE_REPLY, problem=speaking.REPEATED_REPLY)
+    told = prompts.fill_template(prompts.REWRITE_REPLY, problem=prompts.REPEATED_REPLY)
     assert told.startswith("You already sent this message. Say something new.")
     assert "say it again" not in told
 

@@ -9,7 +9,7 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from duologue.graphs import Conversation
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import NOBODY, Draft, Instruction, Speech
-from duologue.graphs.prompts import judging
+from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.models.model import Models
@@ -72,7 +72,7 @@ def test_a_request_to_mend_and_a_reminder_are_within_the_limit(
 
 def test_a_judges_question_is_within_the_limit() -> None:
     """Y9: the judge's question comes after the speaker's view."""
-    behind = [HumanMessage(judging.LIST_OBJECTIVES_LEFT * 3)]
+    behind = [HumanMessage(prompts.LIST_OBJECTIVES_LEFT * 3)]
     for turns in range(1, 40):
         now = moment({"kind": "tokens", "limit": LIMIT}, turns)
         view = view_of(now, now.conversation.speakers[0], now.log, behind=behind)

@@ -25,8 +25,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.log.metadata import Draft, Flaw, Source, Speech
-from duologue.graphs.prompts import speaking
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts import prompts
+from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 from support.fields import fields_of
@@ -143,7 +143,7 @@ def test_a_function_is_given_the_turn_as_its_speaker_sees_it() -> None:
     system, *view = first.messages
     assert isinstance(system, SystemMessage)
     assert system.text.startswith("You are Bob")
-    turn_of_bob = fill_template(speaking.YOUR_TURN, name="Bob")
+    turn_of_bob = fill_template(prompts.YOUR_TURN, name="Bob")
     heard = f"Psst.\n\nAnn: Ann's first.\n\n{turn_of_bob}"
     assert [(message.type, message.text) for message in view] == [("human", heard)]
     assert first.heard == heard

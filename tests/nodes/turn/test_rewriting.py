@@ -11,8 +11,7 @@ from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import SpecifiedTask
-from duologue.graphs.prompts.tasks import REWRITE_TASK, SPECIFY_TASK_SMALL_MODEL
-from duologue.graphs.prompts.texts import fill_template
+from duologue.graphs.prompts.prompts import REWRITE_TASK, SPECIFY_TASK_SMALL_MODEL, fill_template
 from duologue.graphs.session.events import events_of_session
 from duologue.nodes.models import model as resolve
 from duologue.nodes.models.adapters import families
