@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, PlainSerializer, computed_field
 
-from .common.addresses import redact_address
+from .common.addresses import show_address
 from .common.data import Data
 from .conversation.judges import Verdict
 from .conversation.questions import Question
@@ -46,7 +46,7 @@ class SessionStarted(_Event):
     event: Literal["session"] = "session"
     session: str
     """The session's id."""
-    store: Annotated[str, PlainSerializer(redact_address)]
+    store: Annotated[str, PlainSerializer(show_address)]
     """The address of the store that contains the session. `repr` and ``model_dump`` hide its
     password."""
     title: str
@@ -61,7 +61,7 @@ class SessionStarted(_Event):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Return the fields for `repr`, with the password of the store hidden."""
         for name, value in super().__repr_args__():
-            yield name, redact_address(value) if name == "store" else value
+            yield name, show_address(value) if name == "store" else value
 
 
 class Notice(_Event):

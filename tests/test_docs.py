@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 from duologue import graphs, tools
 from duologue.graphs import (
-    BatchRun,
     Conversation,
     DuologueError,
     EndChat,
@@ -95,14 +94,6 @@ CONVERSATIONS = [
     block for block in blocks("toml") if block.page != "docs/batches.md" and block not in SUITES
 ]
 
-SOCIETY = {
-    name: block.text
-    for block in blocks("toml")
-    for name in ("tasks.toml", "society.toml")
-    if block.text.startswith(f"# {name}\n")
-}
-"""The two batches of which one has the results of the other as values, by their files."""
-
 
 def _page(block: Fenced) -> str:
     return block.page
@@ -153,8 +144,7 @@ def test_settings_of_pytest_exist(pytestconfig: pytest.Config) -> None:
 
 def test_batches_in_files_are_those_that_the_pages_show(tmp_path: Path) -> None:
     (tmp_path / "tasks.csv").write_text("task,labels.answer\nAdd 1 and 2.,3\n")
-    texts = [block.text for block in blocks("toml") if block.page == "docs/batches.md"]
-    whole, *parts = [text for text in texts if text not in SOCIETY.values()]
+    whole, *parts = [block.text for block in blocks("toml") if block.page == "docs/batches.md"]
     fields = {"task": "Plan a garden", "user_role": "Cook", "assistant_role": "Gardener"}
     for text in (whole, *parts):
         # A part is shown without the conversation that it varies.
@@ -164,37 +154,6 @@ def test_batches_in_files_are_those_that_the_pages_show(tmp_path: Path) -> None:
         cells = Cells.of(load_batch(tmp_path / "batch.toml"), "docs")
         cells.grid.check()
         assert len(cells) == (24 if text is whole else 2 if "vary" in text else 1)
-
-
-def test_one_batch_lists_the_tasks_of_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def reply(messages: list[dict[str, str]]) -> str:
-        system, last = messages[0]["content"], messages[-1]["content"]
-        if "List ten diverse tasks" not in last:
-            return "<CAMEL_TASK_DONE>"
-        me, other = re.findall(r"You are (.*?)\. You work with (.*?)\.", system)[0]
-        return f"Tasks:\n1. First of {other}, {me}\n2. Second of {other}, {me}"
-
-    for name, text in SOCIETY.items():
-        (tmp_path / name).write_text(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DUOLOGUE_STORE", str(tmp_path / "sessions.db"))
-    with ScriptedServer(reply) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        for name in SOCIETY:
-            planned = CliRunner().invoke(app, ["batch", "run", name, "--dry-run"])
-            done = CliRunner().invoke(app, ["batch", "run", name])
-            assert (planned.exit_code, done.exit_code) == (0, 0), done.output
-    assert planned.stdout.startswith("12 sessions, ")
-    rows = BatchRun("society").rows()
-    users, assistants = ("Stock Trader", "Teacher", "Chemist"), ("Python Programmer", "Musician")
-    assert [(row["user_role"], row["assistant_role"], row["task"]) for row in rows] == [
-        (user, assistant, f"{task} of {user}, {assistant}")
-        for user in users
-        for assistant in assistants
-        for task in ("First", "Second")
-    ]
 
 
 def _reply(messages: list[dict[str, str]]) -> str:

@@ -14,7 +14,6 @@ from ..conversation.defaults import Default
 from ..conversation.fields import SPEC_VERSION
 from ..conversation.judges import SeparateJudge
 from ..store.batches import check_batch_name
-from .earlier_results import EarlierBatches
 from .grid import Grid, conversation_of, set_values
 from .spec import Batch
 from .values import canonical_json
@@ -70,25 +69,23 @@ class Cells:
     """The seed of the first trial. None if the batch does not set it."""
 
     @classmethod
-    def of(cls, batch: Batch, name: str, earlier: EarlierBatches | None = None) -> "Cells":
+    def of(cls, batch: Batch, name: str) -> "Cells":
         """Read the values of a batch.
 
-        A ``.txt`` or ``.csv`` file contains only texts. Texts that are JSON are parsed if the
-        conversation accepts only the parsed value, or if text and parsed value mean the same. The
-        first JSON text of a column decides for the whole column. A label stays a text. An empty
-        cell of a ``.csv`` file leaves the field unchanged.
+        In ``.txt`` and ``.csv`` files, numbers and booleans are read for fields of these types. A
+        column of a ``.csv`` file whose name ends with ``:json`` contains JSON. All other values,
+        and labels, are texts. An empty cell of a ``.csv`` file leaves the field unchanged.
 
         Args:
             batch: The batch. Paths of files are relative to the working folder.
             name: The batch's name.
-            earlier: The results of each earlier batch that the values name. None if they name none.
 
         Raises:
             SpecError: The name is not valid, a file cannot be read, a row does not fit, a field is
                 given twice, or two rows are the same; the message names the field and the row.
         """
         check_batch_name(name)
-        cells = cls(name, Grid.of(batch, earlier or {}), batch.trials, batch.seed)
+        cells = cls(name, Grid.of(batch), batch.trials, batch.seed)
         if cells.count > MOST_CELLS:
             raise SpecError(
                 f"vary: makes {cells.count:,} sessions, more than {MOST_CELLS:,}; vary fewer values"

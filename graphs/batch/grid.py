@@ -1,8 +1,7 @@
 """A conversation, and the rows of values with which its fields are filled in."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
 from math import prod
 from pathlib import Path as FilePath
 from typing import Any, Final, TypeVar
@@ -20,10 +19,9 @@ from ..conversation.defaults import Default, build_model, mark_unset, without_ma
 from ..conversation.sandbox import read_level
 from ..ends.end_chat import end_chat_fields
 from ..kinds.load import forms_by_kind, load_conversation
-from .earlier_results import EarlierBatches
-from .paths import LABELS, Path, check_apart, read_paths, write_path
+from .paths import LABELS, Path, check_apart, json_types, read_paths, write_path
 from .spec import Batch
-from .values import LEFT, Axis, Value, canonical_json, read_axis, read_json
+from .values import LEFT, Axis, Value, canonical_json, read_axis
 
 _NOTHING = object()
 
@@ -85,6 +83,13 @@ class Base:
         named = given.get("name") if isinstance(given, Mapping) else getattr(given, "name", given)
         default = self.form.model_fields[field].default if self.form else None
         return named or self.data.get(field) or default
+
+    def types(self, place: Path) -> AbstractSet[str]:
+        """Return the JSON types of the values at a place in the data. Empty if they are unknown."""
+        types = json_types(self.form, place) if self.form else frozenset()
+        if not types and self.form and place[0] in self.form.roles:
+            place = ("speakers", *place)
+        return types or json_types(Conversation, place)
 
     def opened(self, place: Path) -> "Base":
         """Return the base with the fields that lead to a place as dicts, made once for all cells.
@@ -201,9 +206,6 @@ def _name(thing: object) -> str:
 
 T = TypeVar("T")
 
-_MOST_TRIES = 4096
-"""Maximum number of combinations of text columns that are tried as JSON."""
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -217,24 +219,22 @@ class Grid:
     """The place in the conversation's data for each path. Labels are not included."""
 
     @classmethod
-    def of(cls, batch: Batch, earlier: EarlierBatches) -> "Grid":
+    def of(cls, batch: Batch) -> "Grid":
         """Read the conversation and the fields that vary from a batch.
-
-        Args:
-            batch: The batch.
-            earlier: The results of each earlier batch that the values name.
 
         Raises:
             SpecError: A file cannot be read, a row does not fit, a field is given twice, or two
                 rows are the same; the message names the field and the row.
         """
         base = Base.of(batch.conversation)
-        axes = tuple(read_axis(key, values, earlier) for key, values in batch.vary.items())
+        axes = tuple(map(Axis.of, batch.vary))
         places = _places(base, axes)
         for axis in axes:
             for path in axis.paths:
                 base = _find_in_axis(axis, base.opened, places[path]) if path in places else base
-        grid = cls(base, axes, places)._as_taken()
+        grid = cls(base, axes, places)
+        read = (read_axis(axis, batch.vary[axis.key], grid.text_types) for axis in axes)
+        grid = replace(grid, axes=tuple(read))
         for axis in grid.axes:
             axis.check_distinct()
         return grid
@@ -333,59 +333,13 @@ class Grid:
             return any(last) and str(other) == str(error)
         return False
 
-    def _as_taken(self) -> "Grid":
-        """Return the grid with each file text as the conversation accepts it: as text or JSON."""
-        changing = [
-            found
-            for place, axis in enumerate(self.axes)
-            for column, path in enumerate(axis.paths)
-            # A plain text is accepted as a text, so it is never read as JSON.
-            if axis.is_text and path in self.places and not self._is_plain_text(self.places[path])
-            if (found := _first_changing(axis, place, column)) is not None
-        ]
-        axes = [*self.axes]
-        for one in self._meant_as_json(changing):
-            axes[one.place] = axes[one.place].as_json(one.column)
-        return replace(self, axes=tuple(axes))
-
-    def _meant_as_json(self, texts: Sequence["_Text"]) -> list["_Text"]:
-        """Return the texts that are accepted only as JSON, or mean the same as text and as JSON."""
-        tries = (chosen for most in range(len(texts) + 1) for chosen in combinations(texts, most))
-        for needed in islice(tries, _MOST_TRIES):
-            found = self._with_json(texts, needed)
-            if found is not None:
-                others = (one for one in texts if one not in needed)
-                same = [one for one in others if self._with_json(texts, (*needed, one)) == found]
-                return [*needed, *same]
-        # Something else is wrong; `check` reports it.
-        return []
-
-    def _with_json(
-        self, texts: Sequence["_Text"], chosen: Sequence["_Text"]
-    ) -> Conversation | None:
-        varied = self.varied([0] * len(self.axes))
-        varied |= {one.path: read_json(one.text) if one in chosen else one.text for one in texts}
-        try:
-            return conversation_of(self.filled(varied), is_made=self.base.is_made)
-        except SpecError:
-            return None
-
-
-@dataclass(frozen=True)
-class _Text:
-    """The first text of a column that changes when it is parsed as JSON."""
-
-    place: int
-    column: int
-    path: str
-    text: str
-
-
-def _first_changing(axis: Axis, place: int, column: int) -> _Text | None:
-    texts = (row[column] for row in axis.rows)
-    changing = (text for text in texts if isinstance(text, str) and read_json(text) != text)
-    text = next(changing, None)
-    return None if text is None else _Text(place, column, axis.paths[column], text)
+    def text_types(self, path: str) -> AbstractSet[str]:
+        """Return the JSON types as which texts of a file are read. Empty if they stay texts."""
+        place = self.places.get(path)
+        if place is None or self._is_plain_text(place):
+            return frozenset()
+        types = self.base.types(place)
+        return frozenset() if "string" in types else types
 
 
 def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ...tools.registry.registry import Registered
-from ..common.addresses import redact_address
+from ..common.addresses import show_address
 from ..common.model_help import list_options
 from ..common.threads import in_background
 from ..session.listing import known_store
@@ -66,7 +66,7 @@ class BatchRun:
         return self.name
 
     def __repr__(self) -> str:
-        store = redact_address(self.store) if isinstance(self.store, str) else self.store
+        store = show_address(self.store) if isinstance(self.store, str) else self.store
         return f"BatchRun({self.name!r}, store={store!r})"
 
     async def astatus(self) -> BatchStatus:

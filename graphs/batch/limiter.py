@@ -30,6 +30,12 @@ _LATEST: Final = 10
 PATIENCE: Final = 3600.0
 """The default time in seconds for which calls wait for a server that is down."""
 
+CONNECTING: Final = 60.0
+"""The maximum time in seconds for which calls wait for a server that never replied in this batch.
+
+Its address may be wrong: the connection is refused, the host is unknown, or TLS fails.
+"""
+
 
 class Figures(NamedTuple):
     """The current figures of a batch."""
@@ -70,6 +76,7 @@ class Limiter:
         self.needs_prices = limits.max_cost is not None
         self._limits = limits
         self._used = used or Usage()
+        self._goes_on = self._used.calls > 0
         self._seconds = seconds
         self._patience = patience
         self._paused: str | None = None
@@ -117,7 +124,9 @@ class Limiter:
         """Add the usage of an answered call."""
         self._used = add_usage((self._used, used))
         self._check_budgets()
-        self._line(model).settle(used.tokens)
+        line = self._line(model)
+        line.is_reached = True
+        line.settle(used.tokens)
         now = asyncio.get_running_loop().time()
         self._latest.append(now)
         self._forget_older(now)
@@ -144,31 +153,40 @@ class Limiter:
             seconds: The wait that the server asks for, in seconds. None if it states no time.
         """
         self._refusals += 1
+        line = self._line(model)
+        line.is_reached = True
         if seconds is not None and seconds > _LONGEST:
             self.pause(
                 f"the server of the model {model} refuses calls for the next {round(seconds / 60)} "
                 "minutes; run the batch again after that time"
             )
         else:
-            self._line(model).hold(seconds)
+            line.hold(seconds)
 
-    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+    async def report_outage(
+        self, model: str, why: str, seconds: float | None, *, is_reached: bool
+    ) -> int | None:
         """See `Gate.report_outage`.
 
-        A server that has never answered in this batch is not expected to come back: its address may
-        be wrong.
+        Calls wait at most `CONNECTING` for a server that has never replied in this batch, since its
+        address may be wrong, and not at all before the first answer in the batch.
         """
+        line = self._line(model)
+        line.is_reached = line.is_reached or is_reached
         if self._paused is not None:
             raise PausedError(self._paused)
-        is_waited_for = self._used.calls and self._patience
+        patience = self._patience if line.is_reached else min(self._patience, CONNECTING)
+        is_waited_for = (self._used.calls or line.is_reached) and patience
         if not is_waited_for or (seconds is not None and seconds > _LONGEST):
             return None
-        number = self._line(model).hold_during_outage(why, seconds, self._patience)
+        number = line.hold_during_outage(why, seconds, patience)
         if number is None:
-            waited = format_duration(self._patience)
-            raise ModelUnavailableError(
-                f"{why}, even after a wait of {waited}; run the batch again when the server answers"
-            )
+            waited = f"even after a wait of {format_duration(patience)}"
+            remedy = "run the batch again when the server answers"
+            if not line.is_reached:
+                waited += ", and has not replied"
+                remedy = f"check its address, or {remedy}"
+            raise ModelUnavailableError(f"{why}, {waited}; {remedy}")
         return number
 
     def end_outage(self, model: str, number: int) -> None:
@@ -220,6 +238,8 @@ class Limiter:
             rates = self._limits.rates
             rate = rates.get(model) or rates.get(_OTHERS) or RateLimit()
             found = self._lines[model] = _Line(rate)
+            # The addresses of a batch that goes on were right before.
+            found.is_reached = self._goes_on
         return found
 
     def _forget_older(self, now: float) -> None:
@@ -234,7 +254,9 @@ class _Outage(NamedTuple):
     """The number of the outage, from 1, among the outages of the model in this run."""
     why: str
     """The server and its failure, as a sentence without a period."""
-    until: float
+    began: float
+    """The time of the first failure, by the loop's clock."""
+    until: float = 0
     """The time until which calls wait for the server, by the loop's clock."""
 
 
@@ -257,6 +279,8 @@ class _Line:
         self._opens = 0.0
         """The time at which the server accepts calls again, by the loop's clock."""
         self._back_off = 0.0
+        self.is_reached = False
+        """Whether the server has replied in this batch. If a batch goes on, this is assumed."""
         self.outage: _Outage | None = None
         """The current outage, or None."""
         self._outages = 0
@@ -300,17 +324,18 @@ class _Line:
         now = asyncio.get_running_loop().time()
         if self.outage is None:
             self._outages += 1
-            self.outage = _Outage(self._outages, why, now + patience)
-        left = self.outage.until - now
+            self.outage = _Outage(self._outages, why, now)
+        left = self.outage.began + patience - now
         if left <= 0:
             return None
-        self.outage = self.outage._replace(why=why)
+        self.outage = self.outage._replace(why=why, until=now + left)
         # Some servers that are down ask for no delay at all.
         self.hold(seconds if seconds is not None and seconds >= 1 else None, left)
         return self.outage.number
 
     def end_outage(self) -> None:
         """End the outage: the server has answered."""
+        self.is_reached = True
         self.outage = None
         self._back_off = 0
 

@@ -1,9 +1,12 @@
 """The paths of fields that vary: names joined by dots. A name that contains a dot is quoted."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set as AbstractSet
+from functools import cache
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
 
 from ..common.validation import check_depth
 
@@ -90,6 +93,49 @@ def check_apart(paths: Iterable[tuple[Path, str]]) -> None:
             raise ValueError(
                 f"vary.{second}: is a part of {first}, which varies as well; vary only one of them"
             )
+
+
+def json_types(model: type[BaseModel], path: Path) -> AbstractSet[str]:
+    """Return the JSON types of the values that a model accepts at a path, except null.
+
+    The set is empty if there is no such path, or if it accepts only certain words.
+    """
+    found = [_json_schema(model)]
+    for name in path:
+        inner = (_inner_schemas(one, name) for part in found for one in _alternatives(model, part))
+        found = [one for some in inner for one in some]
+    ends = (one for part in found for one in _alternatives(model, part))
+    types = {str(one["type"]) for one in ends if "type" in one and not one.keys() & _WORDS}
+    return types - {"null"}
+
+
+_WORDS = {"const", "enum"}
+"""The keys of a JSON schema that accepts only certain values."""
+
+
+@cache
+def _json_schema(model: type[BaseModel]) -> Mapping[str, Any]:
+    return model.model_json_schema()
+
+
+def _alternatives(model: type[BaseModel], schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the schemas that a schema combines, or the schema itself."""
+    if "$ref" in schema:
+        yield from _alternatives(model, _json_schema(model)["$defs"][schema["$ref"].split("/")[-1]])
+        return
+    several = next((schema[key] for key in ("anyOf", "oneOf", "allOf") if key in schema), None)
+    if several is None:
+        yield schema
+    for one in several or ():
+        yield from _alternatives(model, one)
+
+
+def _inner_schemas(schema: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the schemas of a field, or of the items of a list or a table."""
+    field = schema.get("properties", {}).get(name)
+    items = (schema.get("items"), schema.get("additionalProperties"))
+    patterns = schema.get("patternProperties", {}).values()
+    yield from (one for one in (field, *items, *patterns) if isinstance(one, dict))
 
 
 def _leaves(table: Mapping[object, object], at: Path) -> Iterator[tuple[tuple[Path, ...], object]]:

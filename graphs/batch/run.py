@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import inf
 from pathlib import Path
 from typing import Any, Final, TypeAlias, Unpack, cast
@@ -27,15 +27,8 @@ from .batch_row import (
 )
 from .cells import Cells, has_separate_judge
 from .driver import CONCURRENCY, BatchSettings, CellExecutor, Driver, LocalExecutor
-from .earlier_results import EarlierBatches
 from .limiter import PATIENCE, Limiter
 from .order import Selection, read_selection
-from .read_earlier import (
-    earlier_names,
-    parse_earlier_values,
-    read_earlier_values,
-    store_earlier_values,
-)
 from .scores import ScoreFunction, find_scores
 from .selection import RunCells, select_cells
 from .spec import Batch, BatchLimits, load_batch
@@ -61,8 +54,7 @@ async def open_driver(
             "message: the sessions of a batch begin without a message; leave this option out"
         )
     name = batch_name(settings.name, source)
-    checked = await check_batch(source, name, options.get("store"))
-    batch, cells = checked.batch, checked.cells
+    batch, cells = await asyncio.to_thread(check_batch, source, name)
     found = await asyncio.to_thread(find_scores, batch.score, settings.scores)
     own_settings = await asyncio.to_thread(load_settings)
     store = options.get("store") or own_settings.store
@@ -94,7 +86,6 @@ async def open_driver(
         )
         async with _open_crew(worker, limiter, batch.limits, settings) as crew:
             row = await write_begun_row(lease, batch, run, known, settings.facts, settings.title)
-            await store_earlier_values(opened, lease, checked.values)
             why = run.reached_limit()
             yield Driver(opened, lease, row, run, crew, settings, tuple(found), why)
 
@@ -114,42 +105,16 @@ def _open_crew(
     return make_ray_executor(settings.ray, worker, limits, settings)
 
 
-@dataclass(frozen=True)
-class CheckedBatch:
-    """A batch whose values fit."""
-
-    batch: Batch
-    cells: Cells
-    values: Mapping[str, str]
-    """The results of each earlier batch that are values of this batch, as JSON text."""
-
-
-async def check_batch(source: BatchLike, name: str, store: str | Path | None) -> CheckedBatch:
-    """Read a batch, and raise if a value does not fit.
-
-    Args:
-        source: The batch.
-        name: Its name.
-        store: The store with the earlier batches that its values name. It is opened only if the
-            values name an earlier batch.
-    """
-    batch = source if isinstance(source, Batch) else await asyncio.to_thread(load_batch, source)
-    if not earlier_names(batch):
-        return CheckedBatch(batch, await asyncio.to_thread(_check_cells, batch, name, {}), {})
-    async with known_store(store) as opened:
-        values = await read_earlier_values(opened, batch, name)
-        earlier = parse_earlier_values(values, opened.url)
-    return CheckedBatch(batch, await asyncio.to_thread(_check_cells, batch, name, earlier), values)
-
-
-def _check_cells(batch: Batch, name: str, earlier: EarlierBatches) -> Cells:
-    cells = Cells.of(batch, name, earlier)
+def check_batch(source: BatchLike, name: str) -> tuple[Batch, Cells]:
+    """Read a batch and its cells, and raise if a value does not fit."""
+    batch = source if isinstance(source, Batch) else load_batch(source)
+    cells = Cells.of(batch, name)
     cells.grid.check()
     if batch.judge_at_end and not has_separate_judge(cells):
         raise SpecError(
             "judge_at_end: the conversation has no separate judge; set its field judge.criteria"
         )
-    return cells
+    return batch, cells
 
 
 def choose_cells(cells: Cells, settings: BatchSettings, known: Selection | None = None) -> RunCells:

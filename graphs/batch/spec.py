@@ -21,23 +21,11 @@ from ..common.errors import SpecError
 from ..common.files import read_fields
 from ..common.validation import name_type, validate
 from ..conversation.conversation import Conversation
-from ..store.batches import check_batch_name
 from .paths import check_apart, flatten_paths, read_paths, write_path
 
 Values: TypeAlias = tuple[JsonValue, ...] | str
-"""The values of a field; or the path of a ``.txt``, ``.csv`` or ``.jsonl`` file that contains them;
-or ``batch:NAME``, the earlier batch whose results are the values.
+"""The values of a field, or the path of a ``.txt``, ``.csv`` or ``.jsonl`` file that contains them.
 """
-
-_EARLIER: Final = "batch:"
-
-
-def earlier_batch(values: Values) -> str | None:
-    """Return the name of the earlier batch whose results are the values. None if there is none."""
-    if isinstance(values, str) and values.startswith(_EARLIER):
-        return values.removeprefix(_EARLIER)
-    return None
-
 
 _VALUES: TypeAdapter[tuple[JsonValue, ...]] = TypeAdapter(tuple[JsonValue, ...])
 
@@ -96,8 +84,7 @@ class Batch(Spec):
     ``end_chat.max_iterations`` or ``speakers.Buyer.task``. Every combination of the fields' values
     is used. Fields that are named together, as in ``"user_role, task"``, take their values row by
     row. Quote a name that contains a dot or a comma. Nested tables are read as dotted paths. A text
-    in place of a list of values is the path of a file with the values, or ``batch:NAME`` for the
-    results of an earlier batch in the same store.
+    in place of a list of values is the path of a file with the values.
     ``labels.NAME`` is not a field of the conversation: it is stored with the session, for scores
     and tables.
     """
@@ -146,7 +133,6 @@ class Batch(Spec):
 def _values(key: str, given: object) -> Values:
     """Return the values of a field, or the name of the file that contains them."""
     if isinstance(given, str | Path):
-        _check_earlier(key, str(given))
         return str(given)
     if not isinstance(given, list | tuple):
         raise ValueError(f"vary.{key}: must be a list of values or a file's name, not {given!r}")
@@ -161,16 +147,6 @@ def _values(key: str, given: object) -> Values:
             f"vary.{key}: row {row}: is not a JSON value; use texts, numbers, true, false, null, "
             "lists and tables"
         ) from error
-
-
-def _check_earlier(key: str, given: str) -> None:
-    name = earlier_batch(given)
-    if name is None:
-        return
-    try:
-        check_batch_name(name)
-    except SpecError as error:
-        raise ValueError(f"vary.{key}: {str(error).removeprefix('name: ')}") from error
 
 
 _OF_CONVERSATIONS: Final = ("kind", "speakers")
@@ -211,9 +187,7 @@ def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
     batch = validate(Batch, data, f"{path}: ")
     files: dict[str, Any] = {
         "vary": {
-            key: str(path.parent / values)
-            if isinstance(values, str) and earlier_batch(values) is None
-            else values
+            key: str(path.parent / values) if isinstance(values, str) else values
             for key, values in batch.vary.items()
         }
     }

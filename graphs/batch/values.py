@@ -3,9 +3,17 @@
 import csv
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set as AbstractSet,
+)
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -15,9 +23,8 @@ from pydantic import JsonValue
 from ..common.errors import SpecError
 from ..common.files import read_file
 from ..common.validation import did_you_mean, list_names, name_type, suggest_near_or_all
-from .earlier_results import EarlierBatches, EarlierResult, read_rows
 from .paths import read_paths, write_path
-from .spec import Values, earlier_batch
+from .spec import Values
 
 
 class _Left(Enum):
@@ -29,6 +36,16 @@ LEFT: Final = _Left.LEFT
 
 Value: TypeAlias = JsonValue | Literal[_Left.LEFT]
 """The value of one field in one row."""
+
+_JSON: Final = ":json"
+"""The end of the name of a table's column that contains JSON."""
+
+_NESTED: Final = frozenset({"array", "object"})
+"""The JSON types of lists and tables."""
+
+TextTypes: TypeAlias = Callable[[str], AbstractSet[str]]
+"""A function that returns the JSON types as which the texts of a path are read. Empty if they stay
+texts."""
 
 Row: TypeAlias = tuple[Value, ...]
 """The values of fields that vary together, in the order of the paths."""
@@ -56,22 +73,19 @@ class Axis:
     rows: Sequence[Row]
     """The rows of values."""
     file: str | None = None
-    """The name of the file that contains the rows, or ``batch:NAME``. None if they come from a
-    list.
-    """
+    """The name of the file that contains the rows. None if they come from a list."""
     lines: Sequence[int] = ()
     """For each row, the number of its first line in the file."""
-    sessions: Sequence[str] = ()
-    """For each row, the session of the earlier batch that it comes from."""
-    is_text: bool = False
-    """Whether numbers and truth values can be written as texts, as in most files."""
+
+    @classmethod
+    def of(cls, key: str) -> "Axis":
+        """Return the axis of a key of ``vary``, without rows."""
+        return cls(key, tuple(map(write_path, read_paths(key))), ())
 
     def place(self, number: int) -> str:
         """Return the place of a row for an error message. `number` counts from 0."""
         if self.file is None:
             return f"row {number + 1}"
-        if self.sessions:
-            return f"{self.file}, session {self.sessions[number]}"
         return f"{self.file}, line {self.lines[number]}"
 
     def error(self, text: str, number: int | None = None) -> SpecError:
@@ -83,13 +97,6 @@ class Axis:
         """Return the values of a row by their paths, without fields that are left unchanged."""
         pairs = zip(self.paths, self.rows[number], strict=True)
         return {path: value for path, value in pairs if value is not LEFT}
-
-    def as_json(self, column: int) -> "Axis":
-        """Return the axis with the texts of a column parsed as JSON, if they are JSON."""
-        rows = [
-            (*row[:column], _json_or_left(row[column]), *row[column + 1 :]) for row in self.rows
-        ]
-        return replace(self, rows=rows)
 
     def check_distinct(self) -> None:
         """Raise if two rows are the same, because their sessions would be the same.
@@ -112,39 +119,20 @@ class Axis:
                 )
 
 
-def read_json(value: JsonValue) -> JsonValue:
-    """Parse a text as JSON. Return it unchanged if it is not JSON."""
-    if not isinstance(value, str):
-        return value
-    try:
-        read: JsonValue = _parse_json(value)
-    except (ValueError, RecursionError):
-        return value
-    return read
-
-
-def _json_or_left(value: Value) -> Value:
-    return value if value is LEFT else read_json(value)
-
-
-def read_axis(key: str, values: Values, earlier: EarlierBatches) -> Axis:
-    """Read the rows of fields that vary together.
+def read_axis(axis: Axis, values: Values, types: TextTypes) -> Axis:
+    """Return an axis with its rows.
 
     Args:
-        key: The fields as the batch names them.
-        values: Their values, a file with the values, or ``batch:NAME``.
-        earlier: The results of each earlier batch that the values name.
+        axis: The axis without rows.
+        values: Their values, or a file with the values.
+        types: The types of each field, for the texts of files.
 
     Raises:
         SpecError: A row does not fit, or a file cannot be read; the message names the fields and
             the row.
     """
-    axis = Axis(key, tuple(map(write_path, read_paths(key))), ())
     if isinstance(values, str):
-        name = earlier_batch(values)
-        if name is None:
-            return _from_file(axis, Path(values))
-        return _from_results(replace(axis, file=values), earlier[name])
+        return _from_file(axis, Path(values), types)
     rows = [_row(axis, given, number) for number, given in enumerate(values)]
     return replace(axis, rows=rows)
 
@@ -184,22 +172,7 @@ def _count_values(count: int) -> str:
     return f"{count} value" if count == 1 else f"{count} values"
 
 
-def _from_results(axis: Axis, results: Sequence[EarlierResult]) -> Axis:
-    """Return the rows that an earlier batch's results make, each row once."""
-    found: dict[str, tuple[Row, str]] = {}
-    for result in results:
-        try:
-            for row in read_rows(result, axis.paths):
-                found.setdefault(json.dumps(row, sort_keys=True), (row, result.session))
-        except SpecError as error:
-            raise replace(axis, sessions=(result.session,)).error(str(error), 0) from error
-    if not found:
-        raise axis.error(f"{axis.file}: has no values")
-    rows, sessions = zip(*found.values(), strict=True)
-    return replace(axis, rows=rows, sessions=sessions, is_text=True)
-
-
-def _from_file(axis: Axis, path: Path) -> Axis:
+def _from_file(axis: Axis, path: Path, types: TextTypes) -> Axis:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise axis.error(
@@ -207,13 +180,12 @@ def _from_file(axis: Axis, path: Path) -> Axis:
             "or pass a list of values"
         )
     lines, rows = array("Q"), []
-    for line, row in reader(replace(axis, file=path.name), _text(axis, path)):
+    for line, row in reader(replace(axis, file=path.name), _text(axis, path), types):
         lines.append(line)
         rows.append(row)
     if not rows:
         raise axis.error(f"{path.name} has no values; add at least one")
-    is_text = path.suffix.lower() != ".jsonl"
-    return replace(axis, rows=rows, file=path.name, lines=lines, is_text=is_text)
+    return replace(axis, rows=rows, file=path.name, lines=lines)
 
 
 def _text(axis: Axis, path: Path) -> str:
@@ -229,26 +201,34 @@ def _line_axis(axis: Axis, line: int) -> Axis:
     return replace(axis, lines=(line,))
 
 
-def _txt(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
+def _txt(axis: Axis, text: str, types: TextTypes) -> Iterator[tuple[int, Row]]:
     """Read one value from each line, without white space around it. Blank lines are skipped."""
     if len(axis.paths) > 1:
         raise axis.error(
             f"{axis.file}: has one value in each line; use a .csv or .jsonl file for several fields"
         )
+    read = _text_reader(axis.paths[0], types)
     for line, value in enumerate(text.split("\n"), 1):
         if value.strip():
-            yield line, (value.strip(),)
+            yield line, _read_cells(axis, line, [(read, value.strip())])
 
 
-def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
-    """Read the columns whose names are the axis's paths."""
+def _csv(axis: Axis, text: str, types: TextTypes) -> Iterator[tuple[int, Row]]:
+    """Read the columns whose names are the axis's paths, with or without ``:json``."""
     records = _records(axis, text)
     _, header = next(records, (0, []))
-    names = [name.strip() for name in header]
+    json_names = {name.strip() for name in header if name.strip().endswith(_JSON)}
+    names = [name.strip().removesuffix(_JSON) for name in header]
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         raise axis.error(f"{axis.file}: has two columns called {twice!r}; rename one")
     columns = _columns(axis, names)
+    readers = [
+        partial(_read_json, field=f"{path}: ")
+        if f"{path}{_JSON}" in json_names
+        else _text_reader(path, types)
+        for path in axis.paths
+    ]
     for line, record in records:
         if len(record) != len(names):
             raise _line_axis(axis, line).error(
@@ -256,7 +236,8 @@ def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
                 "for each column",
                 0,
             )
-        yield line, tuple(record[column] or LEFT for column in columns)
+        texts = (record[column] for column in columns)
+        yield line, _read_cells(axis, line, zip(readers, texts, strict=True))
 
 
 def _records(axis: Axis, text: str) -> Iterator[tuple[int, list[str]]]:
@@ -280,22 +261,63 @@ def _columns(axis: Axis, names: Sequence[str]) -> list[int]:
     raise axis.error(f"{axis.file}: has no column {missing!r}; {has}{did_you_mean(missing, names)}")
 
 
-def _jsonl(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
+def _jsonl(axis: Axis, text: str, _: TextTypes) -> Iterator[tuple[int, Row]]:
     """Read one JSON object from each line. For a single field, a line may also be the value."""
     for line, written_value in enumerate(text.split("\n"), 1):
         if not written_value.strip():
             continue
         at = _line_axis(axis, line)
-        try:
-            given = _parse_json(written_value)
-        except (ValueError, RecursionError) as error:
-            raise at.error(f"is not valid JSON: {error}", 0) from error
+        (given,) = _read_cells(axis, line, [(_read_json, written_value)])
         if isinstance(given, Mapping) and (len(axis.paths) > 1 or axis.paths[0] in given):
             yield line, _pick_values(at, given, 0)
         elif len(axis.paths) == 1:
             yield line, (given,)
         else:
             raise at.error(f"must be an object with {list_names(axis.paths)}", 0)
+
+
+def _read_cells(
+    axis: Axis, line: int, cells: Iterable[tuple[Callable[[str], JsonValue], str]]
+) -> Row:
+    """Return the row of a line, from the reader and the text of each cell."""
+    try:
+        return tuple(read(text) if text else LEFT for read, text in cells)
+    except ValueError as error:
+        raise _line_axis(axis, line).error(str(error), 0) from error
+
+
+def _text_reader(path: str, types: TextTypes) -> Callable[[str], JsonValue]:
+    """Return the function that reads the texts of a path."""
+    accepted = types(path)
+    return partial(_read_text, path, accepted) if accepted else str
+
+
+def _read_text(path: str, types: AbstractSet[str], text: str) -> JsonValue:
+    """Read a number or a boolean of these types, and return any other text unchanged.
+
+    Case is ignored, because spreadsheets write ``TRUE``.
+
+    Raises:
+        ValueError: The text must be JSON. A word can mean a table, but never a list.
+    """
+    is_json = types & _NESTED and text.lstrip().startswith(("[", "{"))
+    if is_json or types == {"array"}:
+        column = f"{path}{_JSON}"
+        raise ValueError(f"a list or a table must be JSON; use a .csv column named {column!r}")
+    try:
+        value = _parse_json(text.lower())
+    except (ValueError, RecursionError):
+        return text
+    wanted = {"boolean"} if isinstance(value, bool) else {"integer", "number"}
+    return value if isinstance(value, int | float) and types & wanted else text
+
+
+def _read_json(text: str, field: str = "") -> JsonValue:
+    try:
+        value: JsonValue = _parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{field}is not valid JSON: {error}") from error
+    return value
 
 
 def _reject_constant(word: str) -> None:
@@ -306,7 +328,7 @@ def _reject_constant(word: str) -> None:
 _parse_json: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_reject_constant).decode
 
 
-_READERS: Final[Mapping[str, Callable[[Axis, str], Iterable[tuple[int, Row]]]]] = {
+_READERS: Final[Mapping[str, Callable[[Axis, str, TextTypes], Iterable[tuple[int, Row]]]]] = {
     ".txt": _txt,
     ".csv": _csv,
     ".jsonl": _jsonl,

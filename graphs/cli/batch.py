@@ -120,7 +120,7 @@ def run(
     if dry_run:
         from .show_batch import show_plan
 
-        show_plan(file, settings, store, as_json=as_json)
+        show_plan(file, settings, as_json=as_json)
         return
     from .run_batch import run_here
 

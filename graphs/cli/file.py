@@ -39,12 +39,12 @@ def init(
     """
     if kind is not None and file is None and kind.endswith(_SUFFIX):
         file, kind = Path(kind), None
-    from .file_template import template
+    from .file_template import read_sample
     from .terminal.console import plain, stderr, stdout
     from .terminal.follow_up import FollowUp
 
     kind = kind or "role_play"
-    text = template(kind)
+    text = read_sample(kind)
     file = file or Path(f"{kind}{_SUFFIX}")
     if file.suffix.lower() != _SUFFIX:
         raise SpecError(f"{file}: the name must end in {_SUFFIX}")

@@ -1,6 +1,7 @@
 """The help of `duologue`, an example of each command, and options that several commands share."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -101,13 +102,33 @@ def example_of(command: str) -> str:
     )
 
 
+@contextmanager
+def _escaped() -> Iterator[None]:
+    """Escape the arguments that an error about them quotes, and print the error on one line."""
+    try:
+        yield
+    except Exception as error:
+        # Errors about arguments have a message, but typer does not export their class.
+        if hasattr(error, "message") and hasattr(error, "exit_code"):
+            from .terminal.console import one_line
+
+            error.message = one_line(error.message)
+        raise
+
+
 class Commands(TyperGroup):
     """The group of all commands; reports an error on one line."""
+
+    def make_context(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401  # typer's own
+        """Read the arguments before the command's name."""
+        with _escaped():
+            return super().make_context(*given, **named)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # typer does not export its context's class
         """Run a command."""
         try:
-            return super().invoke(ctx)
+            with _escaped():
+                return super().invoke(ctx)
         except Exception as error:
             from ..common.errors import DuologueError
 

@@ -30,14 +30,15 @@ _LOOK = 1.0
 """Seconds between two reads of the status of a batch that another process runs."""
 
 
-def show_plan(file: Path, settings: "BatchSettings", store: str | None, *, as_json: bool) -> None:
+def show_plan(file: Path, settings: "BatchSettings", *, as_json: bool) -> None:
     """Print the size of a batch and two cells, without running it."""
     from ..batch.preview import preview_batch  # loads LangGraph
     from ..batch.run import batch_name, check_batch, choose_cells
 
-    checked = asyncio.run(check_batch(file, batch_name(settings.name, file), store))
-    batch, run = checked.batch, choose_cells(checked.cells, settings)
-    found = preview_batch(run, batch.limits, judge_at_end=batch.judge_at_end)
+    batch, cells = check_batch(file, batch_name(settings.name, file))
+    found = preview_batch(
+        choose_cells(cells, settings), batch.limits, judge_at_end=batch.judge_at_end
+    )
     if as_json:
         json_line(found.model_dump_json())
         return

@@ -355,7 +355,6 @@ def _put(text: str, output: Path | None) -> None:
 
 
 def _write(data: bytes, output: Path) -> None:
-    try:
-        output.write_bytes(data)
-    except OSError as error:
-        raise SpecError(f"{output}: can't be written: {error.strerror or error}") from error
+    from ..common.files import write_file
+
+    write_file(output, data)

@@ -1,11 +1,29 @@
-"""Checks of server addresses, and their display without secrets."""
+"""Checks of server addresses, and their display without secrets.
 
+`show_address` is the only function that decides which parts of an address people may see. Errors,
+stored errors and log lines pass through `hide_addresses`, which applies it to each address in a
+text.
+"""
+
+import logging
 import re
+from collections.abc import Iterator
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from typing import Final, NamedTuple
+from urllib.parse import unquote_plus, urlsplit
+
+from .key_forms import (
+    KEY_FORMATS,
+    KnownKeys,
+    count_odd_characters,
+    is_parameter_of_key,
+    looks_like_key,
+)
 
 OPENAI = "https://api.openai.com/v1"
 """OpenAI's own address, used if no other is set."""
+
+_HIDDEN: Final = "***"
 
 
 def check_address(text: str) -> str:
@@ -23,21 +41,183 @@ def check_address(text: str) -> str:
     return text
 
 
-def show_address(url: str) -> str:
-    """Return an address for display, without user, password and query values."""
-    parts = urlsplit(url)
-    user, _, host = parts.netloc.rpartition("@")
-    query = re.sub(r"(?:([^&=]*=)|(?<![^&]))[^&]+", r"\1***", parts.query)
-    where = parts._replace(netloc=f"***@{host}" if user else host, query=query, fragment="")
-    return where.geturl()
+def show_address(address: str) -> str:
+    """Return an address for display: without passwords, tokens, values of queries and fragments.
+
+    The address may be invalid, for example because its password is not percent-encoded. The name of
+    a database's user and the parameters of a database stay, unless their names are those of keys.
+    """
+    shown, done = "", 0
+    for one in _find_secrets(address):
+        shown += address[done : one.start] + _HIDDEN
+        done = one.end
+    shown += address[done:]
+    return shown if _of_database(address) else shown.partition("#")[0]
 
 
-def redact_address(url: str) -> str:
-    """Return an address with any password in it replaced by `***`."""
-    # A password that was not percent-encoded may contain @ or /, so everything up to the last @ is
-    # replaced.
-    url = re.sub(r"(?s)^([^:/?#]+://[^:]*):.*@", r"\1:***@", url)
-    return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", url)
+def has_secret(text: str) -> bool:
+    """Return whether a text is an address with a secret."""
+    return re.match(rf"\s*{_SCHEME}", text) is not None and show_address(text) != text
+
+
+def hide_addresses(text: str) -> str:
+    """Return a text in which each address is displayed by `show_address`.
+
+    Secrets of the addresses that this process uses are hidden without their addresses, too.
+    """
+    if any(sign in text for sign in ("://", "@", "=")):
+        text = _ADDRESS.sub(lambda found: show_address(found[0]), text)
+    return USED_SECRETS.hide(text, _HIDDEN)
+
+
+def remember_secrets(address: str) -> None:
+    """Let `hide_addresses` hide the secrets of an address that this process uses.
+
+    Servers and clients can repeat them in their errors, for example without the address.
+    """
+    for one in list_secrets(address):
+        USED_SECRETS.add(one)
+    for name in _LOGGERS if has_secret(address) else ():
+        # A logger has each filter only once.
+        logging.getLogger(name).addFilter(_hide_in_log)
+
+
+def list_secrets(address: str) -> list[str]:
+    """Return the secrets of an address that are recognized elsewhere, too.
+
+    A user without a password and a value of a query are such secrets only if they look like a key,
+    or if the value has the name of a key. HTTP clients send a user and a password as one text.
+    """
+    parts: list[str] = []
+    for one in _find_secrets(address):
+        value = address[one.start : one.end]
+        if one.is_key or looks_like_key(value):
+            parts += [value, value.partition(":")[2]]
+    return sorted({one for part in parts for one in (part, unquote_plus(part)) if one})
+
+
+USED_SECRETS: Final = KnownKeys()
+"""The secrets of the addresses that this process uses."""
+
+_LOGGERS: Final = (
+    *("httpx", "httpx2", "openai._base_client"),
+    *("httpcore.http11", "httpcore2.http11", "mcp.client.sse", "mcp.client.streamable_http"),
+)
+"""The loggers of clients whose messages contain addresses."""
+
+
+def _hide_in_log(record: logging.LogRecord) -> bool:
+    record.msg, record.args = hide_addresses(record.getMessage()), ()
+    if record.exc_info:
+        record.exc_text = hide_addresses(logging.Formatter().formatException(record.exc_info))
+    return True
+
+
+_SCHEME: Final = r"(?:a2a:)?[A-Za-z][A-Za-z0-9+.-]{0,20}://"
+
+_LIBPQ: Final = (
+    r"\b\w*(?:pass(?:word|wd)|secret)\s*=\s*(?P<value>'(?:[^'\\]|\\.)*'|[^\s&;'\"]*[^\s&;'\".,:])"
+)
+"""A password in libpq's other form of an address, ``host=… password=…``."""
+
+_ADDRESS: Final = re.compile(
+    # In quotation marks, as `repr` writes it: the password may contain spaces.
+    rf"(?<='){_SCHEME}(?:\\.|[^'\\\n])+(?=')|(?<=\"){_SCHEME}(?:\\.|[^\"\\\n])+(?=\")"
+    rf"|\b{_SCHEME}[^\s<>`]*[^\s<>`'\".,;:!?)\]}}]"
+    # Without a scheme, or with a mistyped one.
+    r"|(?<=['\"])[^\s'\"@:]{1,200}:[^\s'\"@]{1,200}@[^\s'\"]+"
+    rf"|{_LIBPQ}"
+)
+
+
+def _of_database(address: str) -> bool:
+    return re.match(r"\s*(?:postgres(?:ql)?|mysql|sqlite)\b[^:]*:", address) is not None
+
+
+class _Secret(NamedTuple):
+    """A secret part of an address."""
+
+    start: int
+    """The index of its first character."""
+    end: int
+    """The index after its last character."""
+    is_key: bool = True
+    """Whether it is a key for sure, and not only a user or a value of a query."""
+
+
+def _find_secrets(address: str) -> Iterator[_Secret]:
+    """Yield the secret parts of an address, in their order."""
+    found = re.match(rf"\s*{_SCHEME}", address)
+    if address.startswith("sqlite:"):
+        return
+    if found is None and (passwords := [*re.finditer(_LIBPQ, address)]):
+        yield from (_Secret(*one.span("value")) for one in passwords)
+        return
+    if found is None and not re.search(":.*@", address, re.DOTALL):
+        return
+    start = found.end() if found else 0
+    tail = _index_of("[?#]", address, start)
+    if "@" in address[tail:]:
+        # The ? or # may belong to a password.
+        yield _Secret(start, len(address))
+        return
+    path = _end_of_user(address, start, tail)
+    # The name of a database's user is no secret.
+    user = _index_of(":", address, start) + 1 if _of_database(address) else start
+    if user < path:
+        yield _Secret(user, path - 1, ":" in address[user:path] or _of_database(address))
+    if not _of_database(address):
+        yield from _in_path(address, path, tail)
+    yield from _in_query(address, tail)
+
+
+def _index_of(pattern: str, text: str, start: int) -> int:
+    """Return the index of the first match from an index on, or the length of the text."""
+    found = re.compile(pattern).search(text, start)
+    return len(text) if found is None else found.start()
+
+
+def _end_of_user(address: str, start: int, end: int) -> int:
+    """Return the index after the @ behind the user and the password, or `start` if there is none.
+
+    A password that is not percent-encoded can contain @ and /. The @ of a path such as ``/@name``
+    does not end a user, unless the text before it can't be a host.
+    """
+    host = address[start : _index_of("/", address, start)]
+    is_host = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(:\d*)?", host) is not None
+    at = address.rfind("@", start, end)
+    while is_host and at > start and address[at - 1] == "/":
+        at = address.rfind("@", start, at)
+    return max(start, at + 1)
+
+
+_ODD_IN_PATH: Final = 6
+"""Minimum number of characters of a key in a path that belong to no word and to no number."""
+
+
+def _in_path(address: str, start: int, end: int) -> Iterator[_Secret]:
+    """Yield the keys in a path: those in the format of a provider, and random texts."""
+    host = _index_of("/", address, start)
+    segments = [one.span() for one in re.compile("[^/]+").finditer(address, host, end)]
+    keys = [
+        *(one.span() for key in KEY_FORMATS for one in key.finditer(address, start, end)),
+        *(one for one in segments if count_odd_characters(address[slice(*one)]) >= _ODD_IN_PATH),
+    ]
+    for first, last in sorted(keys):
+        if first >= start:
+            yield _Secret(first, last)
+            start = last
+
+
+def _in_query(address: str, start: int) -> Iterator[_Secret]:
+    end = _index_of("#", address, start)
+    for one in re.compile("[^?&]+").finditer(address, start, end):
+        name, _, value = one[0].partition("=")
+        is_key = is_parameter_of_key(name)
+        if is_key or not _of_database(address):
+            # A text without a name may be a key in base64, which ends with =.
+            begin = len(name) + 1 if value.strip("=") else 0
+            yield _Secret(one.start() + begin, one.end(), is_key)
 
 
 def is_loopback(url: str) -> bool:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from .addresses import remember_secrets, show_address
 from .content import (
     MOST_BYTES,
     Block,
@@ -285,7 +286,8 @@ def _open(path: Path, where: str, left: int) -> Block:
 def _download(url: str, where: str, left: int) -> Block:
     import httpx2  # takes long to import
 
-    shown = excerpt(url, 200)
+    shown = excerpt(show_address(url), 200)
+    remember_secrets(url)
     if not url.casefold().startswith(("http://", "https://")):
         raise SpecError(f"{where}: {shown} must begin with http:// or https://; correct it")
     until = time.monotonic() + _LONGEST_DOWNLOAD
@@ -307,14 +309,15 @@ def _download(url: str, where: str, left: int) -> Block:
                         f"{where}: {shown} took longer than {_LONGEST_DOWNLOAD:g} s; download it "
                         "first, and pass its path"
                     )
+    # Neither error is the cause of another, since their texts quote the address.
     except httpx2.HTTPStatusError as error:
         code = error.response.status_code
         raise SpecError(
             f"{where}: {shown} answered with HTTP {code}; correct the address"
-        ) from error
+        ) from None
     except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
         why = excerpt(str(error)) or type(error).__name__
-        raise SpecError(f"{where}: {shown} can't be downloaded: {why}") from error
+        raise SpecError(f"{where}: {shown} can't be downloaded: {why}") from None
     return _file(bytes(data), name, where, left)
 
 

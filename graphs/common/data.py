@@ -42,6 +42,7 @@ from pydantic_core.core_schema import (
     simple_ser_schema,
 )
 
+from .addresses import has_secret
 from .errors import SpecError
 from .model_help import DocumentedMeta, by_name, field_docs, own_doc
 from .validation import check_data, explain_error, name_type
@@ -170,7 +171,20 @@ def default(value: Any) -> Any:  # noqa: ANN401  # is assigned to a field that `
     return value
 
 
-Named = Annotated[Name, WrapValidator(_read_named)]
+def _check_secret(name: str) -> str:
+    if has_secret(name):
+        raise ValueError(
+            "must be a name, not an address with a secret, since names are stored; set "
+            "OPENAI_BASE_URL to the address of a model's server, and pass that of an agent or an "
+            "MCP server as an option of the run"
+        )
+    return name
+
+
+ModelName = Annotated[Text, AfterValidator(_check_secret)]
+"""The name of a model."""
+
+Named = Annotated[Name, WrapValidator(_read_named), AfterValidator(_check_secret)]
 """The name of a registered object, or in Python the object itself, which is registered by its own
 name."""
 
@@ -253,7 +267,9 @@ class Data(BaseModel, metaclass=DocumentedMeta):
     """Base of all of duologue's models: frozen, and an unknown field is an error."""
 
     # Validators are built when a model is first used, because a process needs only some of them.
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True
+    )
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -1,8 +1,9 @@
 """The errors for users. Each message is one sentence that names the object and the remedy."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from .addresses import show_address
 from .sanitize import shorten
 
 
@@ -141,7 +142,29 @@ class ServerDownError(PausedError):
 def function_error(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
     """Return the error for a user's function or model that raised an exception."""
     where = "" if at is None else f" in {at}"
-    return SpecError(f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}")
+    address = None if isinstance(error, DuologueError) else find_address(error)
+    server = "" if address is None else f" (its server is {address})"
+    return SpecError(f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}{server}")
+
+
+def find_address(error: BaseException) -> str | None:
+    """Return the address of the HTTP request that has failed, without secrets. None if unknown."""
+    for one in iter_causes(error):
+        # Clients raise RuntimeError if an error has no request.
+        with suppress(Exception):
+            url = str(getattr(one, "request").url)  # noqa: B009  # errors of several clients
+            if url.startswith(("http://", "https://")):
+                return show_address(url)
+    return None
+
+
+def iter_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and its causes."""
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        yield error
+        seen.add(id(error))
+        error = error.__cause__
 
 
 @contextmanager

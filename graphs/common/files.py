@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +14,11 @@ from typing import Any, BinaryIO
 from typing_extensions import Buffer
 
 from .errors import SpecError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
@@ -50,7 +56,11 @@ def read_fields(path: Path, what: str) -> dict[str, Any]:
 
 
 class NewFile:
-    """A file that is written under a temporary name and moved to its path when it is complete."""
+    """A file that is written under a temporary name and moved to its path when it is complete.
+
+    Its temporary file is locked, so that those of killed processes are recognized and removed. That
+    needs Linux or macOS, and a file system with `flock` locks.
+    """
 
     def __init__(self, path: Path, place: Path, draft: Path, file: BinaryIO) -> None:
         self.path = path
@@ -71,9 +81,19 @@ class NewFile:
             place = path.resolve()
             if place.exists() and not place.is_file():
                 raise SpecError(f"{path}: is not a regular file; choose another path")
-            draft = place.with_name(f".duologue-{token_hex(8)}.tmp")
-            # Opened like any other file, so that it gets the usual permissions.
-            return cls(path, place, draft, draft.open("xb"))
+            remove_abandoned_files(place.parent)
+            while True:
+                draft = place.with_name(f".duologue-{token_hex(8)}.tmp")
+                # Opened like any other file, so that it gets the usual permissions.
+                file = draft.open("xb")
+                # Another process may have removed it before it was locked.
+                if not _lock(file.fileno(), waits=True) or os.fstat(file.fileno()).st_nlink:
+                    break
+                file.close()
+            if place.exists():
+                with suppress(OSError):
+                    shutil.copymode(place, draft)
+            return cls(path, place, draft, file)
 
     @property
     def sha256(self) -> str:
@@ -97,8 +117,11 @@ class NewFile:
         with _writing(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
-            self._file.close()
+            if fcntl is None:
+                # Windows can't move an open file.
+                self._file.close()
             self._draft.replace(self._target)
+            self._file.close()
 
     def drop(self) -> None:
         """Delete the temporary file if it was not moved to its path."""
@@ -109,9 +132,61 @@ class NewFile:
             self._file.close()
 
 
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file that is complete or stays as it was, and make the missing folders above it.
+
+    Devices and pipes are written directly.
+
+    Raises:
+        SpecError: It can't be written.
+    """
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A model may have written lone surrogates, which have no encoding.
+        data = content.encode(errors="replace") if isinstance(content, str) else content
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(data)
+            return
+    file = NewFile.begun(path)
+    try:
+        file.write(data)
+        file.put()
+    finally:
+        file.drop()
+
+
+def remove_abandoned_files(folder: Path) -> None:
+    """Remove the temporary files that killed processes have left in a folder."""
+    if fcntl is None:
+        return
+    for draft in folder.glob(".duologue-*.tmp"):
+        with suppress(OSError):
+            # Opening a pipe must not block.
+            opened = os.open(draft, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if _lock(opened):
+                    draft.unlink()
+            finally:
+                os.close(opened)
+
+
+def _lock(descriptor: int, *, waits: bool = False) -> bool:
+    """Lock a file until it is closed. Return False if it is locked, or can't be locked here."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise SpecError(f"{path}: can't be written: {error.strerror or error}") from error
+    except RuntimeError as error:
+        # Python raises it for a link that leads to itself.
+        raise SpecError(f"{path}: can't be written: {error}") from error

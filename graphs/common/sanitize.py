@@ -12,6 +12,8 @@ import json
 import re
 from typing import Final
 
+from .addresses import hide_addresses
+
 # Hebrew and Arabic need these. They affect the direction no more than a letter does, but are
 # invisible.
 _MARKS = "\u061c\u200e\u200f"
@@ -44,6 +46,9 @@ def storable(text: str) -> str:
 
 LONGEST: Final = 2000
 """Maximum length of an error, in characters."""
+
+_LONGEST_ADDRESS: Final = 2000
+"""Maximum length of an address whose secrets are found if it is at the end of an excerpt."""
 
 
 def clean(text: str) -> str:
@@ -110,19 +115,27 @@ _UNSAFE_JSON: Final = re.compile(f"[\x7f-\x9f\u2028\u2029{_TURNING}]")
 
 
 def shorten(text: str) -> str:
-    """Escape text that quotes others, and leave out its middle if it is too long for an error."""
-    # Only the remaining parts of a long text are escaped.
-    whole = text if len(text) > LONGEST else clean(text)
+    """Return the text of an error, escaped and without secrets in addresses.
+
+    The middle is left out if the text is longer than `LONGEST`.
+    """
+    # Only the remaining parts of a long text are read.
+    whole = text if len(text) > 2 * LONGEST else clean(hide_addresses(text))
     if len(whole) <= LONGEST:
         return whole
     before, after = LONGEST * 3 // 5, LONGEST // 5
-    front, back = clean(whole[:before])[:before], clean(whole[-after:])[-after:]
+    front = clean(hide_addresses(whole[: before + _LONGEST_ADDRESS]))[:before]
+    back = clean(hide_addresses(whole[-after - _LONGEST_ADDRESS :]))[-after:]
     return f"{front} [{len(whole) - before - after:,} characters left out] {back}"
 
 
 def excerpt(text: str, most: int = 300) -> str:
-    """Return an excerpt of a text, escaped and on one line, for use inside a sentence."""
-    shown = " ".join(clean(text[:most]).split())
+    """Return an excerpt of a text for use inside a sentence.
+
+    It is escaped, on one line, and without secrets in addresses.
+    """
+    shown = hide_addresses(text[: most + _LONGEST_ADDRESS])[:most]
+    shown = " ".join(clean(shown).split())
     if max(len(text), len(shown)) <= most:
         return shown
     return f"{shown[:most]} … ({len(text):,} characters in all)"

@@ -7,48 +7,41 @@ filtered again.
 
 import os
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from contextlib import suppress
+from functools import partial
 from hashlib import sha256
-from html import escape
-from json import dumps
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
+from .addresses import USED_SECRETS, has_secret, list_secrets
 from .errors import SpecError
+from .key_forms import (
+    KEY_FORMATS,
+    KEY_WORDS,
+    SHORT_NAMES,
+    KnownKeys,
+    is_key_name,
+    is_parameter_of_key,
+    looks_like_key,
+)
 
 T = TypeVar("T")
 
 HIDDEN: Final = "[hidden]"
 """The words that replace a key."""
 
-_SHORTEST: Final = 8
-"""Length of the shortest value of the environment that is hidden, in characters. Shorter values,
-such as ``test``, also occur in ordinary texts."""
-
-_KEY_WORDS: Final = (
-    r"(?:api[-_]?key|secret(?:[-_](?:access[-_])?key)?|access[-_]?key|private[-_]?key|pass(?:word|wd)"
-    r"|(?:access|auth|refresh|id|session|bearer)[-_]?token|token|(?:proxy[-_])?authorization"
-    r"|credentials?|client[-_]?secret|signature|(?:set[-_])?cookie)"
+_ENVIRONMENT_NAME: Final = re.compile(
+    r".*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|_PASS|_PWD|_PAT)"
 )
-"""The last words of names whose values are keys."""
-
-_KEY_NAME: Final = re.compile(rf"(?:.*[-_.])?{_KEY_WORDS}", re.IGNORECASE)
-
-_QUERY_NAMES: Final = ("key", "sig", "code", "auth")
-"""Further names of keys, in the query of a URL."""
-
-_ENVIRONMENT_NAME: Final = re.compile(r".*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)")
 
 _KEYS: Final = (
-    # Formats of keys that providers publish.
-    re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf|ghp|gho|ghs|github_pat|glpat|pypi)[-_][\w-]{16,}"),
-    re.compile(r"\b(?:AIza[\w-]{30,}|(?:AKIA|ASIA)[A-Z0-9]{16}|xox[abprs]-[\w-]{10,})"),
-    # JSON Web Tokens.
-    re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]+)?"),
-    re.compile(r"(?<=-----BEGIN PRIVATE KEY-----)[^-]+|(?<=-----BEGIN RSA PRIVATE KEY-----)[^-]+"),
-    # The password of an address.
-    re.compile(r"(?<=://)[^\s/:@\[\]]*:[^\s/@\[\]]+(?=@)"),
+    *KEY_FORMATS,
+    # The user and the password of an address. A port is no password.
+    re.compile(r"(?<=://)[^\s/:@\[\]\"'<>]{0,80}:(?!\d+(?:[/?#\s]|$))[^\s\"'<>]{1,100}(?=@)"),
+    # The user of an address, if it is as long as a key.
+    re.compile(r"(?<=://)[^\s/:@\[\]\"'<>]{16,400}(?=@)"),
     re.compile(r"(?<=\b[Bb]earer )[\w.~+/=-]{6,}"),
     re.compile(r"(?<=\b[Bb]asic )[\w+/=-]{8,}"),
 )
@@ -56,12 +49,19 @@ _KEYS: Final = (
 _KEY_TEXT: Final = r"[^\s\"',;&)}\]\\]"
 
 _NAMED_KEY: Final = re.compile(
-    rf"(?P<name>(?<![\w-])(?:[\w-]*[-_])?{_KEY_WORDS}\\?[\"']?\s*[:=]\s*(?:SecretStr\()?\\?[\"']?)"
+    rf"(?P<name>(?<![\w-])(?:[\w-]*[-_])?{KEY_WORDS}\\?[\"']?\s*[:=]\s*(?:SecretStr\()?\\?[\"']?)"
     rf"(?!\[hidden\]|(?:bearer|basic)\b)(?P<value>(?={_KEY_TEXT}*\d|{_KEY_TEXT}{{16}}){_KEY_TEXT}{{6,}})",
     re.IGNORECASE,
 )
 """A key after its name, as in headers, URLs and the text of a dict. It has a digit or is long,
 unlike the words of a sentence."""
+
+_SHORT_NAME: Final = re.compile(
+    rf"(?P<name>(?<![\w-])(?:{'|'.join(SHORT_NAMES)})\\?[\"']?\s*[:=]\s*\\?[\"']?)"
+    rf"(?P<value>{_KEY_TEXT}{{16,}})",
+    re.IGNORECASE,
+)
+"""A text after a name that has other uses, too. It is a key only if it looks like one."""
 
 _E_MAIL: Final = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 
@@ -81,9 +81,10 @@ class SecretsFilter:
     """A filter for keys, and optionally for personal data.
 
     It hides the values of environment variables whose names end with a word such as ``KEY`` or
-    ``TOKEN``, keys in the usual formats, and values behind names such as ``api_key``. Personal data
-    are e-mail addresses outside the reserved domains, such as ``example.com``, international phone
-    numbers, card numbers and IBANs.
+    ``TOKEN``, also in base64 and as addresses encode them; the secrets of addresses in the
+    environment, and of those that this process uses; keys in the usual formats; and values behind
+    names such as ``api_key``. Personal data are e-mail addresses outside the reserved domains, such
+    as ``example.com``, international phone numbers, card numbers and IBANs.
 
     Args:
         personal: Whether to replace personal data, too.
@@ -106,36 +107,35 @@ class SecretsFilter:
         self._personal = personal
         self._patterns = [*map(_compile, patterns)]
         self._known = "\n".join(known)
-        environment = os.environ if environment is None else environment
-        self._values = [
-            value
-            for name, value in environment.items()
-            if len(value) >= _SHORTEST and _ENVIRONMENT_NAME.fullmatch(name.upper())
-        ]
+        self._values = KnownKeys()
+        if environment is None:
+            environment = os.environ
+            self.remember(*USED_SECRETS.keys)
+        for name, value in environment.items():
+            if _ENVIRONMENT_NAME.fullmatch(name.upper()):
+                self.remember(value)
+            elif has_secret(value):
+                self.remember(*list_secrets(value))
 
-    def remember(self, value: str) -> None:
-        """Hide a key wherever it occurs from now on, if it is long enough to be recognized."""
-        if len(value) >= _SHORTEST and value not in self._values and HIDDEN not in value:
-            self._values.append(value)
-            self.__dict__.pop("_all_values", None)
-
-    @cached_property
-    def _all_values(self) -> re.Pattern[str] | None:
-        """Return a pattern of the secret values of the environment, also as pages quote them."""
-        quoted = {
-            one for value in self._values for one in (value, escape(value), dumps(value)[1:-1])
-        }
-        longest_first = sorted(quoted, key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, longest_first))) if quoted else None
+    def remember(self, *values: str) -> None:
+        """Hide keys wherever they occur from now on, if they are long enough to be recognized."""
+        for value in values:
+            if HIDDEN not in value:
+                self._values.add(value)
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
-        if self._all_values is not None:
-            text = self._all_values.sub(HIDDEN, text)
+        text = self._values.hide(text, HIDDEN)
         for key in (*_KEYS, *self._patterns):
             text = key.sub(HIDDEN, text)
         text = _NAMED_KEY.sub(rf"\g<name>{HIDDEN}", text)
+        text = _SHORT_NAME.sub(_replace_random, text)
         return self._without_personal_data(text) if self._personal else text
+
+    def binary(self, data: bytes) -> bytes:
+        """Return data that is no text without the known keys."""
+        # Latin-1 has a character for each byte.
+        return self._values.hide(data.decode("latin-1"), HIDDEN).encode("latin-1")
 
     def plain(self, value: T) -> T:
         """Return JSON's values without secrets.
@@ -155,27 +155,42 @@ class SecretsFilter:
         return value
 
     def _field(self, name: str, value: object) -> Any:  # noqa: ANN401
-        if isinstance(value, str) and value and _KEY_NAME.fullmatch(name):
-            self.remember(value)
-            return HIDDEN
+        if isinstance(value, str) and value:
+            is_random = name.lower() in SHORT_NAMES and looks_like_key(value)
+            if is_random or is_key_name(name):
+                self.remember(value)
+                return HIDDEN
         return self._plain(value)
 
     def headers(self, headers: Mapping[str, object]) -> None:
         """Remember the keys in the headers of a request, which are never written."""
         for name, value in headers.items():
-            if is_key_name(name):
-                self.remember(str(value).removeprefix("Bearer ").strip())
+            if is_parameter_of_key(name):
+                key = re.sub("(?i)^(?:bearer|basic) ", "", str(value)).strip()
+                self.remember(key)
+                with suppress(ValueError):
+                    # The user and the password (RFC 7617), or another key in base64.
+                    self.remember(b64decode(key, validate=True).decode().partition(":")[2])
 
     def address(self, url: str) -> str:
-        """Return a URL without keys in its query and without a password."""
+        """Return a URL without keys in its path and its query, and without a password.
+
+        The other values of the query stay, because they are different requests.
+        """
+        self.remember(*list_secrets(url))
         parts = urlsplit(url)
         pairs = parse_qsl(parts.query, keep_blank_values=True)
         query = urlencode(
-            [(name, HIDDEN if is_key_name(name) else self.text(value)) for name, value in pairs],
+            [
+                (name, HIDDEN if is_parameter_of_key(name) else self.text(value))
+                for name, value in pairs
+            ],
             safe="[]",
         )
         place = parts.netloc.rpartition("@")[2]
-        whole = urlunsplit((parts.scheme, place, parts.path, query, parts.fragment))
+        # Clients encode the words that replaced a key in an earlier response.
+        path = parts.path.replace(quote(HIDDEN), HIDDEN)
+        whole = urlunsplit((parts.scheme, place, path, query, ""))
         return self.text(whole)
 
     def _without_personal_data(self, text: str) -> str:
@@ -207,9 +222,8 @@ def _compile(pattern: str) -> re.Pattern[str]:
         ) from error
 
 
-def is_key_name(name: str) -> bool:
-    """Return whether a header or a parameter of a URL with this name contains a key."""
-    return name.lower() in _QUERY_NAMES or _KEY_NAME.fullmatch(name) is not None
+def _replace_random(found: re.Match[str]) -> str:
+    return f"{found['name']}{HIDDEN}" if looks_like_key(found["value"]) else found[0]
 
 
 def _digest(text: str) -> str:

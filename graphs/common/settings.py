@@ -48,12 +48,12 @@ class Settings(Data):
 
     api_key: Annotated[SecretStr, AfterValidator(_check_key)] | None = None
     """The key of the model server."""
-    base_url: Annotated[str, AfterValidator(check_address)] | None = None
+    base_url: Annotated[str, AfterValidator(check_address)] | None = Field(default=None, repr=False)
     """The address of a server with OpenAI's API. OpenAI if None."""
     model: str | None = None
     """The model of every call that names none: a name, ``embedded`` or the path of a ``.gguf``
     file."""
-    store: str | None = None
+    store: str | None = Field(default=None, repr=False)
     """The store of sessions: a path or a URL. If None, a file in the user's data folder."""
     mcp_servers: Path | None = None
     """A JSON file with MCP servers: ``{"mcpServers": {name: {"command": …}}}``."""

@@ -163,9 +163,6 @@ class Form(Spec):
     message_field: ClassVar[str | None] = None
     # The values of the other required fields of a run whose input is only a message.
     beside_message: ClassVar[Mapping[str, str]] = {}
-    # The fields that an example file sets, and the fields that it contains as comments.
-    example: ClassVar[Mapping[str, Any]]
-    example_options: ClassVar[Mapping[str, Any]]
 
     # Hidden from type checkers, because only the derived classes have fields.
     if TYPE_CHECKING:

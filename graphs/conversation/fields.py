@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, field_validator
 
-from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
+from ..common.data import MOST, AtLeast, Cap, ModelName, Name, Spec, Text
 from ..common.errors import SpecError
 from ..common.validation import list_names
 from ..ends.end import leaves
@@ -49,7 +49,7 @@ class TaskSpecification(Spec):
 
     word_limit: PositiveInt = 50
     """Maximum length of the rewritten task, in words."""
-    model: Text | None = None
+    model: ModelName | None = None
     """The model that rewrites the task. The conversation's default model if None."""
     model_settings: ModelSettings = ModelSettings()
     """Settings of the call that rewrites the task. A temperature of None means 1.0."""
@@ -121,7 +121,7 @@ class ConversationFields(Spec):
     """The end conditions and guards of the conversation."""
     judge: AnyJudge = Judge()
     """The judge that decides if a task is complete."""
-    model: Text | None = None
+    model: ModelName | None = None
     """The model of all calls that do not name one. If None, the model of the settings, or the
     embedded model if the settings name none."""
     prices: dict[Text, Price] = Field(default_factory=dict)

@@ -27,6 +27,7 @@ from ..common.data import (
     AtLeast,
     Data,
     Kinded,
+    ModelName,
     Name,
     Named,
     Temperature,
@@ -77,7 +78,7 @@ class SeparateJudge(Kinded):
     ``keep_self_reflection`` sees these words with the judge's findings."""
     prompt: Text | None = None
     """The judge's system prompt. A neutral prompt if None. The task and the criteria follow it."""
-    model: Text | None = None
+    model: ModelName | None = None
     """The model that judges. The conversation's default model if None."""
     form: Literal["structured", "lines"] = "structured"
     """The form of the answer. ``structured`` is structured output. ``lines`` is a line of words for
@@ -206,7 +207,7 @@ class Moderator(Kinded):
     """The kind of turn order."""
     prompt: Text | None = None
     """The moderator's system prompt. A neutral prompt if None. The task and the names follow it."""
-    model: Text | None = None
+    model: ModelName | None = None
     """The model that chooses. The conversation's default model if None."""
     form: Literal["structured", "word"] = "structured"
     """The form of the answer. ``structured`` is structured output. ``word`` is a name only, for

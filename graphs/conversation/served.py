@@ -15,7 +15,7 @@ from unicodedata import combining, normalize
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from ..common.data import Data, Temperature, Text
+from ..common.data import Data, ModelName, Temperature
 from ..common.errors import SessionError, SpecError
 from ..common.model_help import field_docs
 from ..common.sanitize import excerpt
@@ -166,7 +166,7 @@ def _first_unfit(served: Conversation, stored: Conversation) -> str | None:
 class AssistantSettings(Data):
     """The settings that apply to every kind of conversation."""
 
-    model: Text | None = None
+    model: ModelName | None = None
     """The model of all speakers, judges and requests that name none. Not set if None."""
     temperature: Temperature = None
     """The temperature of all speakers that set none. Not set if None."""

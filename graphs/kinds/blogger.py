@@ -41,8 +41,6 @@ BEGIN_WRITING = read_kind_prompt("blogger_begin")
 @short_form(
     roles={"writer": "writer", "critic": "critic"},
     message="task",
-    example={"task": "A post on how bees find their way", "rounds": 3},
-    example_options={"writer": "Author", "critic": "Editor", "people": ["Critic"]},
 )
 def blogger(
     task: Text,

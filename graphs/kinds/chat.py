@@ -27,12 +27,6 @@ CHAT_REMINDER = read_kind_prompt("chat_assistant_small_model_reminder")
 
 @short_form(
     roles={"user": "user", "assistant": "assistant"},
-    example={"tools": ["calculator"]},
-    example_options={
-        "message": "What is 6 times 7?",
-        "assistant_prompt": "You are {me}. Answer {user} in one sentence.",
-        "interrupt_on": {"calculator": True},
-    },
 )
 def chat(
     message: Text | None = None,

@@ -29,8 +29,6 @@ BEGIN_CODING = read_kind_prompt("coder_begin")
     roles={"executor": "executor", "coder": "coder"},
     message="task",
     shown=["sandbox"],
-    example={"task": "Print the first ten prime numbers.", "executions": 3},
-    example_options={"sandbox": {"level": "monty", "seconds": 10}},
 )
 def coder(
     task: Text,

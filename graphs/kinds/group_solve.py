@@ -23,12 +23,6 @@ _AS_ALWAYS: Final = EndChat()
 @short_form(
     message="task",
     shown=["title", "turn_order", "judge", "prices", "max_tool_rounds"],
-    example={"title": "A number to be found"},
-    example_options={
-        "shift_owner": "Ben",
-        "shift_content": "Make your first guess.",
-        "reconcile_first_message": True,
-    },
 )
 def group_solve(
     speakers: Annotated[Sequence[AnySpeaker], ReadAs(Annotated[tuple[Speaker, ...], AtLeast(2)])],

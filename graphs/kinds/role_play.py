@@ -47,17 +47,6 @@ BEGIN_INSTRUCTING = read_kind_prompt("role_play_begin")
     roles={"user": "user_role", "assistant": "assistant_role"},
     message="task",
     beside_message={"user_role": "User", "assistant_role": "Assistant"},
-    example={
-        "task": "Plan a kitchen garden",
-        "user_role": "Cook",
-        "assistant_role": "Gardener",
-        "max_iterations": 5,
-    },
-    example_options={
-        "mode": "end_chat_after_first_completion",
-        "specify_task": False,
-        "people": ["Cook"],
-    },
 )
 def role_play(
     task: Text,

@@ -38,8 +38,6 @@ def short_form(
     message: str | None = None,
     beside_message: Mapping[str, str] | None = None,
     shown: Sequence[str] = (),
-    example: Mapping[str, Any],
-    example_options: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, Parts]], Callable[P, Conversation]]:
     """Return a decorator that turns a function into a short form.
 
@@ -55,8 +53,6 @@ def short_form(
             message.
         beside_message: The values of other required parameters in that case.
         shown: Fields of a conversation that Studio's form of this kind has in addition.
-        example: Fields of the file that `duologue init` writes.
-        example_options: Further fields, which this file contains as comments.
 
     Returns:
         The decorator.
@@ -65,7 +61,6 @@ def short_form(
     def decorate(function: Callable[P, Parts]) -> Callable[P, Conversation]:
         form = _form(function, roles or {}, shown)
         form.message_field, form.beside_message = message, beside_message or {}
-        form.example, form.example_options = example, example_options or {}
         declared = inspect.signature(function)
 
         @wraps(function)

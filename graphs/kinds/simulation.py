@@ -63,13 +63,6 @@ _TITLE: Final = 60  # characters
 @short_form(
     roles={"user": "user", "assistant": "assistant"},
     message="goal",
-    example={"goal": "You were charged twice for order 1042 and want one charge refunded."},
-    example_options={
-        "persona": "Impatient, writes short messages.",
-        "knows": "The order number, but not the date.",
-        "criteria": ["The agent looks the order up before it promises anything."],
-        "assistant_prompt": "You are {me}, the help desk of a shop. Help {user}.",
-    },
 )
 def simulation(
     goal: Text,

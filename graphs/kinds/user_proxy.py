@@ -43,8 +43,6 @@ def _none_if_empty(text: object) -> object:
     roles={"user": "user", "assistant": "assistant"},
     message="message",
     shown=["sandbox"],
-    example={"message": "Plan a day in Rome.", "human_input_mode": "TERMINATE"},
-    example_options={"max_consecutive_auto_reply": 10, "code": False, "tools": ["calculator"]},
 )
 def user_proxy(
     message: Text,

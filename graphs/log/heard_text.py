@@ -21,7 +21,7 @@ from ..prompts.prompts import PRIVATE_MESSAGE
 from ..speakers.formats import LabelledFormat, normalize_mark
 from ..speakers.replies import DATA, Source
 from ..speakers.speaker import TO_USER
-from ..text.done_words import defuse, is_quoted, may_say, says, settled, without
+from ..text.done_words import is_quoted, may_say, says, settled, without
 from ..text.fences import prose_places
 from .marks import begins, length_of
 from .messages import metadata, place_of
@@ -45,7 +45,7 @@ def done_tokens(
         end.token
         for end in mine
         if may_say(end.token, text)
-        and says(end.token, _shown(conversation, speaker, end, text), end.counts, speaker)
+        and says(end.token, _blank_marks(conversation, speaker, end, text), end.counts, speaker)
         and not _is_quoted(end, text, log)
     ]
 
@@ -59,15 +59,9 @@ def _is_quoted(end: DoneToken, text: str, log: Iterable[BaseMessage]) -> bool:
     return any(is_quoted(end.token, text, message.text) for message in others)
 
 
-def defuse_tokens(conversation: Conversation, listener: str, text: str) -> str:
-    """Return another speaker's text without the done tokens that only the listener may say.
-
-    The listener can't end the conversation by a quotation then.
-    """
-    for end in _tokens_of(conversation, listener):
-        if end.by is not None:
-            text = defuse(end.token, text)
-    return text
+def list_own_tokens(conversation: Conversation, speaker: str) -> list[str]:
+    """Return the done tokens that only this speaker may say."""
+    return [end.token for end in _tokens_of(conversation, speaker) if end.by is not None]
 
 
 def may_say_token(conversation: Conversation, speaker: str) -> bool:
@@ -114,7 +108,7 @@ def heard_text(conversation: Conversation, message: BaseMessage, about: MessageM
     """Return the text of a message that others hear: all of it except its done tokens."""
     text: str = message.text
     if is_public_speech(about) and about.source not in DATA:
-        return _without(conversation, about.speaker, text)
+        return _drop_tokens(conversation, about.speaker, text)
     return text
 
 
@@ -138,25 +132,27 @@ class HeardText:
             self._told = len(self._text)
             return piece
         if is_over:
-            return _without(conversation, self._speaker, self._text)[before:]
+            return _drop_tokens(conversation, self._speaker, self._text)[before:]
         who = conversation, self._speaker
         known = (
-            settled(end.token, _shown(*who, end, self._text), end.counts, before, self._speaker)
+            settled(
+                end.token, _blank_marks(*who, end, self._text), end.counts, before, self._speaker
+            )
             for end in self._ends
         )
         self._told = min(known, default=len(self._text))
         return self._text[before : self._told]
 
 
-def _without(conversation: Conversation, speaker: str | None, text: str) -> str:
+def _drop_tokens(conversation: Conversation, speaker: str | None, text: str) -> str:
     for end in _tokens_of(conversation, speaker):
         if may_say(end.token, text):
-            shown = _shown(conversation, speaker, end, text)
+            shown = _blank_marks(conversation, speaker, end, text)
             text = without(end.token, text, end.counts, speaker, shown)
     return text
 
 
-def _shown(conversation: Conversation, speaker: str | None, end: DoneToken, text: str) -> str:
+def _blank_marks(conversation: Conversation, speaker: str | None, end: DoneToken, text: str) -> str:
     """Return a message in which spaces replace its first mark, so that all indices stay the same.
 
     For example, "Instruction: ###STOP###" then contains only the token. The other marks and the

@@ -35,11 +35,12 @@ from ..conversation.conversation import Conversation
 from ..prompts.prompts import RESULT_FILES, RenderPrompt
 from ..speakers.model_thought import THOUGHT, Thought
 from ..speakers.private_messages import calls_of
+from ..text.done_words import defuse
 from .heard_text import (
     as_heard_alone,
-    defuse_tokens,
     handing_over,
     heard_text,
+    list_own_tokens,
     provider_names,
     put_back,
 )
@@ -159,6 +160,7 @@ class View:
         self._is_labelled = is_labelled and conversation.hears_labels(self._speaker)
         self._prefixes = self._speaker.prefixes if is_labelled else {}
         self._in_prompt = in_prompt and not self._is_labelled
+        self._own_tokens = list_own_tokens(conversation, name)
         examples = private_lines(conversation, name, self._speaker.examples)
         # Examples are not in the log, so their ids would refer to nothing.
         self._examples = [one.model_copy(update={"id": None}) for one in self._show(examples)]
@@ -176,10 +178,15 @@ class View:
         """
         if not continues_log(self._read, log) or self._changes(log[len(self._read) :], self._known):
             self._begin()
-        before, behind = self._apart(log[len(self._read) :])
+        rest = log[len(self._read) :]
+        settled_to = self._find_settled(rest)
+        before, behind = rest[:settled_to], rest[settled_to:]
+        known = _find_keys(before)
+        if self._changes(behind, known):
+            before, behind, known = (), rest, set()
         self._add(self._shown, before)
         self._read += before
-        self._known |= _known(before)
+        self._known |= known
         settled = self._shown
         now = _Shown([*settled.view], {**settled.results}, {*settled.heard})
         self._add(now, behind)
@@ -203,13 +210,11 @@ class View:
 
     def _changes(self, new: Sequence[BaseMessage], known: set[str]) -> bool:
         """Return whether a new message replaces a settled one."""
-        name = self._speaker.name
-        return not (_replaced(new, name) | _results(new, name).keys()).isdisjoint(known)
+        results, replaced = _find_replacements(new, self._speaker.name)
+        return not known.isdisjoint({*results, *replaced})
 
-    def _apart(
-        self, rest: Sequence[BaseMessage]
-    ) -> tuple[Sequence[BaseMessage], Sequence[BaseMessage]]:
-        """Split messages after the speaker's newest message whose calls all have results."""
+    def _find_settled(self, rest: Sequence[BaseMessage]) -> int:
+        """Return the number of messages up to the speaker's newest one whose calls have results."""
         name, settled = self._speaker.name, 0
         waiting: set[str | None] = set()
         for number, message in enumerate(rest, start=1):
@@ -223,8 +228,7 @@ class View:
                 waiting.update(call["id"] for call in calls)
             if not waiting:
                 settled = number
-        before, behind = rest[:settled], rest[settled:]
-        return ((), rest) if self._changes(behind, _known(before)) else (before, behind)
+        return settled
 
     def _told_apart(self, shown: "_Shown", text: str, about: MessageMetadata) -> str:
         """Mark the conversation's own text if it could be mistaken for another speaker's words."""
@@ -244,12 +248,14 @@ class View:
         text = heard_text(self._conversation, message, about)
         if about.speaker is None:
             return text
-        text = defuse_tokens(self._conversation, self._speaker.name, text)
+        for token in self._own_tokens:
+            # The speaker can't end the conversation by a quotation then.
+            text = defuse(token, text)
         return _quote_labels(text, self._conversation.names) if self._is_labelled else text
 
     def _add(self, shown: "_Shown", log: Sequence[BaseMessage]) -> None:
         name = self._speaker.name
-        results, replaced = _results(log, name), _replaced(log, name)
+        results, replaced = _find_replacements(log, name)
         for message in log:
             about = metadata(message)
             if (
@@ -294,10 +300,13 @@ class _Shown(NamedTuple):
     heard: set[str | None]  # the speakers that are heard in it
 
 
-def _known(log: Sequence[BaseMessage]) -> set[str]:
+def _find_keys(log: Sequence[BaseMessage]) -> set[str]:
     """Return the ids under which later messages replace earlier ones: places, and ids of calls."""
-    calls = {one.tool_call_id for one in log if isinstance(one, ToolMessage)}
-    return calls | {place_of(message) for message in log}
+    found = {*map(place_of, log)}
+    for message in log:
+        if isinstance(message, ToolMessage):
+            found.add(message.tool_call_id)
+    return found
 
 
 def copied(view: Iterable[BaseMessage]) -> list[BaseMessage]:
@@ -323,19 +332,21 @@ def copied(view: Iterable[BaseMessage]) -> list[BaseMessage]:
     ]
 
 
-def _replaced(log: Sequence[BaseMessage], name: str) -> set[str]:
-    """Return the places of the messages that this speaker hears in a hook's version."""
-    versions = (about for about in map(metadata, log) if isinstance(about, HookVersion))
-    return {place for one in versions if one.is_heard_by(name) for place in one.instead_of}
+def _find_replacements(
+    log: Sequence[BaseMessage], name: str
+) -> tuple[dict[str, ToolMessage], set[str]]:
+    """Return the newest result of each call of this speaker, by the call's id, and further places.
 
-
-def _results(log: Sequence[BaseMessage], name: str) -> dict[str, ToolMessage]:
-    """Return the newest result of each call of this speaker, by the call's id."""
-    return {
-        message.tool_call_id: message
-        for message in log
-        if isinstance(message, ToolMessage) and is_in_view(message, metadata(message), name)
-    }
+    These are the places of the messages that the speaker hears in a hook's version.
+    """
+    results, replaced = dict[str, ToolMessage](), set[str]()
+    for message in log:
+        about = metadata(message)
+        if isinstance(about, HookVersion) and about.is_heard_by(name):
+            replaced.update(about.instead_of)
+        elif isinstance(message, ToolMessage) and is_in_view(message, about, name):
+            results[message.tool_call_id] = message
+    return results, replaced
 
 
 def _add_own(
@@ -355,7 +366,9 @@ def _add_own(
     text of a message that hands over is in its call.
     """
     view = shown.view
-    made = calls_of(message) if isinstance(message, AIMessage) else []
+    made: list[ToolCall] = []
+    if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
+        made = calls_of(message)
     new = {call["id"] for call in made if call["id"] in results} - shown.results.keys()
     calls = [call for call in made if _taken(new, call["id"])]
     text, calls = put_back(

@@ -8,11 +8,16 @@ from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
+from ...nodes.models.recorder import note_new_ids
+from ..common.addresses import show_address
 from ..common.errors import SpecError
 from ..common.sanitize import excerpt
 
 A2A: Final = "a2a:"
 """The beginning of the address of an A2A endpoint."""
+
+_CONNECT_SECONDS: Final = 10.0
+"""Maximum time in seconds until a connection to the endpoint is made."""
 
 _ANSWERED: Final = ("completed", "input-required")
 """The states of a task that contains an answer."""
@@ -79,12 +84,15 @@ class A2aAgent:
         # Imported here, since most agents need no client.
         import httpx2
 
+        message_id, request_id = uuid4().hex, uuid4().hex
+        note_new_ids(message_id, request_id)
         part = {"kind": "text", "text": messages[-1].text}
-        said = {"kind": "message", "role": "user", "messageId": uuid4().hex, "parts": [part]}
+        said = {"kind": "message", "role": "user", "messageId": message_id, "parts": [part]}
         params = {"message": said | self._continued, "configuration": {"blocking": True}}
-        asked = {"jsonrpc": "2.0", "id": uuid4().hex, "method": "message/send", "params": params}
+        asked = {"jsonrpc": "2.0", "id": request_id, "method": "message/send", "params": params}
         # The simulation has a limit of its own for the time of a reply.
-        async with httpx2.AsyncClient(timeout=None) as client:
+        limits = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+        async with httpx2.AsyncClient(timeout=limits) as client:
             try:
                 response = await client.post(self._url, json=asked)
             except httpx2.HTTPError as error:
@@ -103,6 +111,6 @@ class A2aAgent:
 
     def _refuse(self, problem: str) -> SpecError:
         return SpecError(
-            f"agent: the A2A endpoint {self._url} does not reply: {excerpt(problem)}; check its "
-            "address and its log"
+            f"agent: the A2A endpoint {show_address(self._url)} does not reply: "
+            f"{excerpt(problem)}; check its address and its log"
         )

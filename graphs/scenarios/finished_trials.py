@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from ..common.files import write_file
 from .scenario import Scenario
 
 LAST: Final = "last"
@@ -117,11 +118,8 @@ class TrialStore:
             self._folder.mkdir(parents=True, exist_ok=True)
             for name in list_runs(self._folder.parent)[_KEPT:]:
                 rmtree(self._folder.parent / name, ignore_errors=True)
-        path = self._path(finished.test, trial)
-        draft = path.with_suffix(".tmp")
         text = json.dumps(finished.model_dump(), default=str)
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        write_file(self._path(finished.test, trial), text)
 
     def _path(self, test: str, trial: int) -> Path:
         return self._folder / f"{_digest(test)}-{trial}.json"

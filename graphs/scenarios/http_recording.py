@@ -6,6 +6,8 @@ and finds the recorded response.
 """
 
 import json
+import logging
+import os
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +23,9 @@ from ...nodes.models.recorder import is_calling_model
 from ..common.errors import DuologueError, SpecError
 from ..common.secrets_filter import SecretsFilter
 from .differences import describe_difference
+
+# VCR.py logs the address of each request, with its keys.
+logging.getLogger("vcr").setLevel(logging.WARNING)
 
 Report = Callable[[str], DuologueError]
 """Notes a difference from the recording. Returns the error to raise."""
@@ -71,6 +76,8 @@ class HttpTape:
     """Hosts whose requests are neither recorded nor refused."""
     report: Report
     """Notes a difference from the recording."""
+    ids: Mapping[str, str]
+    """The names of ids that are new in each run, by which requests are compared."""
     _played: set[int] = field(default_factory=set)
 
     @contextmanager
@@ -89,7 +96,11 @@ class HttpTape:
             return None
         self.secrets.headers(request.headers)
         url, body = self.secrets.address(request.uri), self.secrets.plain(_read_body(request.body))
-        return {"method": request.method, "url": url, "body": body}
+        described = json.dumps({"method": request.method, "url": url, "body": body})
+        for one, name in self.ids.items():
+            described = described.replace(one, name)
+        found: dict[str, Any] = json.loads(described)
+        return found
 
     def record(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
         """Record a response of a server, in VCR.py's form."""
@@ -105,7 +116,7 @@ class HttpTape:
         try:
             written["text"] = self._filter_text(content.decode(), is_json=is_json)
         except UnicodeDecodeError:
-            written["base64"] = b64encode(content).decode()
+            written["base64"] = b64encode(self.secrets.binary(content)).decode()
         status = response["status"]
         self.exchanges.append(
             Exchange(
@@ -258,7 +269,7 @@ def refusing_calls(allowed: Sequence[str], report: Report) -> Iterator[None]:
 
 
 def _check_event(event: str, args: tuple[Any, ...]) -> None:
-    if not _refused or event not in _DESCRIPTIONS:
+    if not _refused or event not in _DESCRIPTIONS or _is_library_call():
         return
     allowed, report = _refused[-1]
     name, description = _DESCRIPTIONS[event](args)
@@ -266,6 +277,24 @@ def _check_event(event: str, args: tuple[Any, ...]) -> None:
         problem = report(f"a replay without calls was asked to {description}")
         # Clients close what they have opened if this error is one of the system.
         raise ConnectionRefusedError(str(problem)) from problem
+
+
+_MACHINE: Final = ("platform", "uuid", "ctypes.util", "distro.distro")
+"""The modules that start programs such as ``uname`` or ``lsb_release`` to describe this machine.
+Clients send such a description: OpenAI's calls ``platform.platform()``."""
+
+_PAIRS: Final = ("socketpair", "_fallback_socketpair")
+"""The functions of `socket` that connect two sockets of this process, on Windows."""
+
+
+def _is_library_call() -> bool:
+    """Return whether Python's library makes the current call for itself, and reaches no server."""
+    frame = sys._getframe(2)
+    if frame.f_globals.get("__name__") == "socket":
+        return frame.f_code.co_name in _PAIRS
+    while frame.f_back is not None and frame.f_globals.get("__name__") in ("subprocess", "os"):
+        frame = frame.f_back
+    return frame.f_globals.get("__name__") in _MACHINE
 
 
 def _describe_connection(args: tuple[Any, ...]) -> tuple[str, str]:
@@ -281,9 +310,14 @@ def _describe_program(args: tuple[Any, ...]) -> tuple[str, str]:
     return name, f"start the program {name!r}"
 
 
+def _describe_command(args: tuple[Any, ...]) -> tuple[str, str]:
+    return _describe_program(tuple(os.fsdecode(args[0]).split()[:1]))
+
+
 _DESCRIPTIONS: Final[Mapping[str, Callable[[tuple[Any, ...]], tuple[str, str]]]] = {
     "socket.connect": _describe_connection,
     "subprocess.Popen": _describe_program,
     "os.posix_spawn": _describe_program,
+    "os.system": _describe_command,
 }
 """The events of Python that are refused: https://docs.python.org/3/library/audit_events.html"""

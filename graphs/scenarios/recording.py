@@ -9,7 +9,7 @@ differs from the record.
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,6 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel, Field, ValidationError
 
 from ...nodes.models.adapters.base import Adapter
-from ...nodes.models.answers import THOUGHT
 from ...nodes.models.recorder import (
     AdapterFacts,
     ModelRequest,
@@ -30,10 +29,11 @@ from ...nodes.models.recorder import (
 from ..common.content import with_digests
 from ..common.data import Data
 from ..common.errors import ContextTooLongError, SessionError
-from ..common.files import NewFile, read_file
+from ..common.files import read_file, remove_abandoned_files, write_file
 from ..common.secrets_filter import SecretsFilter
 from ..log.metadata import Stop, Thought
 from ..log.reply_parts import STOP
+from ..speakers.model_thought import THOUGHT
 from .differences import describe_difference
 from .http_recording import Exchange, HttpTape, refusing_calls
 from .scenario import Scenario
@@ -81,6 +81,8 @@ class Recording(BaseModel):
     """The calls of models, in the order of the answers."""
     exchanges: list[Exchange] = Field(default_factory=list)
     """The HTTP requests of other code, with their responses."""
+    ids: list[str] = Field(default_factory=list)
+    """The ids of threads and messages that the simulation made. Those of a replay differ."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,14 @@ class Tape:
     """The first difference. None if there is none so far."""
     on_problem: Callable[[], object] | None = None
     """Called at the first difference, in any thread."""
+    ids: dict[str, str] = field(default_factory=dict)
+    """The names of ids, by which requests are compared."""
     _played: set[int] = field(default_factory=set)
+    _noted: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Name the recorded ids, which the recorded responses contain."""
+        self.ids.update({one: _name_id(place) for place, one in enumerate(self.recording.ids)})
 
     def report(self, text: str) -> RecordingError:
         """Note a difference, and return the error to raise."""
@@ -157,6 +166,16 @@ class Tape:
         self.recording.calls.append(ModelCall(request=shown, answer=answer))
         return found
 
+    def note_ids(self, ids: Iterable[str]) -> None:
+        """Name the ids by their order, which is the same in each run."""
+        for one in ids:
+            # A short id may be a part of any text, and is not random.
+            if one not in self._noted and len(one) >= _SHORTEST_ID:
+                self.ids[one] = _name_id(len(self._noted))
+                self._noted.add(one)
+                if not self.is_replay:
+                    self.recording.ids.append(one)
+
     def _replay(self, request: Mapping[str, Any]) -> AIMessage:
         calls = self.recording.calls
         left = [place for place in range(len(calls)) if place not in self._played]
@@ -184,6 +203,14 @@ class Tape:
             if place not in self._played:
                 caller = call.request.get("caller")
                 raise self.report(f"call {place + 1} of a model (by {caller}) is no longer made")
+
+
+_SHORTEST_ID: Final = 16
+"""Length of the shortest id that counts as new in each run, in characters."""
+
+
+def _name_id(place: int) -> str:
+    return f"[id {place + 1}]"
 
 
 def _describe(request: ModelRequest) -> dict[str, Any]:
@@ -281,7 +308,9 @@ async def record(
             )
         recording = stored or Recording(goal=secrets.text(scenario.goal))
         tape = Tape(recording, stored is not None, secrets, place)
-        http = HttpTape(recording.exchanges, tape.is_replay, secrets, options.allowed, tape.report)
+        http = HttpTape(
+            recording.exchanges, tape.is_replay, secrets, options.allowed, tape.report, tape.ids
+        )
         with ExitStack() as active:
             active.enter_context(http.patching_clients())
             active.enter_context(recording_by(tape))
@@ -319,6 +348,7 @@ async def _watch(tape: Tape, work: Coroutine[Any, Any, T]) -> T:
 
 def _read(place: Path) -> Recording | None:
     """Return a recording, or None if there is no file."""
+    remove_abandoned_files(place.parent)
     if not place.exists():
         return None
     try:
@@ -334,10 +364,4 @@ def _read(place: Path) -> Recording | None:
 def _write(place: Path, recording: Recording) -> None:
     text = recording.model_dump_json(indent=1, exclude_defaults=True)
     with_version = {"version": _VERSION, **json.loads(text)}
-    place.parent.mkdir(parents=True, exist_ok=True)
-    file = NewFile.begun(place)
-    try:
-        file.write(json.dumps(with_version, ensure_ascii=False, indent=1) + "\n")
-        file.put()
-    finally:
-        file.drop()
+    write_file(place, json.dumps(with_version, ensure_ascii=False, indent=1) + "\n")

@@ -10,6 +10,7 @@ from ..common.data import (
     Accepts,
     Cap,
     DistinctNames,
+    ModelName,
     Spec,
     Temperature,
     Text,
@@ -80,7 +81,7 @@ class Scenario(Spec):
     """The steps of the conversation, in order: ``user()``, ``agent()``, ``check()``, ``proceed()``
     and ``judge()`` of `duologue.graphs.scenarios`. If the conversation ends before the last turn,
     the other turns are left out. If None, the simulated user and the agent talk to the end."""
-    model: Text | None = None
+    model: ModelName | None = None
     """The model of the simulated user. The option ``model`` of `simulate` if None."""
     temperature: Temperature = None
     """The temperature of the simulated user. 0.2 if None."""

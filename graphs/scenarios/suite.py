@@ -196,7 +196,7 @@ def import_object(reference: str, where: str) -> Any:  # noqa: ANN401  # any obj
         SpecError: The object can't be imported.
     """
     module, _, name = reference.partition(":")
-    if not module.strip() or not name.strip():
+    if not module.strip() or not name.strip() or "://" in reference:
         raise SpecError(f"{where}: {reference!r} names no object; write it as module:name")
     here = str(Path.cwd())
     if here not in sys.path:

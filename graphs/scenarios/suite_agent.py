@@ -30,7 +30,7 @@ _NOT_CHECKED: Final = "the check could not be run"
 class SuiteAgent:
     """The agent under test in many sessions, each with its own thread and state."""
 
-    agent: Any
+    agent: Any = field(repr=False)
     """The agent, as `simulate` accepts it."""
     on_interrupt: OnInterrupt | None = None
     """A function that answers a graph's interrupts. None if there is none."""

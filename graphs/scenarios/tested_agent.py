@@ -12,7 +12,10 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic_core import to_json
 
+from ...nodes.models.gate import reply_limit
+from ...nodes.models.recorder import note_new_ids
 from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
+from ..common.addresses import check_address, remember_secrets, show_address
 from ..common.errors import SpecError
 from ..common.validation import name_type
 from .a2a_agent import A2A, A2aAgent
@@ -44,7 +47,7 @@ class TestedAgent:
 
     __test__ = False  # not a test class of pytest
 
-    agent: Agent | Callable[..., Any]
+    agent: Agent | Callable[..., Any] = field(repr=False)
     """The Runnable, or the function of the messages."""
     on_interrupt: OnInterrupt | None = None
     """A function that answers a graph's interrupts, or the user. An interrupt is an error if
@@ -79,7 +82,8 @@ class TestedAgent:
 
         Raises:
             TypeError: The agent has a wrong type.
-            SpecError: The agent is a graph that cannot be called with messages.
+            SpecError: The agent is a graph that cannot be called with messages, or its address is
+                not valid.
         """
         if on_interrupt not in (None, "user") and not callable(on_interrupt):
             shown = repr(on_interrupt) if isinstance(on_interrupt, str) else name_type(on_interrupt)
@@ -87,21 +91,26 @@ class TestedAgent:
         if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
             raise TypeError(f"agent_timeout: must be a number of seconds above 0, not {timeout!r}")
         seconds = PATIENCE if timeout is None else timeout
-        if isinstance(agent, str) and agent.startswith(_HTTP):
+        if isinstance(agent, str) and is_address(agent):
+            try:
+                url = check_address(agent.removeprefix(A2A))
+            except ValueError as error:
+                raise SpecError(f"agent: {show_address(agent)!r} {error}") from None
+            remember_secrets(url)
+            if agent.startswith(A2A):
+                return cls(A2aAgent(url), timeout=seconds)
             # Imported here, since the import takes long.
             from langchain_openai import ChatOpenAI
 
             # The server at this address must not receive a key of the environment.
-            model = ChatOpenAI(base_url=agent, model="agent", api_key=lambda: "none")
+            model = ChatOpenAI(base_url=url, model="agent", api_key=lambda: "none")
             return cls(model, timeout=seconds)
-        if isinstance(agent, str) and agent.startswith(A2A):
-            return cls(A2aAgent(agent.removeprefix(A2A)), timeout=seconds)
         if isinstance(agent, Runnable):
             check_agent(agent, "agent: it")
             return cls(agent, on_interrupt, seconds)
         if callable(agent) and not isinstance(agent, type):
             return cls(agent, on_interrupt, seconds)
-        shown = repr(agent) if isinstance(agent, str) else name_type(agent)
+        shown = repr(show_address(agent)) if isinstance(agent, str) else name_type(agent)
         raise TypeError(
             "agent: must be a Runnable, such as a compiled graph, a function of the messages, or a "
             f"URL that begins with http://, https:// or a2a:http, not {shown}"
@@ -121,12 +130,14 @@ class TestedAgent:
 
     async def areply(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:  # noqa: ANN401
         """Return the agent's answer to the messages of the conversation."""
+        note_new_ids(self.thread, *(one.id for one in messages))
         # Within the session's context, a graph would use the session's checkpointer.
         context = copy_context()
         context.run(var_child_runnable_config.set, None)
         asked = self._reply(messages, config)
         try:
             async with asyncio.timeout(self.timeout) as limit:
+                context.run(reply_limit.set, limit)
                 return await asyncio.create_task(asked, context=context)
         except TimeoutError:
             if not limit.expired():

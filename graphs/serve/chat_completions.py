@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ...nodes.models.adapters.composed import Chat
-from ..common.errors import AnswerError, SpecError
+from ..common.errors import AnswerError, DuologueError, SpecError
 from ..common.sanitize import excerpt
 from ..common.threads import LoopThread
 from ..conversation.served import check_host
@@ -107,7 +107,7 @@ class ChatCompletions:
                 Route("/v1/chat/completions", self._complete, methods=["POST"]),
             ],
             exception_handlers={
-                RefusedError: _respond_refused,
+                DuologueError: _respond_refused,
                 HTTPException: _respond_http_error,
             },
             lifespan=self._lifespan,

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
 from ...tools.registry.registry import Registered, Registry
-from ..common.addresses import redact_address
+from ..common.addresses import show_address
 from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
 from ..speakers.private_messages import read_messages
@@ -38,7 +38,7 @@ class BaseSession:
         return self.id
 
     def __repr__(self) -> str:
-        store = redact_address(self.store) if isinstance(self.store, str) else self.store
+        store = show_address(self.store) if isinstance(self.store, str) else self.store
         return f"{type(self).__name__}({self.id!r}, store={store!r})"
 
     async def astop(self) -> bool:

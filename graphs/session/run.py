@@ -242,7 +242,7 @@ async def _load_source(source: ConversationLike | None) -> Conversation | None:
 
 def _new_id(title: str) -> str:
     words = re.findall(r"[a-z0-9]+", title.casefold())[:5]
-    return "-".join([*words, secrets.token_hex(3)])[-128:]
+    return "-".join([*words, secrets.token_hex(6)])[-128:]
 
 
 def _choose_conversation(

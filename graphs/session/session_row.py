@@ -66,7 +66,7 @@ async def new_session(
 
 def new_session_id(session: str, word: str) -> str:
     """Return a new id for a session that is made from another one."""
-    ending = f"-{word}-{secrets.token_hex(3)}"
+    ending = f"-{word}-{secrets.token_hex(6)}"
     return session[: _LONGEST - len(ending)] + ending
 
 

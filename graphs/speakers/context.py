@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from ..common.data import Cap, Kinded, Temperature, Text, by_kind
+from ..common.data import Cap, Kinded, ModelName, Temperature, by_kind
 
 SUMMARY_WORDS = 150
 """The default length of a summary, in words."""
@@ -66,7 +66,7 @@ class RunningSummary(Kinded):
     """Maximum number of tokens of the whole prompt, summary included, as in `TokenBudget`."""
     words: Annotated[int, Field(strict=True, gt=0, le=10_000)] = SUMMARY_WORDS
     """Maximum length of the summary, in words."""
-    model: Text | None = None
+    model: ModelName | None = None
     """The model that writes the summary, usually a cheap one. The speaker's model if None."""
     temperature: Temperature = None
     """The temperature of the summary, 0 to 2. If None: 0.2, if the model accepts a temperature.

@@ -4,14 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from ..common.data import (
-    AtLeast,
-    DistinctNames,
-    Name,
-    Named,
-    Spec,
-    Text,
-)
+from ..common.data import AtLeast, DistinctNames, ModelName, Name, Named, Spec, Text
 from ..common.validation import did_you_mean
 from .context import Context, KeepAll
 from .formats import Format, LabelledFormat, SchemaFormat
@@ -110,7 +103,7 @@ class Speaker(Spec):
     """Whether the tool results are the speaker's message to the others as soon as all calls of a
     round have succeeded (Yacana's tools in a chat). If False, the speaker answers after it has seen
     the results."""
-    model: Text | None = None
+    model: ModelName | None = None
     """The model that speaks for this speaker: a registered name, a model's name, ``embedded`` or
     the path of a ``.gguf`` file. The conversation's default model if None."""
     model_settings: ModelSettings = ModelSettings()

@@ -178,13 +178,6 @@ class Batches(ABC):
     async def count(self, batch: str) -> Sequence[CellCount]:
         """Return the number of cells for each status and reason."""
 
-    @abstractmethod
-    async def values(self, batch: str) -> Mapping[str, str]:
-        """Return the values that a batch has read from earlier batches, as JSON texts.
-
-        The keys are the names of the earlier batches.
-        """
-
     async def each(self, wanted: CellsWanted) -> AsyncIterator[CellRow]:
         """Yield all cells that match the filter; they are read in several portions."""
         while rows := await self.find(wanted):
@@ -217,17 +210,8 @@ class BatchLease(ABC):
         """Add the row of a cell, or replace it."""
 
     @abstractmethod
-    async def put_values(self, earlier: str, values: str) -> None:
-        """Store the values that the batch has read from an earlier batch, unless they are stored.
-
-        Args:
-            earlier: The name of the earlier batch.
-            values: The values, as JSON text.
-        """
-
-    @abstractmethod
     async def delete(self) -> None:
-        """Delete the batch with its cells and values; the sessions stay."""
+        """Delete the batch with its cells; the sessions stay."""
 
     @abstractmethod
     async def check(self) -> None:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..common.addresses import redact_address
+from ..common.addresses import show_address
 from ..common.errors import BatchError, SessionError, StoreError
 from ..common.sanitize import clean
 
@@ -80,7 +80,9 @@ def lost_batch(batch: str) -> LostBatchError:
     )
 
 
-_COPY = "copy it, and its -wal file if there is one, to a folder that you can write to"
+_COPY = (
+    "make room, or copy it, and its -wal file if there is one, to a folder that you can write to"
+)
 
 
 @contextmanager
@@ -98,7 +100,9 @@ def store_errors(url: str) -> Iterator[None]:
         psycopg = sys.modules.get("psycopg")
         if isinstance(error, sqlite3.Error):
             if _code(error) == sqlite3.SQLITE_READONLY:
-                raise store_failure(url, "the file is read-only", _COPY) from error
+                raise store_failure(
+                    url, "the file is read-only or its disk is full", _COPY
+                ) from error
             is_damage = _is_damage(error)
         elif psycopg and isinstance(error, psycopg.Error):
             is_damage = (error.sqlstate or "").startswith(_DAMAGE_OF_POSTGRES)
@@ -150,7 +154,7 @@ def store_failure(url: str, why: str, help: str | None = None) -> StoreError:  #
     if len(reason) > _LONGEST:
         reason = f"{reason[:_LONGEST]}…"
     end = "" if help is None else f"; {help}"
-    return StoreError(f"The sessions in {redact_address(url)} can't be used: {reason}{end}.")
+    return StoreError(f"The sessions in {show_address(url)} can't be used: {reason}{end}.")
 
 
 _LONGEST = 400  # characters of a driver's message, which may quote stored data

@@ -1,7 +1,7 @@
 """Sessions in this process's memory, which are lost when it ends."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from heapq import nsmallest
@@ -46,7 +46,6 @@ class _Space:
     leases: dict[str, Lease] = field(default_factory=dict)
     batches: dict[str, BatchRow] = field(default_factory=dict)
     cells: dict[str, dict[str, CellRow]] = field(default_factory=dict)
-    values: dict[str, dict[str, str]] = field(default_factory=dict)
     verdicts: dict[str, dict[int, str]] = field(default_factory=dict)
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     saver: _Reader = field(init=False)
@@ -283,10 +282,6 @@ class MemoryBatches(Batches):
             for (status, reason), rows in alike.items()
         ]
 
-    async def values(self, batch: str) -> Mapping[str, str]:
-        """See `Batches.values`."""
-        return dict(self._space.values.get(batch, {}))
-
 
 class MemoryBatchLease(BatchLease):
     """A lease on a batch in memory."""
@@ -305,15 +300,9 @@ class MemoryBatchLease(BatchLease):
         await self.check()
         self._space.cells.setdefault(row.batch, {})[row.session] = row
 
-    async def put_values(self, earlier: str, values: str) -> None:
-        """See `BatchLease.put_values`."""
-        await self.check()
-        self._space.values.setdefault(self.batch, {}).setdefault(earlier, values)
-
     async def delete(self) -> None:
         """See `BatchLease.delete`."""
         await self.check()
-        self._space.values.pop(self.batch, None)
         self._space.batches.pop(self.batch, None)
         self._space.cells.pop(self.batch, None)
 

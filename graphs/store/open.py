@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ..common.addresses import redact_address
+from ..common.addresses import show_address
 from ..common.errors import StoreError, how_to_install
 from .base import SessionLease, Store, settled
 from .errors import store_failure
@@ -128,7 +128,7 @@ def _place(target: str | Path | None, *, create: bool) -> _Place:
         raise _bad_address("an address of the form host=… password=…")
     path = target.removeprefix("sqlite:///")
     if path in {"", ":memory:"} or (path == target and _SCHEME.match(target)):
-        raise _bad_address(repr(redact_address(target)))
+        raise _bad_address(repr(show_address(target)))
     return _sqlite(Path(path), create=create)
 
 

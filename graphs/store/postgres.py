@@ -22,7 +22,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row, tuple_row
 
-from ..common.addresses import redact_address
+from ..common.addresses import show_address
 from ..common.errors import StoreError
 from .base import settled
 from .errors import as_store_error, store_errors, store_failure
@@ -354,7 +354,7 @@ async def _advisory_lock(connection: Connection, what: str, url: str) -> AsyncIt
 
 def _address(target: str) -> _Address:
     """Parse an address, in which two parameters belong to duologue and not to libpq."""
-    url = redact_address(target)
+    url = show_address(target)
     address, _, query = target.partition("?")
     ours = dict[str, str]()
     others = list[str]()

@@ -50,6 +50,7 @@ from langgraph.checkpoint.serde.jsonplus import (
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt, Overwrite, Send, TimeoutPolicy
 
+from ..common.addresses import hide_addresses
 from .errors import UnknownTypeError
 from .message_files import MessageFiles, digest_of, take_out_files, take_out_of_lists
 
@@ -198,7 +199,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
     if isinstance(value, BaseException):
-        return repr(value)
+        return hide_addresses(repr(value))
     if isinstance(value, re.Pattern):
         return value.pattern
     # Models of pydantic 1 and 2 and its secrets, named tuples, numpy's arrays and numbers.

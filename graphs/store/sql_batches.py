@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=BaseModel)
 
-VALUES_TABLE: Final[LiteralString] = """CREATE TABLE IF NOT EXISTS duologue_batch_values (
-    batch TEXT NOT NULL, earlier TEXT NOT NULL, found TEXT NOT NULL,
-    PRIMARY KEY (batch, earlier))"""
 # In the order of the fields of BatchRow and CellRow. The types mean the same in both databases:
 # PostgreSQL's INTEGER and REAL have only four bytes.
 BATCH_TABLES: Final[Sequence[LiteralString]] = (
@@ -46,7 +43,6 @@ BATCH_TABLES: Final[Sequence[LiteralString]] = (
     ON duologue_cells (batch, number, session)""",
     """CREATE INDEX IF NOT EXISTS duologue_cells_by_status
     ON duologue_cells (batch, status, reason)""",
-    VALUES_TABLE,
 )
 _BATCH: Final = """SELECT batch, title, spec, settings, cells, seconds, stopped, created_at,
     updated_at FROM duologue_batches"""
@@ -121,12 +117,6 @@ class SqlBatches(Batches):
         with reading_store(self._store.url):
             return [CellCount.model_validate(dict(zip(names, row, strict=True))) for row in found]
 
-    async def values(self, batch: str) -> dict[str, str]:
-        """See `Batches.values`."""
-        sql: LiteralString = "SELECT earlier, found FROM duologue_batch_values WHERE batch = ?"
-        rows = await self._store._read(sql, batch)
-        return {str(earlier): str(found) for earlier, found in rows}
-
     async def _read(self, kind: type[R], sql: LiteralString, *values: object) -> Sequence[R]:
         found = await self._store._read(sql, *values)
         with reading_store(self._store.url):
@@ -148,21 +138,11 @@ class SqlBatchLease(BatchLease):
         """See `BatchLease.put_cell`."""
         await self._store.write(_PUT_CELL, *_values(row), lease=self.lease)
 
-    async def put_values(self, earlier: str, values: str) -> None:
-        """See `BatchLease.put_values`."""
-        await self._store.write(
-            "INSERT INTO duologue_batch_values (batch, earlier, found) VALUES (?, ?, ?) "
-            "ON CONFLICT (batch, earlier) DO NOTHING",
-            *(self.batch, earlier, values),
-            lease=self.lease,
-        )
-
     async def delete(self) -> None:
         """See `BatchLease.delete`."""
         statement = self._store.statement
         await self._store.writer.write(
             statement("DELETE FROM duologue_cells WHERE batch = ?", self.batch),
-            statement("DELETE FROM duologue_batch_values WHERE batch = ?", self.batch),
             statement("DELETE FROM duologue_batches WHERE batch = ?", self.batch),
             lease=self.lease,
         )

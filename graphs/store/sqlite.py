@@ -72,11 +72,17 @@ class SqliteStore(SqlStore):
 
     def _prepare(self) -> None:
         self._file.prepare(partial(self._owner.is_alive, remove=False))
-        self._writing.connect()
-        self._reading.connect()
-        connection = self._writing.connection
+        self._connect()
         if not self._file.is_read_only:
-            self._prepare_writing(connection)
+            try:
+                self._prepare_writing(self._writing.connection)
+            except (OSError, sqlite3.Error):
+                # On a full disk, sessions can be read.
+                if not self._file.lacks_space():
+                    raise
+                self._file.is_read_only = True
+                self._connect()
+        connection = self._writing.connection
         self.owner = self._owner.name
         # From here on `_waited` waits instead: it stops when the store is closed.
         connection.execute("PRAGMA busy_timeout = 0")
@@ -86,6 +92,11 @@ class SqliteStore(SqlStore):
         missing = self.missing_tables(connection.execute(STORE_VERSION).fetchall() if known else [])
         if missing:
             self._commit([Job(missing, lease=None)])
+
+    def _connect(self) -> None:
+        for thread in (self._writing, self._reading):
+            thread.disconnect()
+            thread.connect()
 
     def _prepare_writing(self, connection: sqlite3.Connection) -> None:
         self._owner.open()

@@ -9,6 +9,7 @@ systems often lack.
 import asyncio
 import os
 import re
+import shutil
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -29,6 +30,8 @@ _REPLACED: Final = (
 )
 _CUT: Final = "it was truncated while it was in use; restore it from a copy"
 _CLOSE_SECONDS: Final = 30.0  # seconds
+_SIDE_FILES: Final = 64 * 1024  # bytes
+_INDEX: Final = 32 * 1024  # bytes of the index of a WAL, at least
 
 
 class StoreFile:
@@ -98,14 +101,15 @@ class StoreFile:
     def connect(self) -> sqlite3.Connection:
         """Return a connection to the file. A file that was deleted meanwhile is not created."""
         options = "mode=rw"
-        if self.is_read_only and not self._wal.exists():
+        if self.is_read_only and not _size(self._wal):
             # Otherwise SQLite tries to create the WAL. It must notice no change of the file then.
             options = "mode=ro&immutable=1"
             self._unchanged = self._state()
         elif self.is_read_only:
             # Without the WAL's index, SQLite reads the WAL only under an exclusive lock, which a
             # file that can't be written does not permit, and which nobody needs here.
-            options = "mode=ro" if self._index.exists() else "mode=ro&vfs=unix-none"
+            has_index = _size(self._index) >= _INDEX
+            options = "mode=ro" if has_index else "mode=ro&vfs=unix-none"
         connection = sqlite3.connect(
             f"{self.path.as_uri()}?{options}",
             uri=True,
@@ -117,9 +121,13 @@ class StoreFile:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         return connection
 
+    def lacks_space(self) -> bool:
+        """Return whether the disk has no room for the side files."""
+        return shutil.disk_usage(self.path.parent).free < _SIDE_FILES
+
     def _state(self) -> tuple[object, ...]:
         found = self.path.stat()
-        return found.st_ino, found.st_mtime_ns, found.st_size, self._wal.exists()
+        return found.st_ino, found.st_mtime_ns, found.st_size, _size(self._wal)
 
     def check_unchanged(self) -> None:
         """Raise an error if a file that SQLite reads as immutable has changed meanwhile."""
@@ -157,6 +165,10 @@ class StoreFile:
 
 def _is_allowed(path: Path, mode: int) -> bool:
     return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _inode(path: Path) -> str:

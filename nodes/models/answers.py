@@ -18,7 +18,7 @@ from ...graphs.conversation.usage import ESTIMATED, token_count
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Reasoning, Thought
 from ...graphs.log.reply_parts import STOP
-from ...graphs.speakers.model_thought import THOUGHT as THOUGHT
+from ...graphs.speakers.model_thought import THOUGHT
 from ...graphs.text.thoughts import split
 from ...graphs.text.words import tokens_of, tokens_of_message
 from .stops import read_stop, stop_of
@@ -69,7 +69,7 @@ FAMILY: Final = "duologue_family"
 
 def separate_thought(answer: AIMessage, text: str) -> tuple[str, Thought | None]:
     """Return an answer's speech, without control tokens at its end, and its thought, or None."""
-    read, blocks, fields = split(text), _blocks(answer), _fields(answer)
+    read, blocks, fields = split(text), _blocks(answer), _thought_fields(answer)
     calls = _call_fields(answer)
     if read.speech == read.text and not blocks and not fields and not calls:
         return read.text, None
@@ -92,7 +92,9 @@ def separate_thought(answer: AIMessage, text: str) -> tuple[str, Thought | None]
 
 def thought_beside(answer: AIMessage) -> str:
     """Return the thought that an answer, or a streamed piece of one, contains outside its text."""
-    found = _text(_blocks(answer)) or next(filter(None, map(_text, _fields(answer).values())), "")
+    found = _text(_blocks(answer)) or next(
+        filter(None, map(_text, _thought_fields(answer).values())), ""
+    )
     return storable(found)
 
 
@@ -125,10 +127,10 @@ def _blocks(answer: AIMessage) -> list[dict[str, Any]]:
     return [one for one in parts if isinstance(one, dict) and one.get("type") in _BLOCKS]
 
 
-def _fields(answer: AIMessage) -> dict[str, Any]:
+def _thought_fields(answer: AIMessage) -> dict[str, Any]:
     fields = answer.additional_kwargs
     names = (name for name in fields if _FIELD.search(name) and name != _SIGNATURES)
-    return {name: _joined(fields[name]) for name in names if fields[name]}
+    return {name: _join_pieces(fields[name]) for name in names if fields[name]}
 
 
 def _call_fields(answer: AIMessage) -> dict[str, Any]:
@@ -156,14 +158,18 @@ def fields_of_calls(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _joined(found: object) -> object:
+def _join_pieces(found: object) -> object:
     """Return the value of a field. If it is a list that was streamed, join its pieces."""
     if not isinstance(found, list) or not all(isinstance(piece, list) for piece in found):
         return found
     whole: list[Any] = []
     for part in chain.from_iterable(found):
         last = whole[-1] if whole else None
-        if not isinstance(part, Mapping) or not isinstance(last, dict) or not _go_on(last, part):
+        if (
+            not isinstance(part, Mapping)
+            or not isinstance(last, dict)
+            or not _continues(last, part)
+        ):
             whole.append(dict(part) if isinstance(part, Mapping) else part)
             continue
         for name, value in part.items():
@@ -174,7 +180,7 @@ def _joined(found: object) -> object:
     return whole
 
 
-def _go_on(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
+def _continues(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
     return all(last.get(name) == part.get(name) for name in ("type", "index"))
 
 
@@ -273,17 +279,17 @@ def count_usage(
         prompt: The prompt.
         request: Other parts of the request, which may say how long a cache keeps the prompt.
     """
-    told = answer.usage_metadata
+    reported: Mapping[str, Any] = answer.usage_metadata or {}
     metadata = answer.response_metadata
-    read = None if told is None else token_count(told.get("input_tokens"))
-    written = None if told is None else token_count(told.get("output_tokens"))
-    if told is None or read is None or written is None:
+    read = token_count(reported.get("input_tokens"))
+    written = token_count(reported.get("output_tokens"))
+    if read is None or written is None:
         read = sum(map(tokens_of_message, prompt))
         thought = thought_of(answer)
         written = tokens_of_message(answer) + tokens_of(thought.text if thought else "")
-        told, metadata = None, {**metadata, ESTIMATED: True}
+        reported, metadata = {}, {**metadata, ESTIMATED: True}
     used = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-    if told is not None and (kinds := _kinds_in(told.get("input_token_details"), read)):
+    if (details := reported.get("input_token_details")) and (kinds := _kinds_in(details, read)):
         if "cache_creation" in kinds and not any(name in kinds for name in _FOR_A_TIME):
             # Claude's streams do not report the time, by which the price differs:
             # github.com/anthropics/anthropic-sdk-typescript/issues/793.
@@ -291,7 +297,7 @@ def count_usage(
             if _is_kept_for_an_hour([*request, *contents]):
                 kinds["ephemeral_1h_input_tokens"] = kinds.pop("cache_creation")
         used["input_token_details"] = cast("InputTokenDetails", kinds)
-    if told is not None and (kinds := _kinds_in(told.get("output_token_details"), written)):
+    if (details := reported.get("output_token_details")) and (kinds := _kinds_in(details, written)):
         used["output_token_details"] = cast("OutputTokenDetails", kinds)
     return answer.model_copy(update={"usage_metadata": used, "response_metadata": metadata})
 
@@ -303,10 +309,8 @@ _TIERS: Final = ("", "priority_", "flex_")
 """The texts that LangChain puts before the name of a kind, by the service tier of OpenAI."""
 
 
-def _kinds_in(details: Mapping[str, object] | None, total: int) -> dict[str, int]:
+def _kinds_in(details: Mapping[str, object], total: int) -> dict[str, int]:
     """Return the tokens that are billed apart, by kind. Together they are at most the total."""
-    if not details:
-        return {}
     found, left = dict[str, int](), total
     for kind in ("cache_read", *_FOR_A_TIME, "cache_creation", "audio"):
         counts = (token_count(details.get(f"{tier}{kind}")) for tier in _TIERS)

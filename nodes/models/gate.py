@@ -3,8 +3,9 @@
 OpenAI's client itself repeats some requests, so the HTTP client below it reports each attempt.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
@@ -78,13 +79,16 @@ class Gate(Protocol):
             seconds: The delay in seconds that the server asks for. None if it asks for none.
         """
 
-    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+    async def report_outage(
+        self, model: str, why: str, seconds: float | None, *, is_reached: bool
+    ) -> int | None:
         """Delay all calls of a model whose server is down, if the server is expected to come back.
 
         Args:
             model: The model's label.
             why: The server and its failure, as a sentence without a period.
             seconds: The delay in seconds that the server asks for. None if it asks for none.
+            is_reached: Whether the server has sent a reply, such as the status 503.
 
         Returns:
             The number of the outage if the failed call should be repeated. None if the call fails.
@@ -132,11 +136,17 @@ class StepGate:
         self._gate.count(model, used)
 
 
-async def report_outage(gate: Gate, model: str, server: str, refusal: Refusal | None) -> int | None:
+async def report_outage(
+    gate: Gate, model: str, server: str, failed: BaseException | Refusal
+) -> int | None:
     """Report to a gate that a server is down. See `Gate.report_outage`."""
+    refusal = failed if isinstance(failed, Refusal) else find_refusal(failed)
     how = "can't be reached" if refusal is None else f"answers with an error ({refusal.status})"
     seconds = None if refusal is None else read_retry_seconds(refusal.headers)
-    return await gate.report_outage(model, f"{server} {how}", seconds)
+    # A page instead of an answer may come from another server than that of the model.
+    is_in_reply = isinstance(failed, BaseException) and failed_in_reply(failed)
+    is_reached = refusal is not None and not is_in_reply
+    return await gate.report_outage(model, f"{server} {how}", seconds, is_reached=is_reached)
 
 
 class AtGate:
@@ -208,11 +218,10 @@ class AtGate:
 
     async def _waits_for_server(self, failed: Exception | Refusal) -> bool:
         """Report an outage if the server is down. Return whether the call should be repeated."""
-        found = failed if isinstance(failed, Refusal) else find_refusal(failed)
         is_down = is_outage(failed) if isinstance(failed, Exception) else failed.is_outage
         if self._server is None or not is_down:
             return False
-        number = await report_outage(self._gate, self._call.model, self._server, found)
+        number = await report_outage(self._gate, self._call.model, self._server, failed)
         if number is None:
             return False
         self._outages.add(number)
@@ -284,6 +293,28 @@ def announce_tries(
         yield
     finally:
         _tries.reset(token)
+
+
+reply_limit: Final[ContextVar[asyncio.Timeout | None]] = ContextVar("reply_limit", default=None)
+"""The time limit of the reply of the current agent. None if it has none."""
+
+
+@contextmanager
+def suspend_reply_limit() -> Iterator[None]:
+    """Stop the clock of the reply's time limit while a call waits for the gate."""
+    limit, loop = reply_limit.get(), asyncio.get_running_loop()
+    until = None if limit is None else limit.when()
+    if limit is None or until is None:
+        yield
+        return
+    left = until - loop.time()
+    limit.reschedule(None)
+    try:
+        yield
+    finally:
+        # The reply may have been cancelled.
+        with suppress(RuntimeError):
+            limit.reschedule(loop.time() + left)
 
 
 async def tell_try(request: "httpx2.Request") -> None:

@@ -104,9 +104,9 @@ class Tokens(Listener):
         """Reset for a new answer."""
         super().begin()
         self._beside = ""
-        self._said()
+        self._begin_speech()
 
-    def _said(self) -> None:
+    def _begin_speech(self) -> None:
         """Reset the speech of the answer."""
         self._answer = uuid4().hex
         self._heard = self._make()
@@ -118,13 +118,13 @@ class Tokens(Listener):
         """Report a piece of the answer."""
         self._beside += thought_beside(piece)
         if told.anew:
-            self._said()
+            self._begin_speech()
         if told.speech and not self._has_thought:
             self._has_thought = True
             parts = (self._beside.strip(), self.reader.thought)
-            self._told("thought", "\n\n".join(filter(None, parts)))
+            self._report("thought", "\n\n".join(filter(None, parts)))
         speech = self._release(told.speech, is_over=is_over)
-        self._told("token", self._heard.take(speech, is_over=is_over))
+        self._report("token", self._heard.take(speech, is_over=is_over))
 
     def _release(self, speech: str, *, is_over: bool) -> str:
         """Return the speech that is certainly no tool call."""
@@ -136,6 +136,6 @@ class Tokens(Listener):
         self._may_be_call = False
         return "" if is_over and self._is_call(self._withheld) else self._withheld
 
-    def _told(self, what: str, text: str) -> None:
+    def _report(self, kind: str, text: str) -> None:
         if text:
-            self._tell(what, text, self._answer)
+            self._tell(kind, text, self._answer)

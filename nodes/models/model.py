@@ -5,7 +5,7 @@ each family.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from ...graphs.common.validation import list_names, name_type
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.usage import Price
 from ...graphs.ends.limits import ends_by_money
-from ...graphs.log.metadata import ModelOutput, Speech, StopCause, kind_name
+from ...graphs.log.metadata import ModelOutput, Speech, Stop, StopCause, kind_name
 from ...graphs.speakers.formats import LabelledFormat, describe_schema, schema_of
 from ...graphs.speakers.structured_answers import read_structured
 from ...graphs.text.json_objects import UnreadableJsonError
@@ -230,11 +230,15 @@ class Model:
             self.warned.add(text)
             self.notify(text)
 
-    def _warn_of_no_end(self, answer: AIMessage) -> None:
-        """Warn if an answer's server sends no sign of its end."""
-        stop = stop_of(answer)
-        if stop is not None and stop.cause is StopCause.NO_END:
+    def _settle_stop(
+        self, answer: AIMessage, stop: Stop, found: object, sent: CallSettings
+    ) -> AIMessage:
+        """Return an answer that is not complete, with the stop that follows from all of it."""
+        if stop.cause is StopCause.NO_END:
             self._warn(_NO_END.format(name_of(self.label, self.adapter.address)))
+        limit = sent.values.get("max_tokens", self.adapter.longest_answer)
+        has_thought = thought_of(answer) is not None or has_hidden_thought(found)
+        return settle_stop(answer, stop, limit, has_thought=has_thought)
 
     async def _call(
         self,
@@ -266,18 +270,15 @@ class Model:
                 config["callbacks"] = [*listeners]
                 config = merge_configs(ensure_config(), config)
 
-            async def call(paused: Sequence[BaseMessage]) -> object:
+            def call(paused: Sequence[BaseMessage]) -> Awaitable[object]:
                 # The id separates the streamed pieces of one attempt from those of another.
                 shown["answer"] = uuid4().hex
-                return await ask(sent)([*adapter.own_messages(prompt), *paused], config)
+                return ask(sent)([*adapter.own_messages(prompt), *paused], config)
 
             found = await answer_to_end(call, adapter.answer_in, adapter.label)
             answer = read(adapter.checked(found))
-            limit = sent.values.get("max_tokens", adapter.longest_answer)
-            has_thought = thought_of(answer) is not None or has_hidden_thought(found)
-            answer = settle_stop(answer, limit, has_thought=has_thought)
-            self._warn_of_no_end(answer)
-            return answer
+            stop = stop_of(answer)
+            return answer if stop is None else self._settle_stop(answer, stop, found, sent)
 
         at_gate = None
         if self.gate is not None:

@@ -8,6 +8,7 @@ Other families refuse them, or refuse calls without fields of their own.
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -102,13 +103,18 @@ _OPENAI: Final = "https://api.openai.com/v1"
 
 def family_of(chat: BaseChatModel) -> Family:
     """Return the family of a chat model: of its client's package, or of its server and model."""
-    packages = [each.__module__.partition(".")[0] for each in type(chat).__mro__]
-    package = next((one for one in packages if one.startswith("langchain_")), "langchain_core")
     model = getattr(chat, "model_name", None) or getattr(chat, "model", None) or ""
+    return _find_family(type(chat), str(model), getattr(chat, "openai_api_base", None) or _OPENAI)
+
+
+@lru_cache(64)
+def _find_family(kind: type[BaseChatModel], model: str, address: str) -> Family:
+    packages = [each.__module__.partition(".")[0] for each in kind.__mro__]
+    package = next((one for one in packages if one.startswith("langchain_")), "langchain_core")
     if package == "langchain_core":
-        found = Family(type(chat).__name__)
+        found = Family(kind.__name__)
     elif package == "langchain_openai":
-        server = urlsplit(getattr(chat, "openai_api_base", None) or _OPENAI).netloc
+        server = urlsplit(address).netloc
         called = f"{model} {server}".casefold()
         known = (family for words, family in _AT_SERVERS if re.search(words, called))
         found = next(known, Family(server, Return.CALLS))
@@ -138,12 +144,15 @@ def messages_with_fields(
     return [add_fields(sent, one) for sent, one in zip(payload["messages"], prompt, strict=True)]
 
 
-def prepare_prompt(prompt: Sequence[BaseMessage], family: Family) -> list[BaseMessage]:
-    """Return a prompt with the opaque fields that a family requires, and no others."""
+def prepare_prompt(prompt: Sequence[BaseMessage], family: Family) -> Sequence[BaseMessage]:
+    """Return a prompt with the opaque fields that a family requires, and no others.
+
+    It is the same object if nothing changes.
+    """
     needs_nothing = not (family.text_field or family.call_fields)
     # A comprehension, since this looks at each message of the history in each call.
     if needs_nothing and not [one for one in prompt if THOUGHT in one.additional_kwargs]:
-        return [*prompt]
+        return prompt
     start, is_called = _start_of_turn(prompt), any(map(_has_calls, prompt))
     return [
         _prepare(message, family, is_current=place >= start, is_called=is_called)
@@ -153,7 +162,7 @@ def prepare_prompt(prompt: Sequence[BaseMessage], family: Family) -> list[BaseMe
     ]
 
 
-def drop_thoughts(prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
+def drop_thoughts(prompt: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
     """Return a prompt without opaque fields."""
     return prepare_prompt(prompt, Family(""))
 

@@ -4,7 +4,7 @@
 call, with its retries, so a recorder sees one request and one answer.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -58,6 +58,10 @@ class Recorder(Protocol):
         """
         ...
 
+    def note_ids(self, ids: Iterable[str]) -> None:
+        """Note ids that are new in each run, in an order that is the same in each run."""
+        ...
+
 
 _recorder: ContextVar[Recorder | None] = ContextVar("_recorder", default=None)
 
@@ -76,6 +80,13 @@ def recording_by(recorder: Recorder) -> Iterator[None]:
 
 current_recorder: Final[Callable[[], Recorder | None]] = _recorder.get
 """Returns the recorder of the current context, or None."""
+
+
+def note_new_ids(*ids: str | None) -> None:
+    """Note ids that are new in each run, so that a replay accepts requests that differ in them."""
+    recorder = current_recorder()
+    if recorder is not None:
+        recorder.note_ids(filter(None, ids))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
@@ -19,7 +19,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from ...graphs.common.errors import ContextTooLongError, ModelUnavailableError
+from ...graphs.common.errors import ContextTooLongError, ModelUnavailableError, iter_causes
 from ...graphs.common.sanitize import excerpt
 from .reported_errors import NO_CREDIT, lacks_credit, status_of_field
 
@@ -179,15 +179,6 @@ def read_retry_seconds(headers: Mapping[str, str]) -> float | None:
     except (ValueError, OverflowError, OSError):
         return None
     return max(0.0, until - time.time())
-
-
-def iter_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an exception and its causes."""
-    seen = set[int]()
-    while error is not None and id(error) not in seen:
-        yield error
-        seen.add(id(error))
-        error = error.__cause__
 
 
 def _refusal_in(error: BaseException) -> Refusal | None:

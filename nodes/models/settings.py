@@ -12,10 +12,10 @@ from langchain_core.exceptions import OutputParserException
 from pydantic import ValidationError
 
 from ...graphs.common.data import UNSET
-from ...graphs.common.errors import DuologueError, SpecError
+from ...graphs.common.errors import DuologueError, SpecError, iter_causes
 from ...graphs.common.sanitize import excerpt
 from ...graphs.speakers.model_settings import ModelSettings
-from .refusals import find_refusal, iter_causes, read_too_long, text_of
+from .refusals import find_refusal, read_too_long, text_of
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,19 @@ server has stopped is requested again. All other stops are part of the answer.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import add_usage
 
-from ...graphs.common.errors import ModelError
+from ...graphs.common.errors import ModelError, iter_causes
 from ...graphs.common.sanitize import excerpt
 from ...graphs.conversation.usage import token_count
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Stop, StopCause
 from ...graphs.log.reply_parts import STOP
-from .refusals import iter_causes
 
 NO_END: Final = "no_end"
 """Our finish reason of an answer whose server sends no sign of its end."""
@@ -59,7 +59,8 @@ _CAUSES: Final[Mapping[str, StopCause]] = {
     "content_filtered": StopCause.FILTER,
     "malformed_model_output": StopCause.OTHER,
     "malformed_tool_use": StopCause.CALL,
-    # Mistral: https://docs.mistral.ai/api (`finish_reason` of a choice).
+    # Mistral: https://docs.mistral.ai/api (`finish_reason` of a choice). OpenRouter sends "error",
+    # too: openrouter.ai/docs/api/reference/errors-and-debugging.
     "model_length": StopCause.LENGTH,
     "error": StopCause.FAILURE,
     # DeepSeek: https://api-docs.deepseek.com/api/create-chat-completion
@@ -140,7 +141,7 @@ _WAIT: Final = 0.5
 
 def read_stop(answer: AIMessage) -> Stop | None:
     """Return why a model stopped before its answer was complete, or None if it is complete."""
-    said = " ".join(_refusals(answer))
+    said = _read_refusal(answer)
     word, cause = _find_cause(answer.response_metadata)
     if said:
         cause = StopCause.REFUSAL
@@ -171,15 +172,14 @@ def with_refusal(answer: AIMessage) -> AIMessage:
     return answer.model_copy(update={"content": stop.refusal})
 
 
-def settle_stop(answer: AIMessage, max_tokens: int | None, *, has_thought: bool) -> AIMessage:
+def settle_stop(
+    answer: AIMessage, stop: Stop, max_tokens: int | None, *, has_thought: bool
+) -> AIMessage:
     """Return an answer with the stop that follows from the whole answer.
 
     If there is only a thought, it has used up the token limit. A call that the provider did not
     accept is dropped, since Gemini may send it nevertheless.
     """
-    stop = stop_of(answer)
-    if stop is None:
-        return answer
     if stop.cause is StopCause.CALL:
         return answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
     has_words = bool(answer.text.strip() or answer.tool_calls or answer.invalid_tool_calls)
@@ -201,23 +201,25 @@ def has_hidden_thought(found: object) -> bool:
     return is_empty or bool((used.get("output_token_details") or {}).get("reasoning"))
 
 
-def _refusals(answer: AIMessage) -> Iterator[str]:
-    """Yield the words with which a model refuses, as OpenAI's APIs send them."""
-    parts = answer.content if isinstance(answer.content, list) else []
-    blocks = (one for one in parts if isinstance(one, dict) and one.get("type") == "refusal")
-    for told in (answer.additional_kwargs.get("refusal"), *(one.get("refusal") for one in blocks)):
-        if isinstance(told, str) and told.strip():
-            yield storable(told)
+def _read_refusal(answer: AIMessage) -> str:
+    """Return the words with which a model refuses, as OpenAI's APIs send them, or no text."""
+    found = [answer.additional_kwargs.get("refusal")]
+    for part in answer.content if isinstance(answer.content, list) else ():
+        if isinstance(part, dict) and part.get("type") == "refusal":
+            found.append(part.get("refusal"))
+    words = [one for one in found if isinstance(one, str) and one.strip()] if any(found) else []
+    return storable(" ".join(words)) if words else ""
 
 
 def is_stop(reason: object) -> bool:
     """Return whether a finish reason means that a reply is not complete."""
-    return _match(reason) is not None
+    return _match(_read_word(reason)) is not None
 
 
-def _match(reason: object) -> re.Match[str] | None:
+@lru_cache(64)
+def _match(reason: str) -> re.Match[str] | None:
     # `casefold` keeps the length of these words, so the match has the places of the reason.
-    return _REASON.fullmatch(_read_word(reason).casefold())
+    return _REASON.fullmatch(reason.casefold())
 
 
 def _read_word(value: object) -> str:
@@ -233,14 +235,13 @@ def _find_cause(metadata: Mapping[str, Any]) -> tuple[str, StopCause | None]:
     if blocked and not (word := _read_word(blocked)).endswith("UNSPECIFIED"):
         return storable(word), StopCause.PROMPT
     incomplete = metadata.get("incomplete_details")
-    reasons = [metadata[name] for name in _KEYS if metadata.get(name)]
     # OpenAI's Responses API reports the reason in `incomplete_details`.
-    if isinstance(incomplete, Mapping):
-        reasons.append(incomplete.get("reason"))
-    for reason in reasons:
-        if (found := _match(reason)) is not None:
+    further = incomplete.get("reason") if isinstance(incomplete, Mapping) else None
+    for reason in (*map(metadata.get, _KEYS), further):
+        word = reason if type(reason) is str else _read_word(reason) if reason else ""
+        if word and (found := _match(word)) is not None:
             # The word once, in the provider's letters.
-            return _read_word(reason)[slice(*found.span(1))], _CAUSES[found[1]]
+            return word[slice(*found.span(1))], _CAUSES[found[1]]
     return "", None
 
 

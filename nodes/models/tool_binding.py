@@ -37,7 +37,7 @@ from .answers import normalise_answer, structured_text
 from .listeners import Listener
 from .settings import CallSettings
 from .to_user import add_to_user
-from .tool_names import add_called_names, key_of, rename_tools, wire_names
+from .tool_names import key_of, rename_tools, wire_names
 from .tools_by_schema import prompt_with_tools, read_answer
 
 _LONGEST = 200
@@ -306,7 +306,7 @@ class NativeToolOffer(ToolOffer):
 
     def prompt(self, messages: Sequence[BaseMessage], prompting: Prompting) -> list[BaseMessage]:
         """Return the prompt to send, with tool names that the provider accepts."""
-        return rename_tools(messages, add_called_names(self._names, messages))
+        return rename_tools(messages, self._names)
 
     def ask(
         self,

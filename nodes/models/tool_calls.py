@@ -87,7 +87,7 @@ def read_call(
 
 
 def read_calls(
-    raw: Iterable[Mapping[str, Any]], *, cut_off: bool = False
+    raw: Sequence[Mapping[str, Any]], *, cut_off: bool = False
 ) -> tuple[list[ToolCall], list[InvalidToolCall]]:
     """Read the calls of an answer that is not streamed, and return valid and invalid calls.
 
@@ -96,7 +96,7 @@ def read_calls(
         cut_off: Whether the answer was cut off: it reached its maximum length, or it has no end. A
             call is then valid only if its arguments arrived, and are whole JSON.
     """
-    return _read(join_calls([raw]), cut_off=cut_off)
+    return _read(join_calls([raw]), cut_off=cut_off) if raw else ([], [])
 
 
 def _read(

@@ -7,7 +7,7 @@ to 64 letters, digits, ``_`` and ``-``. The log contains only registered names.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -32,25 +32,21 @@ def wire_names(names: Iterable[str]) -> Names:
     return _extend_names({}, names)
 
 
-def add_called_names(names: Names, messages: Iterable[BaseMessage]) -> Names:
-    """Return the names, together with those of earlier calls.
+def rename_tools(messages: Sequence[BaseMessage], names: Names) -> list[BaseMessage]:
+    """Replace the tool names in a prompt by the names that are sent.
 
     The tools of earlier calls may not be offered now, or may not exist.
     """
     # Most messages of a long log contain no calls.
-    callers = (
+    callers = [
         message
         for message in messages
         if isinstance(message, ToolMessage)
         or (isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls))
-    )
-    return _extend_names(names, [name for message in callers for name in _list_called(message)])
-
-
-def rename_tools(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
-    """Replace the tool names in a prompt by the names that are sent."""
-    if all(sent == name for name, sent in names.items()):
+    ]
+    if not callers:
         return [*messages]
+    names = _extend_names(names, [name for message in callers for name in _list_called(message)])
     return [
         _rename_tools(message, names)
         if any(names[name] != name for name in _list_called(message))
@@ -70,6 +66,7 @@ def find_registered(name: str, names: Names) -> str:
       ``read()``, ``read:0``.
     - A namespace, up to a sign other than ``_`` and ``-``, or up to ``__``: ``functions.read``,
       ``tools/read``, ``mcp__files__read``.
+    - A word for tools before the name, or after it: ``functions_read``, ``read_tool``.
     - The case, and signs between words: ``Read File`` means ``read_file``.
     - Repetition, as clients join the pieces of a stream: ``readread``.
 
@@ -86,10 +83,12 @@ def find_registered(name: str, names: Names) -> str:
         if fits:
             return fits.pop() if len(fits) == 1 else name
     # Of a name that is all decoration, nothing contradicts the only tool.
-    is_empty = "<|" in name and not _drop_tokens(name)
+    is_empty = "<|" in name and not any(map(key_of, _TOKEN.split(_WITH_VALUE.sub("<|>", name))))
     return next(iter(names)) if is_empty and len(names) == 1 else name
 
 
+_WORD_BEFORE = re.compile(r"\W*(?:functions?|tools?|default_api)_(?=[^\W_])", re.IGNORECASE)
+_WORD_AFTER = re.compile(r"(?:_tool|(?<=[a-z])Tool)\W*\Z")
 _WITH_VALUE = re.compile(r"<\|(?:channel|constrain)\|>\s*\w*", re.IGNORECASE)
 _TOKEN = re.compile(r"<[|｜][^<>]*>|</?\w+>")  # noqa: RUF001
 _AFTER_NAME = re.compile(r"[(\[{]|[:#]\d+\W*\Z")
@@ -102,7 +101,7 @@ def _drop_tokens(name: str) -> str:
     if "<|" in name:
         # A whole header, as in "commentary to=functions.read".
         name = name.rpartition("to=")[2]
-    parts = _TOKEN.split(_WITH_VALUE.sub("<|>", name))
+    parts = [*_TOKEN.split(_WITH_VALUE.sub("<|>", name)), *_TOKEN.split(name)]
     return next((part for part in parts if key_of(part)), "")
 
 
@@ -114,7 +113,9 @@ def _list_bare_forms(name: str) -> Iterable[str]:
     )
     text = text[:end]
     starts = [0, *(sign.end() for sign in _SEPARATOR.finditer(text))]
-    forms = [form for start in starts if (form := key_of(text[start:]))]
+    bare = [text[start:] for start in starts]
+    bare += [_WORD_AFTER.sub("", _WORD_BEFORE.sub("", one, count=1)) for one in bare]
+    forms = [form for one in bare if (form := key_of(one))]
     yield from forms
     yield from (once[1] for form in forms if (once := _REPEATED.fullmatch(form)))
 

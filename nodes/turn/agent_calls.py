@@ -1,6 +1,7 @@
 """Callbacks that count, record and gate the model calls of a user's agent."""
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
@@ -20,6 +21,7 @@ from ...graphs.common.errors import (
     PausedError,
     ServerDownError,
     SpecError,
+    find_address,
 )
 from ...graphs.common.validation import list_names
 from ...graphs.conversation.conversation import Conversation
@@ -33,7 +35,7 @@ from ..models.adapters.list_prices import (
     load_list,
 )
 from ..models.answers import count_usage
-from ..models.gate import PlannedCall, StepGate, report_outage
+from ..models.gate import PlannedCall, StepGate, report_outage, suspend_reply_limit
 from ..models.refusals import find_refusal, is_for_now, is_outage, read_retry_seconds
 from .running_sessions import record_as_task
 
@@ -192,6 +194,15 @@ class ModelCalls(BaseCallbackHandler):
             raise self._unpriced
 
 
+def _is_logged(record: logging.LogRecord) -> bool:
+    """Return False if LangChain logs an error of these callbacks, which it raises as well."""
+    names = (ModelCalls.__name__, GatedModelCalls.__name__)
+    return not (isinstance(record.args, tuple) and record.args[:1] in [(one,) for one in names])
+
+
+logging.getLogger("langchain_core.callbacks.manager").addFilter(_is_logged)
+
+
 class GatedModelCalls(ModelCalls):
     """A counter of the model calls of one agent run, each of which passes the gate first.
 
@@ -243,7 +254,8 @@ class GatedModelCalls(ModelCalls):
         model, prompt, _ = self._asked[run_id]
         planned = PlannedCall(model, sum(map(tokens_of_message, prompt)))
         try:
-            self._outages[run_id] = await self._gate.enter(planned)
+            with suspend_reply_limit():
+                self._outages[run_id] = await self._gate.enter(planned)
         except PausedError as error:
             self._paused = error
             raise
@@ -267,8 +279,10 @@ class GatedModelCalls(ModelCalls):
         found = find_refusal(error)
         if model and is_outage(error) and asyncio.get_running_loop() is self._loop:
             why = f"the server of the model {model} is down"
+            address = find_address(error)
+            server = f"the model {model}" if address is None else f"the model server at {address}"
             try:
-                number = await report_outage(self._gate, model, f"the model {model}", found)
+                number = await report_outage(self._gate, model, server, error)
             except DuologueError as stopped:
                 self._down = stopped
             else:

@@ -86,7 +86,8 @@ def check_reply(
     if not text.strip():
         explanation = conversation.render_prompt(_why_blank(stop))
         return Checked(text, Problem(flaw=Flaw.BLANK, text=explanation))
-    if writes_call(conversation, speaker, log, text):
+    may_call = speaker.tools or hand_off_targets(conversation, speaker.name)
+    if may_call and writes_call(conversation, speaker, log, text):
         explanation = conversation.render_prompt(prompts.WRITTEN_CALL)
         return Checked(text, Problem(flaw=Flaw.WRITTEN_CALL, text=explanation))
     flipped = plays(conversation, speaker, text)

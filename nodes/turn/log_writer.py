@@ -92,7 +92,7 @@ async def write_answer(
             new = {str(old["id"] or ""): str(call["id"]) for old, call in both}
             about = about.model_copy(update={"thought": about.thought.rename_calls(new)})
     sees = bool(message.text.strip()) or not is_call(message)
-    if sees and sees_replies(hooks):
+    if sees and hooks and sees_replies(hooks):
         about = as_reply(UnheardReply, about, audience=NOBODY)
         waiting = after_pause(context.position, context.turn, Phase.ANSWERED)
         return await context.step(

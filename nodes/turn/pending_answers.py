@@ -6,8 +6,9 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, PendingAnswer, Source
+from ...graphs.speakers.model_thought import THOUGHT
 from ...graphs.speakers.speaker import TO_USER
-from ..models.answers import THOUGHT, thought_of
+from ..models.answers import thought_of
 from ..models.stops import with_stop
 from ..models.to_user import texts_by_id
 

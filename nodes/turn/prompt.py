@@ -24,7 +24,6 @@ from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import (
     NOBODY,
-    MessageMetadata,
     Source,
     SpeakerReply,
     Stage,
@@ -87,15 +86,11 @@ def prompt_overhead(
     short: SmallModelPrompt | None = None,
     *,
     behind: Sequence[BaseMessage] = (),
-    is_limited: bool = False,
 ) -> PromptOverhead:
     """Estimate the tokens of everything in a speaker's prompt that is not in the log.
 
-    They are 0 if the speaker's prompts have no limit, unless `is_limited`.
+    This builds the tools' schemas, which takes time.
     """
-    # This builds the tools' schemas, which takes time.
-    if not is_limited and prompt_limit(speaker, context.log) is None:
-        return PromptOverhead(0)
     front = _shown_messages(context, speaker, [], short)
     tools = tokens_of_tools(context.conversation, context.resources.registry, speaker)
     thoughts = tokens_of_thoughts(context.log, speaker.name)
@@ -114,15 +109,11 @@ def prompt_limit(speaker: Speaker, log: Sequence[BaseMessage]) -> int | None:
     limit = set_by.limit if isinstance(set_by, TokenBudget | RunningSummary) else None
     for message in reversed(log):
         about = metadata(message)
-        if (found := _learned_limit(about, speaker)) is not None:
-            return found if limit is None else min(limit, found)
+        if isinstance(about, Summary) and about.speaker == speaker.name and about.limit is not None:
+            return about.limit if limit is None else min(limit, about.limit)
         if about.ends_turn:
             break
     return limit
-
-
-def _learned_limit(about: MessageMetadata, speaker: Speaker) -> int | None:
-    return about.limit if isinstance(about, Summary) and about.speaker == speaker.name else None
 
 
 def _given_task(context: NodeContext, speaker: Speaker) -> str:
@@ -166,7 +157,9 @@ def view_of(
     Its messages are shortened if a single turn is larger than the limit of the prompt.
     """
     limit = prompt_limit(speaker, log)
-    overhead = prompt_overhead(context, speaker, short, behind=behind, is_limited=limit is not None)
+    overhead = PromptOverhead(0)
+    if limit is not None:
+        overhead = prompt_overhead(context, speaker, short, behind=behind)
     log = select_heard(context, speaker, log)
     kept = context.reader.history(speaker.name).shortened(log, overhead)
     view = order_messages(_shown_messages(context, speaker, kept.lines, short))
@@ -239,7 +232,7 @@ def build_prompt(
         view = [*view, HumanMessage(context.conversation.render_prompt(cue))]
     if instructions.notice:
         view = _with_notice(view, instructions.notice)
-    return order_messages([*view, *instructions.retry])
+    return order_messages([*view, *instructions.retry]) if instructions.retry else view
 
 
 def _with_notice(view: Sequence[BaseMessage], notice: str) -> list[BaseMessage]:
@@ -293,8 +286,11 @@ async def ask_model(
     limit = most if isinstance(most, int) else model.adapter.longest_answer
 
     def leave_out(prompt_limit: int | None) -> AnyMessage | None:
-        overhead = prompt_overhead(context, speaker, short, behind=behind, is_limited=True)
+        overhead = prompt_overhead(context, speaker, short, behind=behind)
         return _cut(context, speaker, lines, overhead, prompt_limit)
+
+    def show(log: Sequence[BaseMessage]) -> list[BaseMessage]:
+        return view_of(context, speaker, log, short, behind=behind)
 
     while True:
         cut: AnyMessage | None
@@ -302,9 +298,11 @@ async def ask_model(
             answer, found = await ask([*lines])
         except ContextTooLongError as error:
             cut = leave_out(limit_after(error, limit, refused))
-            if cut is None:
+            # The same prompt would be refused again.
+            if cut is None or show(lines) == show([*lines, cut]):
                 raise
-            if _learned_limit(metadata(cut), speaker) is not None:
+            about = metadata(cut)
+            if isinstance(about, Summary) and about.limit is not None:
                 refused = error.estimate or 0
         else:
             usage = context.with_call(model, answer, usage)

@@ -103,16 +103,11 @@ async def ask_for_reply(
     settings = context.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
     schema, instructions = _schema_of_answer(context, speaker), turn_instructions(context)
 
-    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, HandedOver]:
+    def ask(log: list[BaseMessage]) -> Awaitable[tuple[AIMessage, HandedOver]]:
         prompt = build_prompt(context, speaker, log, instructions, short)
         if schema is not None:
-            answer = await _structured(context, speaker, model, schema, prompt, settings)
-            return answer, HandedOver()
-        answer = await _text(context, speaker, model, prompt, settings)
-        hands_over = isinstance(context.conversation.turn_order, Handoff)
-        if not hands_over:
-            return answer, HandedOver()
-        return read_hand_over(read_transfers(context.conversation, speaker, answer))
+            return _structured(context, speaker, model, schema, prompt, settings)
+        return _text(context, speaker, model, prompt, settings)
 
     found = await ask_model(
         context,
@@ -142,23 +137,24 @@ async def _text(
     model: Model,
     prompt: list[BaseMessage],
     settings: CallSettings,
-) -> AIMessage:
+) -> tuple[AIMessage, HandedOver]:
+    """Ask for a message: text, tool calls, or a hand-over."""
     offers = offers_of(model.adapter.prompting, speaker.tool_calling)
     tools, choice = callable_tools(context, speaker, offers)
     continues = context.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
     purpose = _purpose(context, speaker)
-    read = partial(
-        take_written_calls,
-        context.conversation,
-        speaker,
-        select_heard(context, speaker, context.log),
-        tools if choice != "none" else (),
-    )
+
+    def read(answer: AIMessage) -> AIMessage:
+        if not tools or choice == "none":
+            return answer
+        heard = select_heard(context, speaker, context.log)
+        return take_written_calls(context.conversation, speaker, heard, tools, answer)
+
     # JSON in the speaker's format is no call, so it is shown while it arrives.
     may_write = bool(tools) and not isinstance(speaker.format, SchemaFormat)
     listeners = _listeners(context, speaker, purpose, read if may_write else None)
     is_heard = speaker.speaks_with_tool_calls and purpose is Speech
-    speaking = Speaking(_teller(speaker.name)) if is_heard else None
+    speaking = Speaking(_stream_speech_of(speaker.name)) if is_heard else None
     if speaking is not None:
         listeners.append(speaking)
     answer = await model.answer(
@@ -175,7 +171,11 @@ async def _text(
         private=_is_private(context, speaker),
     )
     answer = read(answer)
-    return take_out_to_user(answer, speaking) if speaker.speaks_with_tool_calls else answer
+    if speaker.speaks_with_tool_calls:
+        answer = take_out_to_user(answer, speaking)
+    if not isinstance(context.conversation.turn_order, Handoff):
+        return answer, HandedOver()
+    return read_hand_over(read_transfers(context.conversation, speaker, answer))
 
 
 def _listeners(
@@ -206,7 +206,7 @@ def _listeners(
     return [Tokens(show, heard, is_unopened=is_unopened, is_call=has_calls)]
 
 
-def _teller(name: str) -> Callable[[str], None]:
+def _stream_speech_of(name: str) -> Callable[[str], None]:
     """Return a function that streams the text of tool calls as a speech."""
     write = get_stream_writer()
     return lambda text: write({"speech": {"speaker": name, "text": text}})
@@ -256,7 +256,7 @@ def _purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:
         or speaker.speaks_to is not None
         or may_hand_off_privately(context.conversation)
     )
-    return UnheardReply if hides or sees_replies(hooks) else Speech
+    return UnheardReply if hides or (hooks and sees_replies(hooks)) else Speech
 
 
 async def _structured(
@@ -266,7 +266,7 @@ async def _structured(
     schema: type[BaseModel],
     prompt: list[BaseMessage],
     settings: CallSettings,
-) -> AIMessage:
+) -> tuple[AIMessage, HandedOver]:
     purpose = _purpose(context, speaker)
     answer, _ = await model.structured(
         prompt,
@@ -279,7 +279,7 @@ async def _structured(
         listeners=_listeners(context, speaker, purpose),
         private=_is_private(context, speaker),
     )
-    return answer
+    return answer, HandedOver()
 
 
 _REQUESTS = {"continue": prompts.CONTINUE_REPLY, "retry": prompts.SHORTEN_REPLY}
@@ -358,7 +358,12 @@ async def _first_of(
         return DraftReply(said, Source.HUMAN, new, context.usage)
     if text is not None:
         return DraftReply(AIMessage(text), Source.HOOK, new, context.usage)
-    return await _by_replies(context, speaker, new)
+    # People were asked before.
+    for reply in speaker.replies:
+        given = await _SOURCES[type(reply)](context, speaker, reply, new)
+        if given is not None:
+            return given
+    return DraftReply(AIMessage(""), Source.FUNCTION, new, context.usage)
 
 
 async def _by_hooks(context: NodeContext, speaker: Speaker) -> tuple[list[AnyMessage], str | None]:
@@ -379,15 +384,6 @@ def _heard(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
     heard = (message for message in log if place_of(message) in places)
     files = [block for message in heard for block in files_of(message.content)]
     return make_message(len(context.log), make_content(text, files), about)
-
-
-async def _by_replies(context: NodeContext, speaker: Speaker, new: list[AnyMessage]) -> DraftReply:
-    """Return the reply of the first source that has one. People were asked before."""
-    for reply in speaker.replies:
-        given = await _GIVERS[type(reply)](context, speaker, reply, new)
-        if given is not None:
-            return given
-    return DraftReply(AIMessage(""), Source.FUNCTION, new, context.usage)
 
 
 async def _by_person(*_: object) -> None:
@@ -476,7 +472,7 @@ async def _by_model(
     return await ask_for_reply(context, speaker, new)
 
 
-_GIVERS: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | None]]]] = {
+_SOURCES: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | None]]]] = {
     HumanReply: _by_person,
     TextReply: _by_text,
     FunctionReply: _by_function,

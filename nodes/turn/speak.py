@@ -72,7 +72,7 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
     position, turn = context.position, context.turn
     speaker = as_in(turn.stage, context.conversation.speaker(turn.speaker))
     if position.phase is Phase.ANSWERED:
-        return await _past_hooks(context, speaker)
+        return await _run_later_hooks(context, speaker)
     person: Content | None = None
     if position.phase in BETWEEN_TURNS:
         # The first effect of the node, which runs again when there is an answer.
@@ -94,8 +94,8 @@ async def _prepare(context: NodeContext, speaker: Speaker) -> dict[str, Any] | N
 
     None if the turn needs no such step.
     """
-    left_out = await summarize_left_out(context, speaker)
-    if left_out is not None:
+    is_summarized = context.conversation.sums_up(speaker)
+    if is_summarized and (left_out := await summarize_left_out(context, speaker)) is not None:
         summary, usage = left_out
         waiting = after_pause(context.position, context.turn, Phase.SUMMARISED)
         return await context.step(waiting, [summary], usage)
@@ -143,17 +143,19 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
         if more is not None:
             about = about.model_copy(update={"problem": conversation.render_prompt(more)})
             return await _write_draft(context, given, about, Phase.CUT_OFF)
-        found = _checked(context, speaker, text, context.log, about)
+        found = _check(context, speaker, text, context.log, about)
         if found.problem is not None and not position.asked_again and not _is_lasting(found, stop):
-            about = about.model_copy(update=_noted(found.problem))
+            about = about.model_copy(update=_note_problem(found.problem))
             return await _write_draft(context, given, about, Phase.REJECTED)
         if position.asked_again and worth_of(found) is not Worth.GOOD:
-            second = _at_last(context, speaker, found, context.log, about)
-            draft = _draft(context)
-            first = None if draft is None else _first_try(context, whole, draft)
+            second = _check_again(context, speaker, found, context.log, about)
+            draft = _find_draft(context)
+            first = None if draft is None else _check_first_draft(context, whole, draft)
             found = second if first is None else better(first, second)
             if draft is not None and found is first:
-                unheard = as_reply(UnheardReply, about, audience=NOBODY, **_noted(second.problem))
+                unheard = as_reply(
+                    UnheardReply, about, audience=NOBODY, **_note_problem(second.problem)
+                )
                 number = len(context.log) + len(given.new)
                 kept = make_message(number, text, unheard, answer=answer)
                 given = given._replace(new=[*given.new, kept])
@@ -166,7 +168,7 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
                 speaker = _without_stops(whole) if then.stop else whole
                 answer = AIMessage("")
         text = found.text
-        about = about.model_copy(update=_noted(found.problem))
+        about = about.model_copy(update=_note_problem(found.problem))
     no_calls: dict[str, list[Any]] = {"tool_calls": [], "invalid_tool_calls": []}
     is_text = isinstance(answer.content, str)
     content = storable(text) if is_text else storable_content(replace_text(answer.content, text))
@@ -196,7 +198,7 @@ async def _write_calls(
         problem = repeated_calls(context.conversation, calls, tallies)
     if problem is None:
         return await write_answer(context, speaker, given, about)
-    about = about.model_copy(update=_noted(problem))
+    about = about.model_copy(update=_note_problem(problem))
     return await _write_draft(context, given, about, Phase.REJECTED)
 
 
@@ -235,7 +237,7 @@ def _without_stops(speaker: Speaker) -> Speaker:
     return speaker.model_copy(update={"model_settings": model_settings})
 
 
-def _checked(
+def _check(
     context: NodeContext,
     speaker: Speaker,
     text: str,
@@ -261,7 +263,7 @@ def _checked(
     return Checked(found.text, None) if is_private and flips else found
 
 
-def _draft(context: NodeContext) -> int | None:
+def _find_draft(context: NodeContext) -> int | None:
     """Return the log index of the rejected first draft, or None. A cut-off part may follow it."""
     for place in reversed(range(len(context.log))):
         about = metadata(context.log[place])
@@ -278,15 +280,15 @@ def _metadata_of_reply(message: BaseMessage) -> SpeakerReply:
     return about
 
 
-def _first_try(context: NodeContext, speaker: Speaker, place: int) -> Checked:
+def _check_first_draft(context: NodeContext, speaker: Speaker, place: int) -> Checked:
     """Return the rejected first draft, checked as if it were the turn's message."""
     before, draft = context.log[:place], context.log[place]
     about = _metadata_of_reply(draft)
-    found = _checked(context, speaker, draft.text, before, about)
-    return _at_last(context, speaker, found, before, about)
+    found = _check(context, speaker, draft.text, before, about)
+    return _check_again(context, speaker, found, before, about)
 
 
-def _at_last(
+def _check_again(
     context: NodeContext,
     speaker: Speaker,
     found: Checked,
@@ -295,16 +297,16 @@ def _at_last(
 ) -> Checked:
     """Check a reply with a broken format again, now with its first mark added."""
     is_formless = found.problem is not None and found.problem.flaw is Flaw.FORM
-    return _checked(context, speaker, found.text, log, about) if is_formless else found
+    return _check(context, speaker, found.text, log, about) if is_formless else found
 
 
-def _noted(problem: Problem | None) -> dict[str, object]:
+def _note_problem(problem: Problem | None) -> dict[str, object]:
     if problem is None:
         return {"flaw": None, "problem": None}
     return {"flaw": problem.flaw, "problem": problem.text}
 
 
-async def _past_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
+async def _run_later_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
     """Run the hooks after the newest answer in the log, and write the changed answer."""
     waiting = context.log[-1]
     # Hooks see a person's answer as the speaker's message, too.
@@ -324,8 +326,8 @@ async def _past_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
     message = answer.model_copy(update={"content": replace_text(answer.content, text)})
     if about.source is Source.MODEL and text != answer.text and not is_call(answer):
         # The check applies to the text that others hear.
-        problem = _checked(context, speaker, text, context.log, about).problem
-        about = about.model_copy(update=_noted(problem))
+        problem = _check(context, speaker, text, context.log, about).problem
+        about = about.model_copy(update=_note_problem(problem))
     if text != answer.text:
         # `to_user` texts belong to the speaker's own text, not to a hook's.
         about = about.model_copy(update={"to_user": {}})
@@ -338,9 +340,9 @@ async def _reread(context: NodeContext, edited: Sequence[int]) -> dict[str, Any]
     """Read edited messages again. If the newest speech was edited, it is judged again."""
     log = [*context.log]
     for place in edited:
-        log[place] = _read_again(context, log, place)
+        log[place] = _reread_message(context, log, place)
     written = [log[place] for place in edited]
-    for place, content in _handed_on(log, edited).items():
+    for place, content in _pass_on_edits(log, edited).items():
         log[place] = log[place].model_copy(update={"content": content})
         written.append(log[place])
     position = position_after_removals(context.position, log)
@@ -371,7 +373,7 @@ async def _reread(context: NodeContext, edited: Sequence[int]) -> dict[str, Any]
 _PAST_JUDGES: Final = (Phase.CHECKED, Phase.JUDGED, Phase.CHOSEN)
 
 
-def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, Content]:
+def _pass_on_edits(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, Content]:
     """Return the indexes of messages that pass on edited opening answers, with the new contents."""
     answers = {
         about.speaker: log[at].content
@@ -386,7 +388,7 @@ def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, Co
     }
 
 
-def _read_again(context: NodeContext, log: Sequence[AnyMessage], place: int) -> AnyMessage:
+def _reread_message(context: NodeContext, log: Sequence[AnyMessage], place: int) -> AnyMessage:
     """Return a message with its metadata read again from its text."""
     message = log[place]
     # The speech is checked and parsed again. Its `to_user` texts are dropped, because the new text
@@ -398,8 +400,8 @@ def _read_again(context: NodeContext, log: Sequence[AnyMessage], place: int) -> 
         schema = context.resources.registry.schema_of(speaker)
         problem = None
         if about.source is Source.MODEL:
-            problem = _checked(context, speaker, message.text, log[:place], about).problem
-        about = about.model_copy(update=_noted(problem))
+            problem = _check(context, speaker, message.text, log[:place], about).problem
+        about = about.model_copy(update=_note_problem(problem))
         update = read_by_format(speaker, message.text, about, schema)
         about = about.model_copy(update=update)
     extra = message.additional_kwargs | {KEY: stored_form(about)}

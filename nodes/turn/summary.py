@@ -32,12 +32,10 @@ from .prompt import limit_after, prompt_overhead, select_heard
 async def summarize_left_out(
     context: NodeContext, speaker: Speaker
 ) -> tuple[AnyMessage, dict[str, Usage]] | None:
-    """Summarize the messages that no longer fit into a speaker's prompts.
+    """Summarize the messages that no longer fit into a speaker's prompts. None if all of them fit.
 
-    None if the speaker's context policy requires no summary now.
+    The speaker's context policy is a running summary.
     """
-    if not context.conversation.sums_up(speaker):
-        return None
     short = None
     if speaker.small_model_prompt is not None and speaker.has_model:
         # A short prompt needs less space.
@@ -60,36 +58,34 @@ async def summarize(
     policy = speaker.context
     assert isinstance(policy, RunningSummary)  # noqa: S101  # only this policy has a summary
     model = await context.model(policy.model or speaker.model)
+    settings = context.settings(
+        context.path_of(speaker, "context"),
+        ModelSettings(temperature=policy.temperature),
+        SUMMARY_TEMPERATURE,
+    )
     old = context.reader.history(speaker.name).last_summary(context.log)
     before = old.text.strip() if old is not None else ""
     usage, text, answer = context.usage, "", AIMessage("")
     read: list[BaseMessage] = [*lines]
-    limit: int | None = None
+    prompt = _summary_prompt(context, speaker, policy, before, read)
     refused: int | None = None
     while read:
-        prompt = _summary_prompt(context, speaker, policy, before, read)
-        if limit is not None:
-            prompt = shorten_messages(prompt, limit, context.conversation.render_prompt)
         try:
-            answer = await model.answer(
-                prompt,
-                context.settings(
-                    context.path_of(speaker, "context"),
-                    ModelSettings(temperature=policy.temperature),
-                    SUMMARY_TEMPERATURE,
-                ),
-                purpose=Summary,
-                speaker=speaker.name,
-            )
+            answer = await model.answer(prompt, settings, purpose=Summary, speaker=speaker.name)
         except ContextTooLongError as error:
-            if len(read) == 1:
-                limit = limit_after(error, model.adapter.longest_answer, refused)
+            limit = limit_after(error, model.adapter.longest_answer, refused)
+            if len(read) == 1 and limit is not None:
                 refused = error.estimate or 0
-                if limit is not None:
+                longer = _summary_prompt(context, speaker, policy, before, read)
+                shorter = shorten_messages(longer, limit, context.conversation.render_prompt)
+                # The same prompt would be refused again.
+                if shorter != prompt:
+                    prompt = shorter
                     continue
             read = read[(len(read) + 1) // 2 :]
             part = "the older half of the messages" if read else "all messages"
             notify(f"{error}; the summary leaves out {part}")
+            prompt = _summary_prompt(context, speaker, policy, before, read)
             continue
         usage, text = context.with_call(model, answer), cut(answer.text.strip(), policy.words)
         break

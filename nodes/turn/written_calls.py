@@ -35,7 +35,7 @@ def take_written_calls(
     Calls as plain JSON count only if the speaker is not to show JSON.
     """
     has_calls = answer.tool_calls or answer.invalid_tool_calls
-    found = read_written_calls(answer.text) if tools and not has_calls else None
+    found = None if has_calls else read_written_calls(answer.text)
     if found is None or not (found.is_marked or not _shows_json(conversation, speaker, log)):
         return answer
     offered = {tool.name: tool for tool in tools}
@@ -58,10 +58,10 @@ def writes_call(
 ) -> bool:
     """Return whether a reply contains a call as text, at its end, that is no part of the message.
 
-    The reply of a speaker that shows JSON, or that has no such tool, contains none.
+    The reply of a speaker with a JSON format contains none.
     """
     tools = (*speaker.tools, *_hand_off_of(conversation, speaker))
-    if not tools or isinstance(speaker.format, SchemaFormat):
+    if isinstance(speaker.format, SchemaFormat):
         return False
     names = {name: name for name in tools}
     found = read_written_calls(text)

@@ -99,9 +99,8 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
     ),
     "redirect without an address": (Sent(status=302), "answered with an error (302)"),
     "no message": (
-        Sent(b'{"choices": [], "promptFeedback": {"blockReason": "SAFETY"}}'),
-        """sent an error instead of an answer: the reply contains no message: {"choices": [], """
-        '"promptFeedback": {"blockReason": "SAFETY"}}',
+        Sent(b'{"choices": [], "created": 1}'),
+        'an error instead of an answer: the reply contains no message: {"choices": [], "created": ',
     ),
     "no object": (
         Sent(b"data: [1]\n\n", headers=EVENTS),

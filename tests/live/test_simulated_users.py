@@ -1,7 +1,12 @@
 """Simulations of an agent on a real LangGraph server: its thread, calls, interrupts and state."""
 
+import asyncio
 import json
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from subprocess import run
 from typing import Any
 
 import pytest
@@ -11,6 +16,7 @@ from langgraph_sdk import get_client
 from duologue import Scenario, SpecError, asimulate, simulate
 from duologue.graphs.scenarios import SimulationResult
 from duologue.nodes.testing import ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
 
 from .conftest import DevServer, serve
 
@@ -97,3 +103,29 @@ async def test_an_a2a_endpoint_is_an_agent_with_one_context(shop_server: DevServ
     model = ScriptedChatModel(["Refund it."])
     with pytest.raises(SpecError, match=r"the A2A endpoint http\S+ does not reply: it answered"):
         await asimulate(Scenario("Get a refund."), agent[:-3], model=model, store="memory:")
+
+
+async def test_agents_of_every_kind_are_replayed_by_another_process_without_their_servers(
+    shop_server: DevServer, tmp_path: Path
+) -> None:
+    tests = tmp_path / "test_agents.py"
+    tests.write_bytes(Path(__file__).with_name("recorded_agents.py").read_bytes())
+    endpoint = await a2a_address(shop_server)
+    served = {**os.environ, "AGENT_SERVER": shop_server.url, "AGENT_ENDPOINT": endpoint}
+
+    def recorded(mode: str, *selected: str) -> str:
+        command = [sys.executable, "-m", "pytest", tests.name, "--simulate-record", mode, *selected]
+        command += ["-p", "no:xdist", "-W", "ignore::pytest.PytestDeprecationWarning"]
+        found = run(command, cwd=tmp_path, env=served, capture_output=True, text=True, check=False)
+        return found.stdout + found.stderr
+
+    with ScriptedServer(lambda prompt: f"I see {prompt}.", models=["agent"]) as server:
+        served["AGENT_URL"] = server.url
+        out = await asyncio.to_thread(recorded, "new")
+        assert " 11 passed" in out, out
+    out = await asyncio.to_thread(recorded, "none")
+    assert " 11 passed" in out, out
+    # Each kind is the first one of a process that uses a client.
+    for kind in ("address", "A2A"):
+        out = await asyncio.to_thread(recorded, "none", "-k", kind)
+        assert " 1 passed" in out, out

@@ -409,8 +409,8 @@ def python(code: str, **fields: object) -> dict[str, Any]:
         ),
         (
             {"url": "http://user:secret@127.0.0.1:{free}/mcp?key=secret"},
-            "can't be reached at http://127.0.0.1:{free}/mcp (All connection attempts failed); "
-            "start it, or correct its url",
+            "can't be reached at http://***@127.0.0.1:{free}/mcp?key=*** (All connection attempts "
+            "failed); start it, or correct its url",
         ),
         (
             {"url": "http://127.0.0.1:{free}/sse", "transport": "sse"},

@@ -75,7 +75,7 @@ class CommandServer(_Server):
     """The program to start."""
     args: list[str] = Field(default_factory=list)
     """The program's arguments."""
-    env: _Filled = None
+    env: _Filled = Field(default=None, repr=False)
     """Environment variables of the program, in addition to a few harmless ones. ``${NAME}`` is
     replaced by a variable of the current environment.
     """
@@ -89,9 +89,9 @@ class UrlServer(_Server):
     """An MCP server that is reached over HTTP."""
 
     transport: Literal["streamable_http", "sse"] = "streamable_http"
-    url: Annotated[str, AfterValidator(check_address)]
+    url: Annotated[str, AfterValidator(check_address)] = Field(repr=False)
     """Address of the server."""
-    headers: _Filled = None
+    headers: _Filled = Field(default=None, repr=False)
     """Headers of each request. ``${NAME}`` is replaced by a variable of the environment."""
     timeout: _Seconds = 30.0
     sse_read_timeout: _Seconds = 300.0

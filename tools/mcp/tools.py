@@ -35,6 +35,7 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
+from ...graphs.common.addresses import remember_secrets, show_address
 from ...graphs.common.content import Block, file_block, text_block
 from ...graphs.common.sanitize import excerpt
 from .servers import CommandServer, Server, ServerError, UrlServer
@@ -178,7 +179,9 @@ async def _asked(server: Server, question: Callable[[ClientSession], Awaitable[T
     except Exception as error:
         cause = noise[-1] if noise and isinstance(error, TimeoutError) else _innermost(error)
         said = await asyncio.to_thread(_last_line, errors)
-        raise ServerError(_why(cause, server, said)) from error
+        # The text of a status error contains the address with its secrets.
+        quotes_address = isinstance(cause, httpx.HTTPStatusError)
+        raise ServerError(_why(cause, server, said)) from None if quotes_address else error
     finally:
         # Closing is quick, since nothing is left to write.
         errors.close()
@@ -194,6 +197,7 @@ def _session(
     settings = {"message_handler": heard} | (server.session_kwargs or {})
     if isinstance(server, CommandServer):
         return _started(server, errors, settings)
+    remember_secrets(server.url)
     return create_session(cast("Connection", server.given() | {"session_kwargs": settings}))
 
 
@@ -228,6 +232,7 @@ def _why(error: Exception, server: Server, said: str) -> str:
     """Describe the failure of a server and its remedy."""
     is_command = isinstance(server, CommandServer)
     place = "command" if is_command else "url"
+    address = "" if isinstance(server, CommandServer) else show_address(server.url)
     match error:
         case TimeoutError():
             seconds = f"{server.connect_timeout:g} s"
@@ -236,31 +241,27 @@ def _why(error: Exception, server: Server, said: str) -> str:
             what = f"{error.strerror or error}: {error.filename!r}"
             return f"can't be started ({what}); correct its command"
         case _ if is_command and _has_ended(error):
-            output = f" (last output: {said!r})" if said else ""
+            output = f" (last output: {excerpt(said, _MOST)!r})" if said else ""
             return f"ended before it answered{output}; run its command in a terminal to see why"
         case McpError() if not is_command and error.error.code == _GONE:
-            return f"has nothing at {_url(server)}; correct its url"
+            return f"has nothing at {address}; correct its url"
         case McpError():
             return f"answered with an error: {excerpt(str(error), _MOST)}"
         case httpx.TransportError():
             what = excerpt(str(error), _MOST) or type(error).__name__
-            return f"can't be reached at {_url(server)} ({what}); start it, or correct its url"
+            return f"can't be reached at {address} ({what}); start it, or correct its url"
         case httpx.HTTPStatusError():
             code = error.response.status_code
-            return f"answered HTTP {code} at {_url(server)}; correct its url or its headers"
+            return f"answered HTTP {code} at {address}; correct its url or its headers"
         case ValidationError():
             written = error.errors(include_url=False)[0]["input"]
-            return f"does not speak MCP, but writes {str(written)[:80]!r}; correct its {place}"
+            return (
+                f"does not speak MCP, but writes {excerpt(str(written), 80)!r}; correct its {place}"
+            )
         case ValueError():
             return f"does not speak MCP ({excerpt(str(error), _MOST)}); correct its {place}"
         case _:
             return f"failed: {type(error).__name__}: {excerpt(str(error), _MOST)}"
-
-
-def _url(server: Server) -> str:
-    """Return a server's address without its user, password and query, which may contain secrets."""
-    url = httpx.URL(cast("UrlServer", server).url)
-    return str(url.copy_with(username=None, password=None, query=None))
 
 
 def _temporary_file() -> IO[str]:

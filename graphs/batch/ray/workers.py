@@ -156,12 +156,12 @@ class LimiterActor:
         (await self._ensure_open()).refused(model, seconds)
 
     async def report_outage(
-        self, model: str, why: str, seconds: float | None
+        self, model: str, why: str, seconds: float | None, *, is_reached: bool
     ) -> int | DuologueError | None:
         """Return the result of `Gate.report_outage`, or the error that it raises."""
         limiter = await self._ensure_open()
         try:
-            return await limiter.report_outage(model, why, seconds)
+            return await limiter.report_outage(model, why, seconds, is_reached=is_reached)
         except (ModelUnavailableError, PausedError) as error:
             return error
 
@@ -238,11 +238,13 @@ class RemoteGate:
         """See `Gate.refused`."""
         self._limiter.refused.remote(model, seconds)
 
-    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+    async def report_outage(
+        self, model: str, why: str, seconds: float | None, *, is_reached: bool
+    ) -> int | None:
         """See `Gate.report_outage`."""
         with ray_errors("Reporting a server that is down"):
             found: int | DuologueError | None = await self._limiter.report_outage.remote(
-                model, why, seconds
+                model, why, seconds, is_reached=is_reached
             )
         if isinstance(found, DuologueError):
             raise found

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ...common.errors import DuologueError, SpecError
-from ...common.files import NewFile
+from ...common.files import write_file
 from ...common.validation import suggest_near_or_all
 from ...session.page import read_page
 from ...store.batches import BatchRow, CellRow, CellsWanted
@@ -116,7 +116,7 @@ async def _write_session(session: str, folder: Path, store: Store) -> bool:
         text = await read_page(store, session, None)
     except DuologueError:
         return False
-    await asyncio.to_thread(_write, folder / f"{session}.html", text)
+    await asyncio.to_thread(write_file, folder / f"{session}.html", text)
     return True
 
 
@@ -141,20 +141,6 @@ def _write_page(page: Path, report: BatchReport, variant: PageVariant | None) ->
     from .render import render
 
     if variant is None:
-        _write(page, render(report))
+        write_file(page, render(report))
     else:
-        _write(page, render(report, variant.template, variant.values))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SpecError(f"{path}: can't be written: {error.strerror or error}") from error
-    file = NewFile.begun(path)
-    try:
-        # A model may have written lone surrogates, which have no encoding.
-        file.write(text.encode(errors="replace").decode())
-        file.put()
-    finally:
-        file.drop()
+        write_file(page, render(report, variant.template, variant.values))

@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...common.addresses import redact_address
+from ...common.addresses import show_address
 from ...common.sanitize import clean
 from ...ends.all_ends import Reason
 from ...events import ConversationEnded
@@ -38,7 +38,7 @@ class FollowUp:
         """Return the shell command that runs a subcommand of `duologue` on a session."""
         words = ["duologue", *verb.split()]
         if self.store is not None:
-            words += ["--store", redact_address(self.store)]
+            words += ["--store", show_address(self.store)]
         if self.model is not None and verb in ("resume", "answer"):
             words += ["--model", self.model]
         words += options

@@ -308,11 +308,27 @@ async def make_call(
     if settings.is_set:
         adapter.check(settings)
 
-    def call(sent: CallSettings) -> Awaitable[T]:
-        return _answer(adapter, partial(once, sent), at_gate, notify)
-
+    dropped: set[str] = set()
+    renamed: set[str] = set()
     with adapter.errors(of_many=at_gate is not None):
-        return await _negotiate(adapter, settings, call)
+        while True:
+            refused = adapter.learned.refused | dropped
+            sent = settings.without(refused) if refused else settings
+            try:
+                answer = await _answer(adapter, partial(once, sent), at_gate, notify)
+            except Exception as error:
+                name = refused_setting(error, adapter.sent_names(sent), sent)
+                if name is None:
+                    raise
+                if name not in renamed and adapter.learns(name, text_of(error)):
+                    renamed.add(name)
+                elif name in sent.defaults:
+                    dropped.add(name)
+                else:
+                    raise _refused(adapter.label, name, sent, error) from error
+            else:
+                adapter.learned.refused |= dropped
+                return answer
 
 
 async def _answer(
@@ -368,32 +384,6 @@ async def _answer(
 
 def _error_of(state: RetryCallState) -> BaseException | None:
     return state.outcome.exception() if state.outcome else None
-
-
-async def _negotiate(
-    adapter: Adapter, settings: CallSettings, call: Callable[[CallSettings], Awaitable[T]]
-) -> T:
-    """Make a call with the settings that the model accepts."""
-    dropped: set[str] = set()
-    renamed: set[str] = set()
-    while True:
-        refused = adapter.learned.refused | dropped
-        sent = settings.without(refused) if refused else settings
-        try:
-            answer = await call(sent)
-        except Exception as error:
-            name = refused_setting(error, adapter.sent_names(sent), sent)
-            if name is None:
-                raise
-            if name not in renamed and adapter.learns(name, text_of(error)):
-                renamed.add(name)
-            elif name in sent.defaults:
-                dropped.add(name)
-            else:
-                raise _refused(adapter.label, name, sent, error) from error
-        else:
-            adapter.learned.refused |= dropped
-            return answer
 
 
 def _refused(

@@ -18,7 +18,6 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
 
-from ..client.connections import separate_loops as separate_loops
 from ..opaque_fields import (
     drop_thoughts,
     family_of,
@@ -28,6 +27,7 @@ from ..opaque_fields import (
     prepare_prompt,
 )
 from ..refusals import excerpt_of
+from .loop_pools import separate_loops
 from .provider_parameters import Prepared
 
 
@@ -176,10 +176,10 @@ class Member(Runnable[Sequence[BaseMessage], Any]):
             raise
 
     def _ready(
-        self, given: Sequence[BaseMessage]
-    ) -> tuple[Runnable[LanguageModelInput, Any], list[BaseMessage]]:
+        self, messages: Sequence[BaseMessage]
+    ) -> tuple[Runnable[LanguageModelInput, Any], Sequence[BaseMessage]]:
         """Return the runnable and the prompt of a call."""
-        prompt = prepare_prompt(given, self._family)
+        prompt = prepare_prompt(messages, self._family)
         setting, (chat, options) = self._family.thinking, self._call
         if setting is not None and lacks_thought(prompt):
             thinking = options.get(setting, getattr(chat, setting, None)) or {}
@@ -187,7 +187,7 @@ class Member(Runnable[Sequence[BaseMessage], Any]):
                 left = {name: value for name, value in options.items() if name != setting}
                 plain = chat.model_copy(update={setting: None})
                 return self._make(Prepared(plain, left)), drop_thoughts(prompt)
-        if (sent := messages_with_fields(chat, prompt)) is not None:
+        if prompt is not messages and (sent := messages_with_fields(chat, prompt)) is not None:
             own = options.get("extra_body", getattr(chat, "extra_body", None)) or {}
             body = {**own, "messages": sent}
             return self._make(Prepared(chat, {**options, "extra_body": body})), prompt

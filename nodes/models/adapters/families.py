@@ -6,6 +6,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from ....graphs.common.addresses import has_secret, show_address
 from ....graphs.common.env_file import is_weights
 from ....graphs.common.errors import ModelUnavailableError, SpecError
 from ....graphs.common.settings import Settings
@@ -78,6 +79,12 @@ class Families:
         """
         settings = self.settings
         name = name or settings.model
+        if name is not None and has_secret(name):
+            # The log of a session contains the names of models.
+            raise ModelUnavailableError(
+                f"model {show_address(name)!r} is an address with a secret; set OPENAI_BASE_URL to "
+                "it, and name a model of the server"
+            )
         if name is not None and is_of_provider(name):
             return await asyncio.to_thread(make_model, name, settings)
         loop = asyncio.get_running_loop()

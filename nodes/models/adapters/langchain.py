@@ -15,7 +15,6 @@ from ....graphs.log.metadata import ModelOutput
 from ....graphs.log.viewpoint import copied
 from ....graphs.speakers.formats import LabelledFormat, schema_of
 from ....graphs.speakers.structured_answers import find_unsupported
-from ..client.connections import separate_loops
 from ..refusals import advise_on_credit, answer_in, excerpt_of, is_unavailable, read_too_long
 from ..settings import CallSettings, Learned, learned_of_object
 from ..tool_calls import normalise_calls, recover_answer, without_mended_call
@@ -34,7 +33,8 @@ from .composed import (
     member_of,
 )
 from .list_prices import ListPrice, list_price
-from .provider_parameters import Prepared, is_strict, parameters_of, translate
+from .loop_pools import separate_loops
+from .provider_parameters import Prepared, form_of_calls, is_strict, parameters_of, translate
 
 
 class LangChainModel(Adapter):
@@ -115,12 +115,14 @@ class LangChainModel(Adapter):
         purpose: type[ModelOutput],
     ) -> Ask:
         """Return the function that calls the model for a tool call as schema-constrained JSON."""
-        chat, held = self.chat, self._parameters.body_of_calls(tools, choice)
-        if isinstance(chat, BaseChatModel) and held is not None:
+        chat, form = self.chat, form_of_calls(tools, choice)
+        bound = self._parameters.bind_form_of_calls(self._first, form)
+        if isinstance(chat, BaseChatModel) and bound is not None:
             model, options = translate(chat, {}, settings)
-            own = {**(getattr(model, "extra_body", None) or {}), **options.get("extra_body", {})}
-            # In the extra body: otherwise the client raises if an answer is cut off.
-            asked = member_of(model, {**options, "extra_body": {**own, **held}})
+            own = getattr(model, "extra_body", None)
+            bodies = (own, options.get("extra_body"), bound.get("extra_body"))
+            body = {name: value for one in bodies for name, value in (one or {}).items()}
+            asked = member_of(model, {**options, **bound, **({"extra_body": body} if body else {})})
             return lambda prompt, config: asked.ainvoke(prompt, config=config)
         schema = {"title": "answer", **answer_schema(tools, choice)}
         if self.find_unsupported(schema):

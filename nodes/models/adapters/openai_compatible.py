@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeGuard
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from ....graphs.common.addresses import redact_address
+from ....graphs.common.addresses import show_address
 from ....graphs.common.errors import SpecError
 from ....graphs.common.settings import Settings
 from ....graphs.log.metadata import ModelOutput
@@ -200,6 +200,6 @@ def reach_model(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) 
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
     url = settings.base_url
     chat = make_client(
-        loop, settings, Endpoint(url, key, limit_name_at(url), redact_address(url or "")), name
+        loop, settings, Endpoint(url, key, limit_name_at(url), show_address(url or "")), name
     )
     return OpenAICompatible(name, chat, address_of(settings))

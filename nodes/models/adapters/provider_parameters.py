@@ -91,10 +91,16 @@ class Parameters:
         """Return the rules for a schema that the client sends. Any schema is accepted if None."""
         return None
 
-    def body_of_calls(self, tools: Sequence[BaseTool], choice: str) -> dict[str, Any] | None:
-        """Return the request fields that constrain an answer to the schema of the tools.
+    def bind_form_of_calls(
+        self, chat: BaseChatModel, form: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Return the arguments of a call that constrain its answer to the schema of the tools.
 
-        None if the client has no such fields. The model is then called for a structured answer.
+        None if the client has no such arguments. The model is then called for a structured answer.
+
+        Args:
+            chat: The client.
+            form: The ``response_format`` of OpenAI's API.
         """
         return None
 
@@ -186,6 +192,16 @@ class MistralParameters(KnownParameters):
 
     names: ClassVar[Mapping[str, str]] = {"seed": "random_seed"}
 
+    def bind_form_of_calls(
+        self, chat: BaseChatModel, form: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Return ``response_format``.
+
+        `with_structured_output` would offer a function, without this schema: LangChain drops a
+        schema that has a choice, and no properties, at its root.
+        """
+        return {"response_format": form}
+
 
 class OllamaParameters(KnownParameters):
     """Ollama's parameters."""
@@ -205,9 +221,17 @@ class OpenAIParameters(Parameters):
         """Return ``strict``, since OpenAI enforces a schema only on request."""
         return {} if strict is None else {"strict": strict}
 
-    def body_of_calls(self, tools: Sequence[BaseTool], choice: str) -> dict[str, Any] | None:
-        """Return ``response_format`` for the schema of the tools."""
-        return {"response_format": form_of_calls(tools, choice)}
+    def bind_form_of_calls(
+        self, chat: BaseChatModel, form: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Return the extra body. As an argument, the client raises if an answer is cut off."""
+        if not chat._use_responses_api({}):  # type: ignore[attr-defined]
+            return {"extra_body": {"response_format": form}}
+        # https://platform.openai.com/docs/guides/migrate-to-responses: "Structured Outputs"
+        text: dict[str, Any] = {"format": {"type": form["type"], **form["json_schema"]}}
+        if verbosity := getattr(chat, "verbosity", None):
+            text["verbosity"] = verbosity
+        return {"extra_body": {"text": text}}
 
 
 _PARAMETERS: Final[Mapping[str, Parameters]] = {

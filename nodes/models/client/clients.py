@@ -14,7 +14,7 @@ import httpx2
 import openai
 from pydantic import SecretStr
 
-from ....graphs.common.addresses import OPENAI
+from ....graphs.common.addresses import OPENAI, remember_secrets
 from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.sanitize import escape_invisible, excerpt
 from ....graphs.common.settings import MAX_REPLY_SIZE, Settings
@@ -67,6 +67,7 @@ def _http(loop: asyncio.AbstractEventLoop, *, uses_proxies: bool) -> HttpClient:
 
 
 def _api(settings: Settings, url: str | None, key: str, http: HttpClient) -> ApiClient:
+    remember_secrets(url or "")
     return ApiClient(
         api_key=key,
         # OpenAI's client would read its variable, even a blank one.

@@ -4,32 +4,24 @@ The connections of the clients are closed when the event loop ends.
 """
 
 import asyncio
-import sys
-from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
-from types import FunctionType, MethodType, ModuleType
-from typing import Any, Final, Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary, WeakSet
-
-from langchain_core.language_models import BaseChatModel
 
 
 @dataclass(frozen=True)
 class Endpoint:
     """A server with OpenAI's API."""
 
-    url: str | None
+    url: str | None = field(repr=False)
     """Address of the server. OpenAI's own if None."""
     key: str = field(repr=False)
     """The API key to send."""
     limit_name: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
     """The server's name for the output token limit."""
     shown: str | None = None
-    """Address of the server in errors, without a password. None if the server is a child of this
+    """Address of the server in errors, without secrets. None if the server is a child of this
     process.
     """
     max_tokens: int | None = None
@@ -45,6 +37,12 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = Weak
 def clients_of_loop(loop: asyncio.AbstractEventLoop) -> dict[object, Any]:
     """Return the cache of an event loop's clients."""
     return _clients.setdefault(loop, {})
+
+
+async def close_pool_with_loop(pool: object) -> None:
+    """Arrange that a pool of connections is closed when the running event loop ends."""
+    await close_with_loop()
+    clients_of_loop(asyncio.get_running_loop()).setdefault(_POOLS, WeakSet()).add(pool)
 
 
 async def close_with_loop() -> None:
@@ -69,115 +67,3 @@ async def _open_until_closed(cached: dict[object, Any]) -> AsyncGenerator[None, 
         cached.clear()
         for connection in connections:
             await connection.aclose()
-
-
-class LoopPools:
-    """The connection pools of a user's HTTP client: one for each event loop.
-
-    The clients of providers keep connections for the next call. In another event loop, such a
-    connection fails. LangChain shares the clients of equal chat models, so new objects fail, too.
-    """
-
-    def __init__(self, pool: Any) -> None:  # noqa: ANN401  # of httpcore or httpcore2
-        self._pool = pool
-        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        """Return an attribute of the client's own pool, such as a setting."""
-        return getattr(self._pool, name)
-
-    async def handle_async_request(self, request: object) -> Any:  # noqa: ANN401
-        """Send a request on a connection of the running event loop."""
-        return await (await self._own()).handle_async_request(request)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        await (await self._own()).aclose()
-
-    async def __aenter__(self) -> "LoopPools":
-        """Return the pools themselves."""
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        """Close the connections of the running event loop."""
-        await self.aclose()
-
-    async def _own(self) -> Any:  # noqa: ANN401
-        loop = asyncio.get_running_loop()
-        if loop not in self._of_loops:
-            for closed in [one for one in self._of_loops if one.is_closed()]:
-                del self._of_loops[closed]
-            # The pool has no function that copies its settings.
-            made = copy(self._pool)
-            made._connections, made._requests = [], []
-            made._optional_thread_lock = type(made._optional_thread_lock)()
-            self._of_loops[loop] = made
-            await close_with_loop()
-            clients_of_loop(loop).setdefault(_POOLS, WeakSet()).add(made)
-        return self._of_loops[loop]
-
-
-_MOST_PARTS: Final = 5000
-"""Maximum number of parts of a user's object that are searched for connections."""
-
-
-def separate_loops(used: object) -> None:
-    """Let each event loop have its own connections in a user's model or agent.
-
-    All HTTP clients inside the object that use httpx are changed, even if they are shared with
-    other objects. Clients that use aiohttp separate the event loops themselves.
-    """
-    libraries = filter(None, (sys.modules.get(name) for name in ("httpcore", "httpcore2")))
-    kinds = tuple(library.AsyncConnectionPool for library in libraries)
-    left, known = deque([used]), dict[int, object]()
-    while left and len(known) < _MOST_PARTS:
-        part = left.popleft()
-        if id(part) in known:
-            continue
-        known[id(part)] = part
-        for name, value in _parts_of(part):
-            if name and isinstance(value, kinds):
-                setattr(part, name, LoopPools(value))
-            elif not isinstance(value, _WITHOUT_PARTS):
-                left.append(value)
-
-
-_WITHOUT_PARTS: Final = (
-    *(str, bytes, int, float, complex, type(None), type, ModuleType),
-    *(asyncio.AbstractEventLoop, LoopPools),
-)
-
-
-def _parts_of(part: object) -> list[tuple[str, object]]:
-    """Return the values that an object contains, with their names if they are attributes."""
-    match part:
-        case dict():
-            return [("", value) for value in part.values()]
-        case list() | tuple() | set() | frozenset():
-            return [("", value) for value in part]
-        case FunctionType():
-            return [("", cell) for cell in _cells_of(part)]
-        case partial():
-            return [("", part.func), ("", part.args), ("", part.keywords)]
-        case MethodType():
-            return [("", part.__self__)]
-    made: list[tuple[str, object]] = []
-    if isinstance(part, BaseChatModel):
-        # Some clients are made at the first use.
-        with suppress(Exception):
-            made.append(("_async_client", part._async_client))  # type: ignore[attr-defined]
-    if type(part).__name__ == "_ConfigurableModel":
-        # Of `init_chat_model`: it makes a model for each call, with one shared client.
-        with suppress(Exception):
-            made.append(("", part._model({})))  # type: ignore[attr-defined]
-    fields = getattr(part, "__dict__", {})
-    return [*made, *fields.items(), ("", getattr(part, "__pydantic_private__", None))]
-
-
-def _cells_of(function: FunctionType) -> list[object]:
-    """Return the values that a function closes over."""
-    found: list[object] = []
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # an empty cell
-            found.append(cell.cell_contents)
-    return found

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ....graphs.common.addresses import redact_address, show_address
+from ....graphs.common.addresses import show_address
 from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
@@ -38,7 +38,7 @@ _OPENAI = "api.openai.com"
 
 
 def address_of(settings: Settings) -> str:
-    """Return the address of the server in the settings, without a password, for users."""
+    """Return the address of the server in the settings, without secrets, for users."""
     return show_address(settings.base_url) if settings.base_url else _OPENAI
 
 
@@ -188,8 +188,8 @@ def _redirected(error: Exception) -> str:
 
 
 def _shown(url: object) -> str:
-    """Return the address of a redirect without its query, which may contain a secret."""
-    return excerpt(redact_address(str(url)).partition("?")[0])
+    """Return the address of a redirect without its query and its secrets."""
+    return excerpt(show_address(str(url)).partition("?")[0])
 
 
 def _detail(error: "openai.APIError") -> str:

@@ -15,11 +15,6 @@ from ....graphs.conversation.usage import token_count
 from ..answers import DETAILS, OPAQUE_OF_CALLS, PARTS, REASONING, THOUGHTS
 from ..stops import is_stop
 
-_FAILED = frozenset({"error", "insufficient_system_resource"})
-"""Finish reasons of a server that has failed: OpenRouter's (openrouter.ai/docs/api/reference/
-errors-and-debugging), and DeepSeek's (api-docs.deepseek.com/api/create-chat-completion).
-"""
-
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
 
 _TEXTS = ("text", "output_text")
@@ -70,8 +65,10 @@ def failure_in(found: object) -> object:
     choice = _choice(found) or {}
     if told := found.get("error") or choice.get("error"):
         return told if isinstance(told, Mapping | str) else found
-    if (reason := _if_text(choice.get("finish_reason"))) in _FAILED:
-        return f"its finish_reason is {reason!r}"
+    feedback = found.get("promptFeedback")
+    if choice == {} and isinstance(feedback, Mapping) and (word := feedback.get("blockReason")):
+        # Google's native form, which some gateways pass on.
+        return {"code": "content_filter", "message": feedback.get("blockReasonMessage") or word}
     is_message = not found.get("choices") and isinstance(found.get("message"), str)
     return found if is_message or found.get("object") == "error" else None
 
@@ -87,7 +84,7 @@ def whole_reply(found: object) -> dict[str, Any]:
             raise _no_message(body)
         message = {}
     content = message.get("content")
-    calls = _calls(message.get("tool_calls"))
+    calls = _calls(message)
     sound = {
         "role": "assistant",
         "content": None if content is None else _text(content),
@@ -115,7 +112,7 @@ def piece_of_reply(found: object, brought: Collection[str] = ()) -> dict[str, An
     choices = []
     if choice is not None:
         delta = _delta(choice, body, brought)
-        calls = _calls(delta.get("tool_calls"))
+        calls = _calls(delta)
         sound: dict[str, Any] = {"tool_calls": calls} if calls else {}
         if delta.get("content") is not None:
             sound["content"] = _text(delta["content"])
@@ -283,8 +280,12 @@ def _as_json(value: object) -> str:
         raise UnreadableReplyError("it is nested too deeply") from None
 
 
-def _calls(found: object) -> list[dict[str, Any]]:
+def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return calls, or parts of calls. Arguments that are not text are converted to JSON text."""
+    found = message.get("tool_calls")
+    if not found and isinstance(older := message.get("function_call"), Mapping):
+        # The form that OpenAI's API had before `tool_calls`.
+        found = [{"function": older}]
     return [_call(call) for call in found] if isinstance(found, list) else []
 
 

@@ -53,7 +53,9 @@ class Turnstile:
     def refused(self, model: str, seconds: float | None) -> None:
         self.refusals.append((model, seconds))
 
-    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+    async def report_outage(
+        self, model: str, why: str, seconds: float | None, *, is_reached: bool
+    ) -> int | None:
         self.outages.append((why, seconds))
         return len(self.counted) or None
 
@@ -446,7 +448,9 @@ async def test_before_the_first_answer_a_server_that_is_down_is_not_waited_for(
 class Busy(Turnstile):
     """A gate of a batch whose other calls are answered: each failure is another outage."""
 
-    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+    async def report_outage(
+        self, model: str, why: str, seconds: float | None, *, is_reached: bool
+    ) -> int | None:
         self.outages.append((why, seconds))
         return len(self.outages)
 

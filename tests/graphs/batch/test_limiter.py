@@ -144,7 +144,9 @@ def test_an_outage_delays_all_calls_longer_each_time_until_the_patience_is_over(
         gate, waits = Limiter(BatchLimits(), used(), patience=100), []
         while now() < 99:
             # The calls in flight fail, too.
-            assert [await gate.report_outage("m", DOWN, None) for _ in range(3)] == [1, 1, 1]
+            assert [
+                await gate.report_outage("m", DOWN, None, is_reached=True) for _ in range(3)
+            ] == [1, 1, 1]
             assert gate.paused is None
             left = 100 - round(now())
             (outage,) = gate.figures().outages
@@ -156,7 +158,7 @@ def test_an_outage_delays_all_calls_longer_each_time_until_the_patience_is_over(
             await gate.enter(PlannedCall("other", 1))
         assert waits == [1, 2, 4, 8, 16, 32, 37]
         with pytest.raises(ModelUnavailableError, match="after a wait of 1 min 40 s"):
-            await gate.report_outage("m", DOWN, None)
+            await gate.report_outage("m", DOWN, None, is_reached=True)
 
     virtually(talk())
 
@@ -166,7 +168,7 @@ def test_each_answer_ends_an_outage_and_restores_the_patience() -> None:
         gate = Limiter(BatchLimits(), used(), patience=100)
         for number in range(1, 5):
             for _ in range(6):
-                assert await gate.report_outage("m", DOWN, None) == number
+                assert await gate.report_outage("m", DOWN, None, is_reached=True) == number
                 before = now()
                 assert await gate.enter(PlannedCall("m", 1)) == number
                 assert now() - before <= 33
@@ -177,13 +179,52 @@ def test_each_answer_ends_an_outage_and_restores_the_patience() -> None:
             assert len(gate.figures().outages) == 1
             gate.end_outage("m", number)
             assert gate.figures().outages == ()
-        assert await gate.report_outage("m", DOWN, 50) == 5
+        assert await gate.report_outage("m", DOWN, 50, is_reached=True) == 5
         before = now()
         await gate.enter(PlannedCall("m", 1))
         assert now() - before == pytest.approx(50, abs=0.01)
         for model in ("m", "n"):
-            await gate.report_outage(model, DOWN, 0)
+            await gate.report_outage(model, DOWN, 0, is_reached=True)
         assert len(gate.figures().outages) == 1
+
+    virtually(talk())
+
+
+def test_a_server_that_never_replies_is_given_up_after_a_minute() -> None:
+    async def give_up(gate: Limiter, *replies: bool) -> tuple[int, bool]:
+        """Let all calls of a model fail. The last entry says whether the server keeps replying.
+
+        Return the seconds until the gate gives the server up, and whether it names the address.
+        """
+        began, left = now(), iter(replies)
+
+        async def fail() -> None:
+            while True:
+                is_reached = next(left, replies[-1])
+                await gate.report_outage("m", DOWN, None, is_reached=is_reached)
+                await gate.enter(PlannedCall("m", 1))
+
+        with pytest.raises(ModelUnavailableError) as caught:
+            await fail()
+        return round(now() - began), "check its address" in str(caught.value)
+
+    async def talk() -> None:
+        assert await give_up(Limiter(BatchLimits(), used()), False) == (60, True)
+        assert await give_up(Limiter(BatchLimits(), used(), patience=20), False) == (20, True)
+        # A cold start: the server refuses connections, then replies with 503.
+        assert await give_up(Limiter(BatchLimits(), used()), False, False, True) == (3600, False)
+        # It replies with 503 before the first answer in the batch, and is restarted.
+        assert await give_up(Limiter(BatchLimits()), True, False) == (3600, False)
+        gate = Limiter(BatchLimits())
+        gate.count("other", used())
+        assert await give_up(gate, False) == (60, True)
+        for is_answered in (True, False):
+            gate = Limiter(BatchLimits(), used())
+            if is_answered:
+                gate.count("m", used())
+            else:
+                gate.refused("m", 0)
+            assert await give_up(gate, False) == (3600, False)
 
     virtually(talk())
 
@@ -191,21 +232,21 @@ def test_each_answer_ends_an_outage_and_restores_the_patience() -> None:
 def test_nobody_waits_before_the_first_answer_without_patience_or_during_a_pause() -> None:
     async def talk() -> None:
         for gate in (Limiter(BatchLimits()), Limiter(BatchLimits(), used(), patience=0)):
-            assert await gate.report_outage("m", DOWN, None) is None
+            assert await gate.report_outage("m", DOWN, None, is_reached=False) is None
             before = now()
             await gate.enter(PlannedCall("m", 1))
             assert now() - before < 0.1
         gate = Limiter(BatchLimits())
         gate.count("other", used())
-        assert await gate.report_outage("m", DOWN, 7200) is None
-        assert await gate.report_outage("m", DOWN, None) == 1
+        assert await gate.report_outage("m", DOWN, 7200, is_reached=True) is None
+        assert await gate.report_outage("m", DOWN, None, is_reached=True) == 1
         waiting = asyncio.create_task(gate.enter(PlannedCall("m", 1)))
         await asyncio.sleep(0.5)
         gate.pause("enough")
         with pytest.raises(PausedError, match="enough"):
             await waiting
         with pytest.raises(PausedError, match="enough"):
-            await gate.report_outage("m", DOWN, None)
+            await gate.report_outage("m", DOWN, None, is_reached=True)
 
     virtually(talk())
 

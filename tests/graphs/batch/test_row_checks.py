@@ -1,5 +1,6 @@
 """The check of a batch's rows: it builds few conversations and finds the same errors."""
 
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from duologue.graphs import SpecError
 from duologue.graphs.batch import grid
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import load_batch
+from duologue.graphs.cli.file_template import read_sample
 from duologue.graphs.kinds.load import forms_by_kind
 from support.cases import drawn_cases
 
@@ -31,7 +33,7 @@ PLAIN: list[tuple[dict[str, Any], str]] = [
     *((PLAY, f"speakers.1.{field}") for field in ("task", "system_prompt")),
     (GROUP, "speakers.Ann.task"),
     *(
-        ({"kind": kind, **form.example} if kind != "group_solve" else GROUP, path)
+        (tomllib.loads(read_sample(kind)) if kind != "group_solve" else GROUP, path)
         for kind, form in forms_by_kind().items()
         for path in [*sorted(grid.PLAIN_TEXTS & form.model_fields.keys()), "title"]
         + [f"{role}.{field}" for role in form.roles for field in ("task", "system_prompt")]

@@ -398,7 +398,7 @@ def test_a_session_is_forked_and_goes_on(serve: Serve) -> None:
     assert "Ended after 2 rounds and 5 messages: Owner said the done token." in ended.stdout
     assert "Ended after 1 round and 3 messages" in duologue("show", "g").stdout
     made = duologue("fork", "g")
-    assert re.fullmatch(r"g-fork-[0-9a-f]{6}\n", made.stdout)
+    assert re.fullmatch(r"g-fork-[0-9a-f]{12}\n", made.stdout)
     say = f"duologue say {made.stdout.strip()} SPEAKER TEXT"
     assert made.stderr == f"It has ended. Continue it with: {say}\n"
 
@@ -721,3 +721,26 @@ def test_text_is_never_read_as_markup_or_sent_raw_to_a_terminal(serve: Serve) ->
     assert listed.stdout.count("\n") == 1
     assert "\x1b" not in listed.stdout
     assert duologue("show", "--as", "[red]Owner[/red]\x1b[31m", "--", "-g").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--{}",),
+        ("{}",),
+        ("sessions", "--{}"),
+        ("sessions", "-{}"),
+        ("sessions", "--limit", "{}"),
+        ("sessions", "--json={}"),
+        ("copy", "a", "b", "{}"),
+        ("batch", "{}"),
+        ("show", "{}"),
+        ("check", "{}.toml"),
+        ("models", "--{}"),
+    ],
+)
+def test_an_argument_is_printed_escaped(arguments: tuple[str, ...]) -> None:
+    odd = "\u202e\x1b[31m\r\u2028x"
+    refused = duologue(*(one.format(odd) for one in arguments))
+    assert refused.exit_code in (2, 4)
+    assert not set(odd[:2] + "\r\u2028") & set(refused.output)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import converse, load_conversation
-from duologue.graphs.cli.file_template import template
+from duologue.graphs.cli.file_template import read_sample
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import duologue, isolate
@@ -42,7 +42,7 @@ def test_what_init_writes_passes_the_check_and_runs(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_line_that_is_off_can_be_switched_on(kind: str) -> None:
-    lines = template(kind).splitlines()
+    lines = read_sample(kind).splitlines()
     off = [place for place, line in enumerate(lines) if re.match(r"# \w+ = ", line)]
     assert len(off) >= 4
     plain = load_conversation(tomllib.loads("\n".join(lines)))

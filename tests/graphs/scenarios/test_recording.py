@@ -1,6 +1,8 @@
 """Recorded simulations: exact replays without models and servers, and what they refuse."""
 
 import http.client
+import os
+import platform
 import socket
 import subprocess
 import sys
@@ -79,12 +81,15 @@ def write(place: Path, text: str) -> None:
 async def test_a_replay_asks_no_model_and_has_the_same_result(place: Path) -> None:
     """U7."""
     first = await run(place, "new")
+    # A run that was killed while it wrote the file has left this.
+    (place.parent / ".duologue-0.tmp").write_text("half")
     for mode in ("new", "none"):
         again = await run(place, mode, **NO_MODELS)
         assert again.transcript == first.transcript
         assert (again.ended, again.verdicts) == (first.ended, first.verdicts)
         assert again.passed
     assert not any(one.calls for one in NO_MODELS.values())
+    assert [*place.parent.iterdir()] == [place]
 
 
 async def test_a_thought_and_the_reason_of_a_stop_are_replayed(place: Path) -> None:
@@ -297,6 +302,42 @@ async def test_an_agent_that_is_a_chat_model_is_replayed(place: Path) -> None:
     assert KEY not in read(place)
 
 
+async def test_requests_with_the_ids_of_messages_are_replayed(
+    place: Path, shop: tuple[str, Callable[[], None]]
+) -> None:
+    url, stop = shop
+    sent: list[str] = []
+
+    def agent(messages: Sequence[BaseMessage]) -> str:
+        sent.append(f"{messages[-1].id}")
+        text = httpx.post(f"{url}/{sent[-1]}", json={"ids": [one.id for one in messages]}).text
+        return text.split(",")[0]
+
+    first = await run(place, "new", agent)
+    stop()
+    again = await run(place, "none", agent, **NO_MODELS)
+    assert again.transcript == first.transcript
+    assert len({*sent}) == len(sent)
+
+    def changed(messages: Sequence[BaseMessage]) -> str:
+        return httpx.post(f"{url}/{messages[0].id}", json={"ids": []}).text
+
+    with pytest.raises(RecordingError, match=r"the request POST .* differs from request 1: body"):
+        await run(place, "none", changed, **NO_MODELS)
+
+
+async def test_a_client_may_describe_this_machine_in_a_replay(place: Path) -> None:
+    def describes(_: object) -> str:
+        # The programs `file` and, at the first call of a process, `uname`.
+        found = platform.architecture()[0], platform.uname().processor
+        return f"A client for {found}."
+
+    await run(place, "new", describes)
+    vars(platform.uname()).pop("processor", None)
+    again = await run(place, "none", describes, **NO_MODELS)
+    assert again.passed
+
+
 async def test_calls_that_nothing_can_record_are_refused_and_named(place: Path) -> None:
     await run(place, "new")
 
@@ -312,6 +353,8 @@ async def test_calls_that_nothing_can_record_are_refused_and_named(place: Path) 
         await run(place, "none", connects, **NO_MODELS)
     with pytest.raises(RecordingError, match="was asked to start the program 'python"):
         await run(place, "none", starts, **NO_MODELS)
+    with pytest.raises(RecordingError, match="was asked to start the program 'uname'"):
+        await run(place, "none", lambda _: f"{os.system('uname -a')}", **NO_MODELS)  # noqa: S605
     # Only inside a replay, and not if it is allowed.
     program = Path(sys.executable).name
     with pytest.raises(RecordingError, match="'started' instead of"):

@@ -1,16 +1,30 @@
 """Suites of scenarios: their runs as batches, reports, resumed runs, and bad input."""
 
 import json
-from collections.abc import Sequence
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.pregel.remote import RemoteGraph
 
-from duologue import BatchError, BatchRun, DuologueError, Scenario, SpecError
+from duologue import (
+    BatchError,
+    BatchRun,
+    DuologueError,
+    ModelUnavailableError,
+    Scenario,
+    SpecError,
+)
 from duologue.graphs.scenarios import SimulationResult, Suite, SuiteReport, load_suite, run_suite
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
@@ -275,3 +289,95 @@ def test_a_missing_name_and_an_unknown_agent_are_errors_before_a_call(store: str
 
 def test_a_suite_of_scenario_objects_equals_one_of_dicts() -> None:
     assert Suite({"a": Scenario(GOAL)}) == load_suite({"scenarios": {"a": {"goal": GOAL}}})
+
+
+class Agent(BaseHTTPRequestHandler):
+    """A server that replies like OpenAI's API."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        message = {"role": "assistant", "content": "Order 7 is refunded."}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        reply = json.dumps({"id": "1", "created": 1, "model": "agent", "choices": [choice]})
+        self.send_response(200 if self.path.startswith("/v1/") else 404)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@contextmanager
+def served(port: int = 0) -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", port), Agent)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def chat_model(port: int) -> ChatOpenAI:
+    url = f"http://127.0.0.1:{port}/v1"
+    return ChatOpenAI(base_url=url, api_key=lambda: "none", max_retries=0)
+
+
+@pytest.mark.part(1)
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://me:pass-1@127.0.0.1:{closed}/v1?token=word-1",
+        "http://nobody.invalid/v1",
+        "https://127.0.0.1:{open}/v1",
+    ],
+    ids=["a closed port", "an unknown host", "TLS to a server without it"],
+)
+def test_a_suite_gives_up_an_address_to_which_no_connection_succeeds(
+    address: str, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duologue.graphs.batch.limiter.CONNECTING", 1.0)
+    with served() as port:
+        url = address.format(closed=closed_port(), open=port)
+        with pytest.raises(ModelUnavailableError, match="check its address") as caught:
+            play(agent=url, store=store)
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    assert host in str(caught.value)
+    assert not [one for one in ("pass-1", "word-1") if one in str(caught.value)]
+
+
+def test_a_server_that_starts_late_is_waited_for_beyond_the_time_of_a_reply(store: str) -> None:
+    port = closed_port()
+    with ExitStack() as stack:
+        start = threading.Timer(5, lambda: stack.enter_context(served(port)))
+        start.start()
+        # It is tried again after 1, 2 and 4 seconds, which are no time of the agent.
+        report = play(agent=chat_model(port), store=store, agent_timeout=3)
+        start.join()
+    assert report.verdict == "passed"
+
+
+def test_an_error_of_a_server_names_its_address(store: str) -> None:
+    with served() as port:
+        agent = RemoteGraph("shop", url=f"http://127.0.0.1:{port}/shop")
+        report = play(agent=agent, store=store)
+    assert {one.outcome for one in report.simulations} == {"error"}
+    assert f"its server is http://127.0.0.1:{port}/shop/threads" in str(report.simulations[0].error)
+
+
+def test_a_pause_leaves_no_warning_of_a_library(
+    store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    report = play(SUITE | {"limits": {"max_seconds": 1.5}}, chat_model(closed_port()), store=store)
+    assert report.verdict == "unfinished"
+    assert not [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]

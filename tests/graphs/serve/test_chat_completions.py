@@ -289,6 +289,29 @@ async def test_the_next_message_of_a_session_answers_its_question(
     assert text_of(more) == "Six."
 
 
+async def test_a_server_that_starts_anew_knows_the_question_of_a_session(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"model": "sums", "messages": turns("What is 2 * 3?")}
+    async with serve(store, [Reply(tool_calls=[CALL])], sums=SUMS) as served:
+        started = await served.post(body, **{SESSION: "new"})
+    headers = {SESSION: started.headers[SESSION]}
+    # The second server forgets the session after each request, as one with many sessions does.
+    monkeypatch.setattr(chat_completions, "_MOST_KEPT", 0)
+    async with serve(store, ["It is six.", "Yes."], sums=chat()) as served:
+        status, error = await refusal_of(served, {**body, "messages": turns("yes")}, **headers)
+        assert (status, "the answer is not JSON" in error["message"]) == (400, True)
+        answer = {**body, "messages": turns(APPROVAL)}
+        assert (await served.post(answer, token=OTHER_TOKEN, **headers)).status_code == 404
+        answered = (await served.post(answer, **headers)).json()
+        more = (await served.post({**body, "messages": turns("Sure?")}, **headers)).json()
+    contents = [one["choices"][0]["message"]["content"] for one in (answered, more)]
+    assert contents == ["It is six.", "Yes."]
+    # Only the calls of each request count.
+    counts = [one["usage"]["completion_tokens"] for one in (answered, more)]
+    assert counts == [3, 1]
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_a_question_that_is_not_a_message_needs_a_session(

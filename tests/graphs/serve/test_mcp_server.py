@@ -358,6 +358,31 @@ def test_only_programs_with_the_token_are_admitted(
         assert client.post("/mcp", json={}, headers={header: value}).status_code == status
 
 
+def test_a_body_that_is_deep_large_or_no_json_is_refused(
+    store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = TokenGuard(http_app(serve(store, GARDEN)), PORT, TOKEN)
+    deep = b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": %b1%b}'
+    with TestClient(guard, base_url=f"http://127.0.0.1:{PORT}") as client:
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
+        client.headers["Accept"] = "application/json, text/event-stream"
+        client.headers["Content-Type"] = "application/json"
+        for body in (
+            b"[" * 200_000,
+            deep % (b'{"a":' * 20_000, b"}" * 20_000),
+            b"[" + b"{}," * 70_000 + b"{}]",
+            b"{",
+            b'"\xff"',
+        ):
+            response = client.post("/mcp", content=body)
+            assert response.status_code == 400
+            error = response.json()["error"]
+            assert error["code"] == -32700
+            assert error["message"].startswith("the body can't be read as JSON (")
+        assert client.post("/mcp", content=b" " * 300_001).status_code == 413
+    assert [one for one in caplog.records if one.exc_info] == []
+
+
 def test_files_are_checked_before_they_are_served(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

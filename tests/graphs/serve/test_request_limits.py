@@ -5,12 +5,14 @@ import json
 import threading
 from base64 import b64encode
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.types import Message
 
 from duologue.graphs import Session, chat
+from duologue.graphs.common import validation
 from duologue.graphs.serve import chat_completions, chat_requests
 from duologue.graphs.view import request_body
 from duologue.nodes.testing import Prompt, Reply
@@ -44,15 +46,15 @@ def fields(count: int) -> dict[str, int]:
     return {f"f{number}": 1 for number in range(count)}
 
 
-ACCEPTED = {
+ACCEPTED: dict[str, object] = {
     "messages": alternating(999),
     "messages of one side": {"model": "bees", "messages": asking()["messages"] * 1000},
     "parts": asking(text_parts(400)),
-    "text": asking("a" * 500_000),
-    "escapes": json.dumps(asking('\u00e9\n"\\' * 125_000)).encode(),
+    "text": asking("a" * 300_000),
+    "escapes": json.dumps(asking('\u00e9\n"\\' * 75_000)).encode(),
     "file": asking(image_of(5_900_000)),
     "white space": json.dumps(alternating(999), indent=4).encode(),
-    "brackets in a text": asking("[{,]}" * 100_000),
+    "brackets in a text": asking("[{,]}" * 60_000),
 }
 """Requests at the limits."""
 
@@ -64,20 +66,21 @@ TOO_MUCH = {
         "messages: must have at most 400 parts together, not 402",
     ),
     "texts as parts": (asking(["a"] * 401), "messages: must have at most 400 parts"),
-    "text": (asking("a" * 500_001), "messages: must have at most 500,000 characters of text"),
-    "text of parts": (asking(["a" * 250_001] * 2), "messages: must have at most 500,000 char"),
+    "text": (asking("a" * 300_001), "messages: must have at most 300,000 characters of text"),
+    "text of parts": (asking(["a" * 150_001] * 2), "messages: must have at most 300,000 char"),
     "text in a file": (
         asking(
             [
                 {
                     "type": "file",
-                    "base64": b64encode(b"a" * 500_001).decode(),
+                    "base64": b64encode(b"a" * 300_001).decode(),
                     "mime_type": "text/plain",
                 }
             ]
         ),
         "messages",
     ),
+    "ligatures": (asking("\ufdfa" * 17_000), "messages: must have at most 300,000 characters"),
     "fields": (asking(**fields(99)), "the body must have at most 100 fields"),
     "options": (asking(stream_options=fields(101)), "the body must have at most 100 fields"),
 }
@@ -128,11 +131,24 @@ async def test_a_request_over_a_limit_is_refused_before_its_content_is_read(
             assert (await served.post(TOO_MUCH[name][0])).status_code == 400
         monkeypatch.setattr(chat_completions, "read_request", note)
         for values in VALUES.values():
-            for body in (values, b'{"model": "bees", "messages": [], "user": %b}' % values):
-                response = await served.post(body)
+            for sent in (values, b'{"model": "bees", "messages": [], "user": %b}' % values):
+                response = await served.post(sent)
                 assert response.status_code == 400
                 assert "more than 200,000 bytes outside its strings" in response.text
     assert read == served.model.calls == []
+
+
+def test_the_page_names_the_limits() -> None:
+    page = Path(__file__).parents[3].joinpath("docs", "studio.md").read_text(encoding="utf-8")
+    for limit, unit in (
+        (chat_completions._LARGEST, "bytes"),
+        (request_body.MOST_TEXT, "characters of text"),
+        (chat_requests.MOST_MESSAGES, "messages"),
+        (chat_requests.MOST_PARTS, "parts"),
+        (validation._MOST_OUTSIDE, "bytes of JSON"),
+        (request_body._SLOWEST, "seconds"),
+    ):
+        assert f"{limit:,.0f} {unit}" in " ".join(page.split())
 
 
 class Connection:
@@ -151,9 +167,7 @@ class Connection:
         self.received = 0
         self.begins = asyncio.Event()
         self.sent: list[Message] = []
-        self.answer = asyncio.create_task(
-            served.guard(self.scope, self._receive, self._send)  # type: ignore[arg-type]
-        )
+        self.answer = asyncio.create_task(served.guard(self.scope, self._receive, self._send))
 
     async def _receive(self) -> Message:
         self.received += 1

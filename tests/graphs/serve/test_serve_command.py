@@ -136,6 +136,73 @@ async def test_the_client_of_openai_talks_to_the_command(server: Server, files: 
     assert (row.session, stored.stop_reason) == (headers["X-Duologue-Session"], "done_token")
 
 
+def read_store(folder: Path) -> bytes:
+    """Return the bytes of a store's files."""
+    return b"".join(one.read_bytes() for one in folder.glob("sessions.db*") if one.is_file())
+
+
+async def test_sessions_belong_to_their_keys_after_the_server_was_killed(files: Path) -> None:
+    first, second = "the-token-of-the-first", "the-token-of-the-second"
+    hello: list[ChatCompletionMessageParam] = [{"role": "user", "content": "How do bees talk?"}]
+    again: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Really?"}]
+    names = "bees.toml", "garden.json"
+    with ScriptedServer(says) as model:
+        variables = {
+            "OPENAI_BASE_URL": model.url,
+            "OPENAI_API_KEY": "any",
+            "DUOLOGUE_MODEL": "scripted",
+            "DUOLOGUE_STORE": str(files / "sessions.db"),
+        }
+        with running(
+            files, *names, **variables, DUOLOGUE_SERVE_TOKEN=f"{first} {second}"
+        ) as server:
+            started = {}
+            async with server.client() as client, server.client(1) as other:
+                for one, name in ((client, "bees"), (client, "garden"), (other, "bees")):
+                    begun = await one.chat.completions.with_raw_response.create(
+                        model=name, messages=hello, extra_headers={"X-Duologue-Session": "new"}
+                    )
+                    headers = {"X-Duologue-Session": begun.headers["X-Duologue-Session"]}
+                    started[one, name] = headers
+                    assert begun.parse().choices
+                mine, garden, others = started.values()
+            server.process.kill()
+            server.process.wait()
+        # The file has changed and the keys have another order, but a session stays as it began.
+        (files / "bees.toml").write_text('kind = "chat"\ntask = "Ask about ants."\n')
+        with running(
+            files, *names, **variables, DUOLOGUE_SERVE_TOKEN=f"{second} {first}"
+        ) as server:
+            async with server.client(1) as client, server.client(0) as other:
+                create = client.chat.completions.create
+                answer = await create(model="bees", messages=again, extra_headers=mine)
+                assert answer.choices[0].message.content == "REALLY? They dance."
+                assert answer.usage is not None
+                assert answer.usage.completion_tokens == 3
+                ended = await create(model="garden", messages=[], extra_headers=garden)
+                assert ended.choices[0].message.content == SOLUTION
+                unknown = {"X-Duologue-Session": mine["X-Duologue-Session"][:-1] + "x"}
+                for one, name, headers in (
+                    (other, "bees", mine),
+                    (client, "bees", others),
+                    (client, "garden", mine),
+                    (client, "bees", unknown),
+                ):
+                    with pytest.raises(openai.NotFoundError):
+                        await one.chat.completions.create(
+                            model=name, messages=again, extra_headers=headers
+                        )
+                answer = await other.chat.completions.create(
+                    model="bees", messages=again, extra_headers=others
+                )
+                assert answer.choices[0].message.content == "REALLY? They dance."
+        prompt = [one["content"] for one in model.calls[-1].prompt[1:]]
+    assert prompt == ["How do bees talk?", "HOW DO BEES TALK? They dance.", "Really?"]
+    stored = read_store(files)
+    assert mine["X-Duologue-Session"].encode() in stored
+    assert not any(key.encode() in stored for key in (first, second))
+
+
 def test_the_program_on_the_page_talks_to_the_command(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -186,14 +186,14 @@ async def test_the_original_is_left_as_it_is(store: str) -> None:
 def test_a_fork_is_listed_and_told_apart(store: str) -> None:
     run(talk(), script(), session="one", store=store)
     new = Session("one", store=store).fork(at="m0009").id
-    assert re.fullmatch(r"one-fork-[0-9a-f]{6}", new)
+    assert re.fullmatch(r"one-fork-[0-9a-f]{12}", new)
     assert Session("one", store=store).fork(at="m0009").id != new
     rows = {row.session: row for row in list_sessions(store=store)}
     assert (rows[new].status, rows[new].reason) == ("unfinished", None)
     assert rows[new].title == "Plan a garden"
     assert rows[new].spec == rows["one"].spec
     long = Session("one", store=store).fork(at="m0009", into="x" * 128).id
-    assert re.fullmatch(r"x{116}-fork-[0-9a-f]{6}", Session(long, store=store).fork().id)
+    assert re.fullmatch(r"x{110}-fork-[0-9a-f]{12}", Session(long, store=store).fork().id)
 
 
 def test_a_fork_that_is_at_its_end_is_finished_and_asks_no_model(store: str) -> None:

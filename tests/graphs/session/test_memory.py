@@ -233,7 +233,7 @@ def test_a_copy_is_the_same_and_goes_its_own_way(store: str, there: str) -> None
         (Session("one", store=store).copy(to=there).id, there),
         (Session("one", store=store).copy(into="other", to=there).id, there),
     ]
-    assert re.fullmatch(r"one-copy-[0-9a-f]{6}", copies[0][0])
+    assert re.fullmatch(r"one-copy-[0-9a-f]{12}", copies[0][0])
     assert [session for session, _ in copies[1:]] == ["mine", "one", "other"]
     for session, where in copies:
         assert Session(session, store=where).state().messages == here.messages

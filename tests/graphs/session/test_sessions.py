@@ -188,7 +188,7 @@ def test_the_store_of_the_settings_may_be_empty_yet(
 def test_without_an_id_a_readable_one_is_made_up(store: str) -> None:
     first = converse(GARDEN, store=store, model=model()).session.id
     second = converse(GARDEN, store=store, model=model()).session.id
-    assert re.fullmatch(r"plan-a-garden-[0-9a-f]{6}", first)
+    assert re.fullmatch(r"plan-a-garden-[0-9a-f]{12}", first)
     assert first != second
 
 

@@ -625,15 +625,3 @@ async def test_verdicts_are_kept_beside_a_session_and_go_with_it(store: Store) -
     async with store.lock("b") as held:
         await held.delete_verdicts()
     assert await store.verdicts("b") == []
-
-
-async def test_the_values_of_a_batch_are_stored_once_and_deleted_with_it(store: Store) -> None:
-    async with store.lock_batch("b") as held, store.lock_batch("c") as other:
-        await held.put_values("tasks", '["é"]')
-        await held.put_values("tasks", "[]")
-        await held.put_values("roles", "[1]")
-        await other.put_values("tasks", "[2]")
-        assert await store.batches.values("b") == {"tasks": '["é"]', "roles": "[1]"}
-        await held.delete()
-        assert await store.batches.values("b") == {}
-        assert await store.batches.values("c") == {"tasks": "[2]"}

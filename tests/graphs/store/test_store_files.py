@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import chdir, closing, contextmanager
+from contextlib import chdir, closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -91,7 +91,7 @@ async def test_a_read_only_store_is_listed_shown_and_exported(
     with powerless(copy.parent):
         assert await in_thread(lambda: read(copy)) == ["late", "first"]
         for change in (Session("first", store=copy).adelete(), in_thread(lambda: fill(copy, "x"))):
-            with pytest.raises(StoreError, match=r"x\.db can't be used: the file is read-only; "):
+            with pytest.raises(StoreError, match=r"x\.db can't be used: the file is read-only or"):
                 await change
     assert contents(copy.parent) == before
 
@@ -194,3 +194,26 @@ def test_the_wal_of_a_killed_run_is_not_added_to_another_file(tmp_path: Path) ->
         file.with_name(f"x.db{end}").unlink()
     assert names(file) == ["other"]
     assert is_sound(file)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_store_on_a_full_disk_is_listed_shown_and_exported(tmp_path: Path) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("this container mounts nothing")
+    try:
+        file, filler = tmp_path / "x.db", tmp_path / "filler"
+        fill(file, "first")
+        with suppress(OSError), filler.open("wb", buffering=0) as written:
+            while True:
+                written.write(b"x" * 4096)
+        assert read(file) == ["first"]
+        for change in (Session("first", store=file).delete, lambda: fill(file, "new")):
+            with pytest.raises(StoreError, match="read-only or its disk is full; make room"):
+                change()
+        filler.unlink()
+        fill(file, "new")
+        assert names(file) == ["new", "first"]
+        assert is_sound(file)
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)

@@ -317,6 +317,7 @@ def test_a_call_of_a_tool_is_decided(
     [
         ({}, "does not fit"),
         ({"decision0": "edit", "args0": "{"}, "are not valid JSON"),
+        ({"decision0": "edit", "args0": "[" * 100_000}, "are not valid JSON"),
         ({"decision0": "edit", "args0": "[]"}, "must be an object"),
         ({"decision0": "dance"}, "does not fit"),
     ],

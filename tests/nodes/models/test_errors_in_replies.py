@@ -1,7 +1,9 @@
 """An error in a reply with status 200 is treated like the same error with an HTTP status (R25)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from duologue.graphs import (
 from duologue.nodes.models.adapters import base
 from duologue.nodes.models.refusals import read_retry_seconds
 from duologue.nodes.models.reported_errors import lacks_credit, read_status, read_wait
+from support.cases import thorough
 from support.faulty_server import Body, Sent
 from support.replies_in_bytes import EVENTS, Server, chunk, json_of, say, stream_of
 
@@ -104,30 +107,31 @@ FINAL: dict[str, tuple[object, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", [*TEMPORARY, *FINAL])
-def test_an_error_has_the_status_that_fits_it(name: str) -> None:
-    error, status = (TEMPORARY | FINAL)[name]
-    assert read_status(error) == status
-    assert lacks_credit(error) is (status == 402)
+def test_an_error_has_the_status_that_fits_it(subtests: pytest.Subtests) -> None:
+    for name, (error, status) in (TEMPORARY | FINAL).items():
+        with subtests.test(name):
+            assert read_status(error) == status
+            assert lacks_credit(error) is (status == 402)
 
 
-@pytest.mark.parametrize(
-    ("error", "seconds"),
-    [
-        ({"retry_after": 7}, 7),
-        ({"code": 429, "metadata": {"retry_after_seconds": 1.5}}, 1.5),
-        ({"metadata": {"headers": {"Retry-After": "12"}}}, 12),
-        ({"details": [{"@type": "RetryInfo", "retryDelay": "34.5s"}]}, 34.5),
-        ({"retry_after_ms": "250"}, 0.25),
-        ({"retry_delay": "800ms"}, 0.8),
-        ({"retry_after": "soon"}, None),
-        ({"retry_after": True}, None),
-        ({"message": "Try again in 5 s."}, None),
-        ("retry_after: 5", None),
-    ],
-)
-def test_an_error_may_say_how_long_to_wait(error: object, seconds: float | None) -> None:
-    assert read_wait(error) == seconds
+WAITS: list[tuple[object, float | None]] = [
+    ({"retry_after": 7}, 7),
+    ({"code": 429, "metadata": {"retry_after_seconds": 1.5}}, 1.5),
+    ({"metadata": {"headers": {"Retry-After": "12"}}}, 12),
+    ({"details": [{"@type": "RetryInfo", "retryDelay": "34.5s"}]}, 34.5),
+    ({"retry_after_ms": "250"}, 0.25),
+    ({"retry_delay": "800ms"}, 0.8),
+    ({"retry_after": "soon"}, None),
+    ({"retry_after": True}, None),
+    ({"message": "Try again in 5 s."}, None),
+    ("retry_after: 5", None),
+]
+
+
+def test_an_error_may_say_how_long_to_wait(subtests: pytest.Subtests) -> None:
+    for error, seconds in WAITS:
+        with subtests.test(str(error)):
+            assert read_wait(error) == seconds
 
 
 def in_body(error: object) -> Callable[[Body], Sent]:
@@ -159,38 +163,38 @@ def in_choice_of_event(error: object) -> Callable[[Body], Sent]:
 FORMS = [in_body, in_list, in_choice, in_first_event, in_later_event, in_choice_of_event]
 
 
-@pytest.mark.part(6)
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", TEMPORARY)
-@pytest.mark.parametrize("streams", [False, True])
+def in_turn(names: Iterable[str]) -> list[Any]:
+    """Return names of errors, each with a form of the reply and with whether it is streamed."""
+    return [*zip(names, cycle(product(FORMS, [False, True])), strict=False)]
+
+
+@thorough
 def test_a_temporary_error_is_repeated_wherever_it_is(
-    form: Callable[[object], Callable[[Body], Sent]],
-    name: str,
-    streams: bool,
+    *,
+    thorough: bool,
+    subtests: pytest.Subtests,
     waits: list[float],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    error, _ = TEMPORARY[name]
-    with Server(form(error), form(error)) as server:
-        run(server, monkeypatch, streams=streams)
-    assert len(server.asked) == 3
-    assert waits == [-1, -1]
+    for name, (form, streams) in in_turn(TEMPORARY)[:: 1 if thorough else 3]:
+        waits.clear()
+        sent = form(TEMPORARY[name][0])
+        with subtests.test(f"{name}, {form.__name__}"), Server(sent, sent) as server:
+            run(server, monkeypatch, streams=streams)
+            assert len(server.asked) == 3
+            assert waits == [-1, -1]
 
 
-@pytest.mark.part(4)
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", FINAL)
-@pytest.mark.parametrize("streams", [False, True])
+@thorough
 def test_a_final_error_is_not_repeated(
-    form: Callable[[object], Callable[[Body], Sent]],
-    name: str,
-    streams: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    *, thorough: bool, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Server(*[form(FINAL[name][0])] * 9) as server, pytest.raises(ModelError):
-        run(server, monkeypatch, streams=streams)
-    # A prompt that is too long is sent once more, shortened.
-    assert len(server.asked) == (2 if name == "a long prompt" else 1)
+    for name, (form, streams) in in_turn(FINAL)[:: 1 if thorough else 3]:
+        sent = form(FINAL[name][0])
+        with subtests.test(f"{name}, {form.__name__}"), Server(*[sent] * 9) as server:
+            with pytest.raises(ModelError):
+                run(server, monkeypatch, streams=streams)
+            assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -247,25 +251,22 @@ NO_REPLIES = {
 }
 
 
-@pytest.mark.part(4)
-@pytest.mark.parametrize("name", NO_REPLIES)
-@pytest.mark.parametrize("streams", [False, True])
 def test_no_reply_is_an_outage_after_an_answer_and_a_wrong_address_before(
-    name: str, streams: bool, waits: list[float], monkeypatch: pytest.MonkeyPatch
+    subtests: pytest.Subtests, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nothing = NO_REPLIES[name]
-    with Server(nothing, say("Fine."), nothing, nothing) as server:
-        if name == "a page called a stream":
-            # Its lines are no fields of a stream, so that it has no message.
-            run(server, monkeypatch, streams=streams)
-        else:
-            with pytest.raises(ModelError, match="check its address"):
-                run(server, monkeypatch, streams=streams)
-            assert len(server.asked) == 1
-            run(server, monkeypatch, streams=streams)
-        assert len(server.asked) == 2
-        run(server, monkeypatch, streams=streams)
-        assert len(server.asked) == 5
+    for place, (name, nothing) in enumerate(NO_REPLIES.items()):
+        go = partial(run, monkeypatch=monkeypatch, streams=place % 2 == 0)
+        sent = (nothing, say("Fine."), nothing, nothing)
+        with subtests.test(name), Server(*sent) as server:
+            if name != "a page called a stream":
+                with pytest.raises(ModelError, match="check its address"):
+                    go(server)
+                assert len(server.asked) == 1
+            # The lines of that page are no fields of a stream, so that it has no message.
+            go(server)
+            assert len(server.asked) == 2
+            go(server)
+            assert len(server.asked) == 5
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -291,20 +292,16 @@ CREDIT: dict[str, tuple[Body, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", CREDIT)
-@pytest.mark.parametrize("streams", [False, True])
 def test_an_account_without_credit_is_one_error_at_once(
-    name: str, streams: bool, monkeypatch: pytest.MonkeyPatch
+    subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body, status = CREDIT[name]
-    lacking = Sent(json_of(body).body, status=status)
-    with (
-        Server(*[lacking] * 9) as server,
-        pytest.raises(ModelUnavailableError, match="check the credit and the billing") as caught,
-    ):
-        run(server, monkeypatch, streams=streams)
-    assert len(server.asked) == 1
-    assert "try again" not in str(caught.value)
+    for place, (name, (body, status)) in enumerate(CREDIT.items()):
+        lacking = Sent(json_of(body).body, status=status)
+        with subtests.test(name), Server(*[lacking] * 9) as server:
+            with pytest.raises(ModelUnavailableError, match="check the credit and the") as caught:
+                run(server, monkeypatch, streams=place % 2 == 0)
+            assert len(server.asked) == 1
+            assert "try again" not in str(caught.value)
 
 
 def test_a_limit_of_the_rate_that_speaks_of_a_quota_is_temporary(

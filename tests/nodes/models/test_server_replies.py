@@ -146,20 +146,20 @@ BOOM = {"message": "boom", "code": 502}
         ({"error": BOOM, "choices": [{"delta": {}}]}, BOOM),
         ({"error": "boom"}, "boom"),
         ({"choices": [{"message": {"content": ""}, "error": BOOM}]}, BOOM),
-        ({"choices": [{"delta": {}, "finish_reason": "error"}]}, "its finish_reason is 'error'"),
         ({"object": "error", **BOOM}, {"object": "error", **BOOM}),
         (BOOM, BOOM),
         ({"error": None, "choices": [{"message": {"content": "boom"}, "error": {}}]}, None),
         ({"message": {"content": "boom"}}, None),
         ({"type": "ping"}, None),
+        (
+            {"choices": [], "promptFeedback": {"blockReason": "SAFETY"}},
+            {"code": "content_filter", "message": "SAFETY"},
+        ),
+        ({"choices": [], "promptFeedback": {}}, None),
         ([{"error": BOOM}], BOOM),
         ({"error": True, **BOOM}, {"error": True, **BOOM}),
-        (
-            {"choices": [{"finish_reason": "insufficient_system_resource"}]},
-            "its finish_reason is 'insufficient_system_resource'",
-        ),
         ([], None),
-        ({"choices": [{"message": {}, "finish_reason": ["error"]}]}, None),
+        ({"choices": [{"message": {}, "finish_reason": "error"}]}, None),
     ],
 )
 def test_a_failure_of_the_server_is_found_wherever_it_stands(found: object, told: object) -> None:

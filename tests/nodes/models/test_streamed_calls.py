@@ -58,8 +58,13 @@ def test_streamed_calls_run_with_their_arguments(
         bodies.append(body)
         if any(message["role"] == "tool" for message in body["messages"]):
             return events_of({"content": "Done."}, finish="stop")
-        calls = [{"tool_calls": [*map(sent_piece, event)]} for event in shape["events"]]
-        return events_of(*calls, finish="tool_calls")
+        calls = [[*map(sent_piece, event)] for event in shape["events"]]
+        if "older" in shape:
+            return events_of(
+                *({"function_call": one["function"]} for event in calls for one in event),
+                finish="function_call",
+            )
+        return events_of(*({"tool_calls": event} for event in calls), finish="tool_calls")
 
     talk = chat(
         "Weather?",

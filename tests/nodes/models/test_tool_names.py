@@ -7,7 +7,6 @@ from hypothesis import given, strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from duologue.nodes.models.tool_names import (
-    add_called_names,
     find_registered,
     rename_tools,
     wire_names,
@@ -87,14 +86,15 @@ def test_earlier_calls_change_no_name_on_offer(offered: list[str], called: list[
     calls = [{"name": name, "args": {}, "id": "c"} for name in called]
     broken = [{"name": None, "args": "{", "id": "c", "error": None}]
     prompt = [AIMessage("", tool_calls=calls, invalid_tool_calls=broken)]
-    known = add_called_names(names, prompt)
-    assert {name: known[name] for name in names} == names
-    assert known.keys() == {*offered, *called, ""}
-    assert len(set(known.values())) == len(known)
-    [sent] = rename_tools(prompt, known)
+    [sent] = rename_tools(prompt, names)
     assert isinstance(sent, AIMessage)
     wires = [call["name"] for call in (*sent.tool_calls, *sent.invalid_tool_calls)]
     assert all(wire is not None and ACCEPTED.fullmatch(wire) for wire in wires)
+    known = dict(zip([*called, ""], wires, strict=True))
+    assert {name: known[name] for name in known.keys() & names} == {
+        name: names[name] for name in known.keys() & names
+    }
+    assert len({*known.values(), *names.values()}) == len(known.keys() | names)
     assert [call["name"] for call in prompt[0].tool_calls] == called
 
 
@@ -125,6 +125,6 @@ def test_messages_without_odd_names_stay_the_same_objects() -> None:
         ToolMessage("3", tool_call_id="c"),
         ToolMessage("3", tool_call_id="c", name="a.b"),
     ]
-    sent = rename_tools(prompt, add_called_names({}, prompt))
+    sent = rename_tools(prompt, {})
     assert [new is old for new, old in zip(sent, prompt, strict=True)] == [True, True, True, False]
     assert sent[3].name == "a_b"

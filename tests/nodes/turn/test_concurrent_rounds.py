@@ -517,7 +517,9 @@ class CountingGate:
     def count(self, model: str, used: Usage) -> None:
         self.counted += 1
 
-    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+    async def report_outage(
+        self, model: str, why: str, seconds: float | None, *, is_reached: bool
+    ) -> int | None:
         return None
 
     def end_outage(self, model: str, number: int) -> None:

@@ -10,13 +10,12 @@ from duologue.graphs import Conversation
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import NOBODY, Draft, Instruction, Speech
 from duologue.graphs.prompts import prompts
-from duologue.graphs.rules.history import PromptOverhead
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.models.model import Models
 from duologue.nodes.turn import prompt as prompting
 from duologue.nodes.turn.node_context import NodeContext, Resources
-from duologue.nodes.turn.prompt import build_prompt, prompt_overhead, turn_instructions, view_of
+from duologue.nodes.turn.prompt import build_prompt, turn_instructions, view_of
 from duologue.nodes.turn.running_sessions import RunningSession
 from duologue.tools.registry.registry import Registry
 
@@ -91,5 +90,4 @@ def test_what_stands_in_front_is_not_weighed_where_tokens_do_not_count(
 
     monkeypatch.setattr(prompting, "tokens_of_tools", never)
     now = moment(context, 3)
-    assert prompt_overhead(now, now.conversation.speakers[0]) == PromptOverhead(0)
     assert view_of(now, now.conversation.speakers[0], now.log)

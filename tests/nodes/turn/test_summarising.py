@@ -164,5 +164,5 @@ async def test_a_single_line_that_stays_too_long_leaves_the_summary_as_it_was(
     now, ann, cheap = moment(lambda _: too_long(900, 512), LOG)
     summary, usage = await summarize(now, ann, LOG[:4], "m0004")
     assert (summary.text, fields_of(summary).since, usage) == ("", "m0004", {})
-    assert len(cheap.calls) == 5
+    assert len(cheap.calls) == 4
     assert len(notices) == 3
