@@ -191,7 +191,9 @@ class Form(Spec):
         for role, fields in by_role.items():
             flat.pop(role, None)
             if "name" in fields:
-                _set_name(flat, cls.roles[role], role, fields.pop("name"))
+                field, name = cls.roles[role], fields.pop("name")
+                if flat.setdefault(field, name) != name:
+                    raise duplicate_field_error(field, f"{role}.name")
         others = {name: given[name] for name in given if name not in {*flat, *cls.roles}}
         return validate(cls, flat)._build_conversation(by_role, others)
 
@@ -252,12 +254,6 @@ def _read_speaker(role: str, given: object) -> dict[str, Any]:
     if isinstance(given, Mapping | Speaker):
         return dict(set_fields(given))
     raise SpecError(f"{role}: must be a name or a dict of a speaker's fields, not {given!r}")
-
-
-def _set_name(flat: dict[str, Any], field: str, role: str, name: object) -> None:
-    """Set the form's field that contains a speaker's name."""
-    if flat.setdefault(field, name) != name:
-        raise duplicate_field_error(field, f"{role}.name")
 
 
 def _add_ends(filled: object, changes: dict[str, Any]) -> None:

@@ -58,12 +58,9 @@ def name_graph(conversation: Conversation, source: object, default: str) -> str:
         start = _NO_NAME.sub("_", letters.casefold()).strip("_") or default
         return f"{start[: _LONGEST_NAME - _DIGITS - 1]}_{digest}"
     text = "".join(one for one in letters if not combining(one))
-    words = (_NO_NAME.sub("_", one.casefold()).strip("_") for one in _texts(text, conversation))
+    texts = (text, conversation.title or "", conversation.task or "")
+    words = (_NO_NAME.sub("_", one.casefold()).strip("_") for one in texts)
     return next(filter(None, words), default)[:_LONGEST_NAME].strip("_")
-
-
-def _texts(name: str, conversation: Conversation) -> tuple[str, ...]:
-    return name, conversation.title or "", conversation.task or ""
 
 
 def describe_graph(conversation: Conversation) -> str:

@@ -13,7 +13,6 @@ from inspect import Parameter, Signature
 from typing import Annotated, Any, Final, ParamSpec, TypeAlias, get_args, get_origin
 
 from pydantic import Field, create_model
-from pydantic.fields import FieldInfo
 from typing_extensions import get_type_hints
 
 from ..common.model_help import Shown, field_docs, format_default, type_name
@@ -103,7 +102,9 @@ def _form(
             )
     parameters = (*fields,)
     for name in (*shown, *_IN_EVERY_FORM):
-        fields[name] = _field_of_conversation(name)
+        field = copy(Conversation.model_fields[name])
+        field.description = field_docs(ConversationFields)[name]
+        fields[name] = (field.annotation, field)
     name = function.__name__
     form = create_model(
         f"{name.title().replace('_', '')}Form",
@@ -128,12 +129,6 @@ def _type_read(annotation: Any) -> Any:  # noqa: ANN401  # a type
             if isinstance(one, ReadAs):
                 return one.type
     return annotation
-
-
-def _field_of_conversation(name: str) -> tuple[Any, FieldInfo]:
-    field = copy(Conversation.model_fields[name])
-    field.description = field_docs(ConversationFields)[name]
-    return field.annotation, field
 
 
 def _described(function: Callable[..., Parts]) -> dict[str, str]:

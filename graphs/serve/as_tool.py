@@ -17,8 +17,7 @@ from ...nodes.turn.inner import (
     read_output,
 )
 from ...nodes.turn.node_context import Resources
-from ...tools.registry.hooks import ConversationTool
-from ...tools.registry.registry import Registry
+from ...tools.registry.registry import ConversationTool, Registry
 from ..build import compile_inner
 from ..common.errors import ModelError, SpecError
 from ..conversation.conversation import Conversation

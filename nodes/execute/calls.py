@@ -22,7 +22,8 @@ from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CodeCalls, Failure
 from ...graphs.speakers.interrupt_on import AnyDecision, DecisionType
 from ...graphs.speakers.speaker import Speaker
-from ...tools.registry.hooks import ConversationTool, RunCode, languages_of, timeout_of
+from ...tools.registry.hooks import RunCode, languages_of, timeout_of
+from ...tools.registry.registry import ConversationTool
 from ...tools.sandbox import sandbox as sandboxes
 from ...tools.sandbox.sandbox import Ran
 from ..turn.hooks import Hooks, before_tool, turn_of

@@ -11,7 +11,8 @@ from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import Failure, InnerSession
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import check_arguments, parameters_of
-from ...tools.registry.hooks import ArgumentsError, ConversationTool, timeout_of
+from ...tools.registry.hooks import ArgumentsError, timeout_of
+from ...tools.registry.registry import ConversationTool
 from ..turn.inner import describe_error, run_inner
 from ..turn.node_context import NodeContext
 from .call import CallResult

@@ -225,12 +225,14 @@ async def _is_complete(
     left: tuple[BaseMessage, BaseMessage],
 ) -> dict[str, Any]:
     first, reflection = left
-    words = context.conversation.render_prompt(prompts.IS_TASK_COMPLETE)
+    render_prompt = context.conversation.render_prompt
+    words = render_prompt(prompts.IS_TASK_COMPLETE)
     question = HumanMessage(phrase_question(context, words))
     # Kept reflections are in the view already; others are shown for this question only.
     before: list[BaseMessage] = []
     if not speaker.keep_self_reflection:
-        before = [HumanMessage(first.text), _answered(context, reflection)]
+        answer = reflection.text.strip() or render_prompt(prompts.NO_OBJECTIVES_LEFT)
+        before = [HumanMessage(first.text), AIMessage(answer)]
     behind, most = [*before, question], answer_limit(context, judge, model, _WORD)
     settings = _settings(context, speaker, judge, most, judge.temperature)
     found = await _in_text(context, speaker, model, behind, settings)
@@ -305,8 +307,3 @@ async def _in_text(
 
     most = settings.values.get("max_tokens")
     return await ask_model(context, speaker, model, ask, behind=behind, most=most)
-
-
-def _answered(context: NodeContext, reflection: BaseMessage) -> AIMessage:
-    nothing = context.conversation.render_prompt(prompts.NO_OBJECTIVES_LEFT)
-    return AIMessage(reflection.text.strip() or nothing)

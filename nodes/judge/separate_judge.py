@@ -80,12 +80,10 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     is_final = not is_judged(context.conversation, context.position)
     verdict = make_verdict(speaker.name, decisions, is_final=is_final)
     kept = (speaker.name,) if speaker.keep_self_reflection and verdict.readable else NOBODY
-    render_prompt = context.conversation.render_prompt
-    text = (
-        render_prompt(prompts.JUDGE_VERDICT, verdict=_in_words(verdict))
-        if decisions
-        else str(answer.text)
-    )
+    text = str(answer.text)
+    if decisions:
+        words = "; ".join(f"{one} ({verdict.describe_finding(one)})" for one in verdict.findings)
+        text = context.conversation.render_prompt(prompts.JUDGE_VERDICT, verdict=words)
     about = Reflection(audience=kept, verdict=verdict, thought=thought_of(answer))
     lines = [question, make_message(number + 1, text, about, answer=answer)]
     # A final verdict is requested after a cap was reached. It only reports the state; the cap
@@ -204,10 +202,6 @@ def _schema(criteria: tuple[str, ...], *, with_reasons: bool) -> type[OwnAnswer]
         for number, text in enumerate(criteria, start=1)
     }
     return create_model("Findings", __base__=OwnAnswer, **fields)
-
-
-def _in_words(verdict: Verdict) -> str:
-    return "; ".join(f"{text} ({verdict.describe_finding(text)})" for text in verdict.findings)
 
 
 def _describe_tasks(

@@ -1,22 +1,15 @@
-"""Types of hooks and tools: the turn, the state and the code runner that they receive."""
+"""Types that tools, functions and hooks receive: the turn, the state and the code runner."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final, get_args
+from typing import TypeAlias, final, get_args
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForToolRun,
-    CallbackManagerForToolRun,
-)
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, ToolException
-from pydantic import Field
 
 # ToolRuntime fails with typing.TypedDict on Python 3.11.
 from typing_extensions import TypedDict
 
-from ...graphs.common.threads import run_coroutine
-from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.sandbox import Language
 from ..sandbox.sandbox import Ran
 
@@ -163,31 +156,3 @@ def timeout_of(tool: BaseTool) -> float | None:
     """Return the time limit of a tool's calls in seconds, or None."""
     seconds = (tool.metadata or {}).get("timeout")
     return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else None
-
-
-RunConversation = Callable[[str | None], Awaitable[str]]
-"""Runs a conversation with a task, or with a person's first message, and returns its output."""
-
-
-class ConversationTool(BaseTool):
-    """A tool that runs a conversation.
-
-    In a duologue conversation, the session of the caller contains the inner session. Elsewhere,
-    `run` runs the conversation.
-    """
-
-    conversation: Conversation
-    """The conversation that each call starts."""
-    argument: str
-    """The name of the argument: ``task``, or ``message`` if one person takes part."""
-    run_conversation: RunConversation = Field(exclude=True, repr=False)
-    """Runs the conversation outside of a duologue conversation."""
-
-    async def _arun(
-        self, run_manager: AsyncCallbackManagerForToolRun | None = None, **arguments: Any
-    ) -> str:
-        return await self.run_conversation(arguments.get(self.argument))
-
-    def _run(self, run_manager: CallbackManagerForToolRun | None = None, **arguments: Any) -> str:
-        found: str = run_coroutine(self._arun(**arguments))
-        return found

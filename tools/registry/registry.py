@@ -1,20 +1,23 @@
 """Registered tools, functions, hooks and schemas, by the names that conversations use.
 
 Objects that are not passed in Python are looked up among the entry points of installed packages, so
-that a conversation in a file can name them too.
+that a conversation in a file can name them too. `ConversationTool` is the tool that runs a
+conversation.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
+from langchain_core.callbacks import AsyncCallbackManagerForToolRun, CallbackManagerForToolRun
 from langchain_core.tools import BaseTool
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from ...graphs.common.data import NamedObject
 from ...graphs.common.errors import SpecError
+from ...graphs.common.threads import run_coroutine
 from ...graphs.common.validation import did_you_mean, list_names
 from ...graphs.conversation.conversation import (
     MOST_LEVELS,
@@ -39,7 +42,7 @@ from .functions import (
     needs_store,
     parameters_of,
 )
-from .hooks import ConversationTool, Hook, languages_of
+from .hooks import Hook, languages_of
 from .registrable import (
     NOUNS,
     as_tool,
@@ -49,6 +52,33 @@ from .registrable import (
     load_entry_points,
     tools_in,
 )
+
+RunConversation = Callable[[str | None], Awaitable[str]]
+"""Runs a conversation with a task, or with a person's first message, and returns its output."""
+
+
+class ConversationTool(BaseTool):
+    """A tool that runs a conversation.
+
+    In a duologue conversation, the session of the caller contains the inner session. Elsewhere,
+    `run` runs the conversation.
+    """
+
+    conversation: Conversation
+    """The conversation that each call starts."""
+    argument: str
+    """The name of the argument: ``task``, or ``message`` if one person takes part."""
+    run_conversation: RunConversation = Field(exclude=True, repr=False)
+    """Runs the conversation outside of a duologue conversation."""
+
+    async def _arun(
+        self, run_manager: AsyncCallbackManagerForToolRun | None = None, **arguments: Any
+    ) -> str:
+        return await self.run_conversation(arguments.get(self.argument))
+
+    def _run(self, run_manager: CallbackManagerForToolRun | None = None, **arguments: Any) -> str:
+        found: str = run_coroutine(self._arun(**arguments))
+        return found
 
 
 class Registered(TypedDict, total=False):
