@@ -85,11 +85,6 @@ from .session.listing import alist_sessions as alist_sessions, list_sessions as 
 from .session.loading import aload_session as aload_session, load_session as load_session
 from .session.session import Result as Result, Session as Session
 from .show.draw import draw as draw
-from .speakers.context import (
-    LastMessages as LastMessages,
-    RunningSummary as RunningSummary,
-    TokenBudget as TokenBudget,
-)
 from .speakers.formats import (
     BlockFormat as BlockFormat,
     CodeFormat as CodeFormat,
@@ -98,9 +93,12 @@ from .speakers.formats import (
 )
 from .speakers.interrupt_on import InterruptOn as InterruptOn
 from .speakers.model_settings import (
+    LastMessages as LastMessages,
     ModelSettings as ModelSettings,
     PrivateOpening as PrivateOpening,
+    RunningSummary as RunningSummary,
     SmallModelPrompt as SmallModelPrompt,
+    TokenBudget as TokenBudget,
 )
 from .speakers.replies import (
     AgentReply as AgentReply,

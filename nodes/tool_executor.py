@@ -24,8 +24,8 @@ from ..graphs.rules.transitions import after_leaving, after_pause
 from ..graphs.rules.turns import person_of
 from ..graphs.speakers.speaker import Speaker
 from .execute.approval import approval_question, ask_about, is_seen, read_decisions, record_seen
+from .execute.call import usage_with_calls
 from .execute.calls import CallsRun, Interpreter
-from .execute.conversation_call import usage_with_calls
 from .execute.results import (
     interrupt_calls,
     result_lines,

@@ -38,7 +38,7 @@ from ..common.model_help import check_options
 from ..common.validation import list_names, suggest_near_or_all, validate
 from ..conversation.fields import SPEC_VERSION
 from ..ends.all_ends import Reason
-from ..log.trajectory import trajectory, transcript
+from ..log.transcript import trajectory, transcript
 from ..session.checkpoints import stored_conversation
 from ..session.export_formats import check_log, check_log_name
 from ..session.export_training import Line, examples, json_line, models_of, written

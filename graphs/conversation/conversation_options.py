@@ -13,8 +13,7 @@ from ..common.validation import suggest_near_or_all, validate
 from ..ends.end_chat import AnyEndChat, end_chat_fields
 from ..speakers.formats import TELLING
 from ..speakers.interrupt_on import InterruptOn, Rule
-from ..speakers.speaker import Speaker
-from ..speakers.speaker_options import SpeakerFields
+from ..speakers.speaker import Speaker, SpeakerFields
 from .defaults import Default, has_fields, mark_unset, without_marks
 from .fields import Opening, TaskSpecification, Wording
 from .judges import AnyJudge, TurnOrder

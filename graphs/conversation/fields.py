@@ -22,9 +22,8 @@ from ..prompts.prompts import (
     RenderPrompt,
     fill_template,
 )
-from ..speakers.context import RunningSummary
 from ..speakers.formats import describe_format, is_format_described
-from ..speakers.model_settings import ModelSettings
+from ..speakers.model_settings import ModelSettings, RunningSummary
 from ..speakers.replies import AgentReply, ConversationReply, FunctionReply, HumanInputMode
 from ..speakers.speaker import Speaker
 from ..text.words import normalize_look

@@ -11,7 +11,7 @@ from ..common.errors import SpecError
 from ..ends.end import call_caps, leaves, message_caps
 from ..ends.end_chat import EndChatMode
 from ..prompts.prompts import SUMMARY_HEADING
-from ..speakers.context import RunningSummary, TokenBudget
+from ..speakers.model_settings import RunningSummary, TokenBudget
 from ..speakers.speaker import Speaker
 from ..text.words import tokens_of_texts
 from .fields import ConversationFields

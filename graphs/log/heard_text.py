@@ -22,7 +22,7 @@ from ..speakers.formats import LabelledFormat, normalize_mark
 from ..speakers.replies import DATA, Source
 from ..speakers.speaker import TO_USER
 from ..text.done_words import is_quoted, may_say, says, settled, without
-from ..text.fences import prose_places
+from ..text.structures import prose_places
 from .marks import begins, length_of
 from .messages import metadata, place_of
 from .metadata import MessageMetadata, SpeakerReply, is_open_speech, is_public_speech

@@ -20,7 +20,7 @@ from ..speakers.formats import (
     normalize_mark,
 )
 from ..speakers.speaker import Speaker
-from ..text.fences import prose_places
+from ..text.structures import prose_places
 
 _SIGNS = re.escape(EMPHASIS)
 _CLOSING = re.compile(f"[{_SIGNS}]*")

@@ -27,6 +27,7 @@ from ..common.content import Block, Content, is_inline_file, keep_stored, make_c
 from ..common.sanitize import storable as storable
 from ..conversation.usage import select_response_metadata
 from ..speakers.interrupt_on import DecisionType
+from ..speakers.reply_parts import STOP
 from .metadata import (
     NOBODY,
     AnyMetadata,
@@ -44,7 +45,6 @@ from .metadata import (
     UnheardResult,
     kind_name,
 )
-from .reply_parts import STOP
 
 M = TypeVar("M", bound=BaseMessage)
 T = TypeVar("T")

@@ -11,9 +11,15 @@ from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_seri
 from ..common.data import Data
 from ..conversation.judges import Verdict
 from ..speakers.interrupt_on import DecisionType
-from ..speakers.model_thought import Reasoning as Reasoning, Thought as Thought
 from ..speakers.replies import Failure as Failure, Flaw as Flaw, Source as Source
-from .reply_parts import ALOUD as ALOUD, Stage as Stage, Stop as Stop, StopCause as StopCause
+from ..speakers.reply_parts import (
+    ALOUD as ALOUD,
+    Reasoning as Reasoning,
+    Stage as Stage,
+    Stop as Stop,
+    StopCause as StopCause,
+    Thought as Thought,
+)
 
 NOBODY: Final[tuple[str, ...]] = ()
 """The audience of a message that no speaker hears. The log keeps it for the record."""

@@ -29,8 +29,7 @@ from ..ends.facts import Facts, is_public_speech
 from ..ends.guard import Guard
 from ..ends.limits import Budget, CallBudget, MaxCalls, MaxCost, MaxSeconds, MaxTokens
 from ..log.metadata import ALOUD, Stage
-from .moves import TURN_ENDS
-from .position import Phase, Position
+from .position import TURN_ENDS, Phase, Position
 from .turns import (
     has_capped_calls,
     is_capped,

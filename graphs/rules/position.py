@@ -1,14 +1,33 @@
-"""Position of a conversation: its phases, and the data that the next step depends on."""
+"""Positions of a conversation, and its moves: who acts after each phase, and which may follow.
 
+`graphs.rules.transitions` decides by the table of moves. A test draws it for the documentation.
+"""
+
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 from pydantic import NonNegativeInt
 
 from ..common.data import Data
 from ..conversation.conversation import Conversation
+from ..conversation.judges import Concurrent, Moderator
+from ..conversation.limits import most_messages, most_tool_rounds
+from ..ends.end import Strength
 from ..ends.facts import Facts
-from ..log.metadata import Stage
+from ..log.metadata import (
+    CodeCalls,
+    Draft,
+    JudgeQuestion,
+    MessageMetadata,
+    PendingAnswer,
+    Reflection,
+    Stage,
+    ToolCalls,
+    ToolResult,
+    UnheardReply,
+    UnheardResult,
+)
 
 
 class Phase(StrEnum):
@@ -88,3 +107,203 @@ class Position(Data):
     def may_end(self, conversation: Conversation) -> bool:
         """Return whether the minimum of rounds is complete."""
         return self.rounds(conversation) >= conversation.end_chat.min_iterations
+
+
+class Actor(StrEnum):
+    """The part of the graph that acts after a phase."""
+
+    SPEAKER = "the speaker"  # the speaker of the current turn
+    TOOLS = "the tools"  # in the tool executor
+    JUDGE = "the judge"  # with its second question, or a repeated one
+    NEXT = "the judge if due, else the next speaker"  # as `graphs.rules.turns.due` decides
+    NO_ONE = "no one"  # the conversation is over
+
+
+class Reads(NamedTuple):
+    """The log messages that the next node reads: the newest one of some kinds, and all after it."""
+
+    first: tuple[type[MessageMetadata], ...] = ()
+    """The kinds that the first of these messages may have. Empty if the node reads no messages."""
+    newest: tuple[type[MessageMetadata], ...] = ()
+    """The kinds that the newest of these messages may have."""
+
+
+class Move(NamedTuple):
+    """The step after a phase, and the phases that it may lead to."""
+
+    actor: Actor
+    """The actor after the phase."""
+    ends: Strength | None
+    """The weakest strength with which an end condition ends the conversation here. None if no end
+    condition does.
+    """
+    then: tuple[Phase, ...]
+    """The phases that may follow. Between turns, the first one that is due follows."""
+    times: Callable[[Conversation], int]
+    """Returns the maximum number of steps with this phase in one turn."""
+    reads: Reads = Reads()
+    """The log messages that the actor reads in addition to the speaker's view."""
+
+
+def _once(conversation: Conversation) -> int:
+    return 1
+
+
+def _never(conversation: Conversation) -> int:
+    return 0
+
+
+def _with_people(conversation: Conversation) -> int:
+    return int(bool(conversation.people))
+
+
+def _with_more_asked(conversation: Conversation) -> int:
+    return int(conversation.asks_for_more)
+
+
+def _if_concurrent(conversation: Conversation) -> int:
+    return int(isinstance(conversation.turn_order, Concurrent))
+
+
+def _with_moderator(conversation: Conversation) -> int:
+    return int(isinstance(conversation.turn_order, Moderator))
+
+
+def _with_summaries(conversation: Conversation) -> int:
+    return int(any(map(conversation.sums_up, conversation.speakers)))
+
+
+def _each_answer(conversation: Conversation) -> int:
+    return most_tool_rounds(conversation) + 1
+
+
+def _each_call(conversation: Conversation) -> int:
+    """Return the maximum number of steps for calls. People who see or approve calls add steps."""
+    speakers = conversation.speakers
+    shown = any(speaker.human and speaker.human.sees_calls for speaker in speakers)
+    decided = any(speaker.interrupt_on for speaker in speakers)
+    return most_tool_rounds(conversation) * (1 + shown + decided)
+
+
+_DRAFT = Reads((Draft,), (Draft,))
+_CALLS = (ToolCalls, CodeCalls)
+
+_ACCEPTED = (Phase.ANSWERED, Phase.CALLED, Phase.SPOKEN)
+"""The phases after an accepted reply."""
+
+_REPLY = (Phase.CUT_OFF, Phase.REJECTED, *_ACCEPTED)
+"""The phases after a speaker's reply."""
+
+_TURN = (Phase.PASSED, Phase.SUMMARISED, Phase.REQUESTED, *_REPLY, Phase.LEFT)
+"""The phases that a turn may begin with."""
+
+CALL_OF_SPEAKER: Final = frozenset(_TURN)
+"""The phases after which the model calls of a step belong to the speaker of the turn."""
+
+_CHOICE = (Phase.UNCHOSEN, Phase.CHOSEN)
+"""The phases after the question who speaks next."""
+
+_CHECK = (Phase.ASKED, Phase.UNREAD, Phase.JUDGED)
+"""The phases after the question whether a task is complete."""
+
+MOVES: Final[Mapping[Phase, Move]] = {
+    Phase.STARTED: Move(Actor.NEXT, Strength.HARD, _TURN, _never),
+    # Within a turn.
+    Phase.PASSED: Move(
+        Actor.SPEAKER,
+        Strength.HARD,
+        # Answers that were removed are requested again.
+        (Phase.SUMMARISED, Phase.REQUESTED, *_REPLY),
+        _with_people,
+    ),
+    Phase.SUMMARISED: Move(Actor.SPEAKER, Strength.HARD, _REPLY, _with_summaries),
+    # The answers were paid for together, so they are used before any end applies.
+    Phase.REQUESTED: Move(
+        Actor.SPEAKER,
+        None,
+        (Phase.CUT_OFF, Phase.REJECTED, Phase.CALLED, Phase.SPOKEN),
+        _if_concurrent,
+        Reads((PendingAnswer,), (PendingAnswer,)),
+    ),
+    Phase.CUT_OFF: Move(
+        Actor.SPEAKER, Strength.HARD, (Phase.REJECTED, *_ACCEPTED), _with_more_asked, _DRAFT
+    ),
+    Phase.REJECTED: Move(Actor.SPEAKER, Strength.HARD, (Phase.CUT_OFF, *_ACCEPTED), _once, _DRAFT),
+    # A finished answer is said before any end applies.
+    Phase.ANSWERED: Move(
+        Actor.SPEAKER,
+        None,
+        (Phase.CALLED, Phase.SPOKEN),
+        _each_answer,
+        Reads((UnheardReply,), (UnheardReply,)),
+    ),
+    # An end that stops calls applies here, too, unless the current turn was promised.
+    Phase.CALLED: Move(
+        Actor.TOOLS,
+        Strength.HARD,
+        # A guard may end the turn, so that a person speaks next.
+        (Phase.RAN, Phase.RETURNED, Phase.GIVEN, Phase.SPOKEN, Phase.LEFT),
+        _each_call,
+        Reads(_CALLS, _CALLS),
+    ),
+    Phase.RAN: Move(
+        Actor.TOOLS,
+        None,
+        (Phase.RETURNED, Phase.GIVEN),
+        most_tool_rounds,
+        Reads(_CALLS, (UnheardResult,)),
+    ),
+    Phase.RETURNED: Move(Actor.SPEAKER, Strength.SAID, _REPLY, most_tool_rounds),
+    # This phase replaces the last `RETURNED` of a turn.
+    Phase.GIVEN: Move(
+        Actor.SPEAKER,
+        None,
+        (Phase.ANSWERED, Phase.SPOKEN),
+        _never,
+        Reads(_CALLS, (ToolResult, UnheardResult)),
+    ),
+    # Between turns.
+    Phase.SPOKEN: Move(
+        Actor.NEXT,
+        Strength.CAP,
+        (Phase.CHECKED, *_CHECK, *_CHOICE, *_TURN),
+        _once,
+    ),
+    Phase.CHECKED: Move(Actor.NEXT, Strength.CAP, (*_CHECK, *_CHOICE, *_TURN), _once),
+    Phase.ASKED: Move(
+        Actor.JUDGE,
+        Strength.HARD,
+        (Phase.UNREAD, Phase.JUDGED),
+        _once,
+        Reads((JudgeQuestion,), (Reflection,)),
+    ),
+    Phase.UNREAD: Move(
+        Actor.JUDGE,
+        Strength.HARD,
+        (Phase.JUDGED,),
+        _once,
+        Reads((JudgeQuestion,), (Reflection,)),
+    ),
+    Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (*_CHOICE, *_TURN), _once),
+    Phase.UNCHOSEN: Move(Actor.JUDGE, Strength.HARD, (Phase.CHOSEN,), _with_moderator),
+    Phase.CHOSEN: Move(
+        Actor.NEXT,
+        Strength.CAP,
+        tuple(phase for phase in _TURN if phase is not Phase.REQUESTED),
+        _once,
+    ),
+    # Once in a conversation.
+    Phase.LEFT: Move(Actor.NO_ONE, Strength.CAP, (), _never),
+}
+
+BETWEEN_TURNS: Final = tuple(phase for phase, move in MOVES.items() if move.actor is Actor.NEXT)
+"""The phases after which a turn begins if nothing else is due."""
+
+TURN_ENDS: Final = tuple(phase for phase in BETWEEN_TURNS if phase is not Phase.STARTED)
+"""The phases after which a turn is over or almost over."""
+
+
+def max_steps(conversation: Conversation) -> int:
+    """Return the maximum number of graph steps of a conversation, including two for the task."""
+    turn = sum(move.times(conversation) for move in MOVES.values())
+    return 2 + most_messages(conversation) * turn + _with_people(conversation)

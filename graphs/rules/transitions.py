@@ -1,6 +1,6 @@
 """Transitions of a conversation: the next node, the end, and the position after each step.
 
-`decide` returns the next step by the table in `graphs.rules.moves`. Two callers use it: the node
+`decide` returns the next step by the table in `graphs.rules.position`. Two callers use it: the node
 that has just acted, and the edge after it. Both pass the same position, so they agree.
 """
 
@@ -18,8 +18,7 @@ from ..ends.end import Strength
 from ..log.messages import metadata
 from ..log.metadata import Instruction, MessageMetadata, Reflection, RemovedMessage, Stage
 from .met_ends import ENDS, MetEnd, is_answer_due, is_promised, met_ends, reasons_of
-from .moves import MOVES, TURN_ENDS, Actor
-from .position import Leaving, Phase, Position
+from .position import MOVES, TURN_ENDS, Actor, Leaving, Phase, Position
 from .turns import (
     NextTurn,
     code_waits,

@@ -27,8 +27,7 @@ from ..log.messages import metadata
 from ..log.metadata import ALOUD, Flaw, SpeakerReply, Speech, Stage, ToolCalls, is_by_person
 from ..speakers.replies import HumanInputMode
 from ..text.echoes import is_acknowledgement
-from .moves import BETWEEN_TURNS, MOVES, TURN_ENDS
-from .position import Leaving, Phase, Position
+from .position import BETWEEN_TURNS, MOVES, TURN_ENDS, Leaving, Phase, Position
 
 
 class NextTurn(NamedTuple):

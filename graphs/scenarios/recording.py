@@ -32,8 +32,7 @@ from ..common.errors import ContextTooLongError, SessionError
 from ..common.files import read_file, remove_abandoned_files, write_file
 from ..common.secrets_filter import SecretsFilter
 from ..log.metadata import Stop, Thought
-from ..log.reply_parts import STOP
-from ..speakers.model_thought import THOUGHT
+from ..speakers.reply_parts import STOP, THOUGHT
 from .differences import describe_difference
 from .http_recording import Exchange, HttpTape, refusing_calls
 from .scenario import Scenario

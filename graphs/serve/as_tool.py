@@ -24,8 +24,8 @@ from ..conversation.conversation import Conversation
 from ..conversation.served import describe_argument, describe_tool, first_argument, name_graph
 from ..kinds.load import ConversationLike, load_conversation
 from ..log.state import State, log_of
-from ..rules.moves import max_steps
 from ..rules.outcome import Outcome
+from ..rules.position import max_steps
 
 
 def as_tool(

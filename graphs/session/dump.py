@@ -25,7 +25,7 @@ from ..common.validation import DEEPEST, check_data, check_depth, list_names, va
 from ..conversation.conversation import Conversation, migrate_spec, restore_conversation
 from ..conversation.sandbox import Kept, new_key
 from ..conversation.usage import Usage, read_usage
-from ..log.inner_log import check_inner_session
+from ..log.artifacts import check_inner_session
 from ..log.messages import (
     place_name,
     place_of,
@@ -40,9 +40,8 @@ from ..log.metadata import (
 )
 from ..log.reducer import take_back
 from ..log.state import State, log_of, update_of
-from ..rules.moves import MOVES
 from ..rules.outcome import Outcome
-from ..rules.position import Position
+from ..rules.position import MOVES, Position
 from ..rules.transitions import decide
 from ..speakers.interrupt_on import AnyDecision
 from .dumped_files import put_files_back, take_files_out

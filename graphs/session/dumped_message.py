@@ -14,7 +14,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import ToolCall
 from pydantic import Field, JsonValue, field_validator
 
-from ...nodes.models.storable_json import why_unstorable
+from ...nodes.models.answers import why_unstorable
 from ..common.content import Content, replace_text, text_block
 from ..common.content_input import keep_inline, read_content
 from ..common.data import Data

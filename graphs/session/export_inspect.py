@@ -29,7 +29,7 @@ from inspect_ai.scorer import Score
 
 from ..common.errors import SpecError
 from ..log.messages import storable
-from ..log.trajectory import trajectory
+from ..log.transcript import trajectory
 from .inspect_events import (
     MODEL,
     SampleFacts,

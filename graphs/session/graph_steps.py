@@ -36,7 +36,7 @@ from ..conversation.questions import (
 from ..events import ConversationEnded, Event, Notice, QuestionAsked
 from ..log.messages import storable
 from ..log.state import new_messages
-from ..rules.moves import max_steps
+from ..rules.position import max_steps
 from ..rules.questions import check_decisions, read_answer
 from ..store.open import SessionLease
 from ..store.serializer import check_storable

@@ -62,7 +62,7 @@ from ..log.metadata import (
     ToolResult,
     verdict_of,
 )
-from ..log.trajectory import trajectory
+from ..log.transcript import trajectory
 from ..speakers.private_messages import calls_of
 from .stored_session import StoredSession
 

@@ -19,8 +19,7 @@ from ..conversation.conversation import Conversation
 from ..conversation.judges import SeparateJudge
 from ..conversation.usage import add_usage, read_usage
 from ..log.state import State
-from ..rules.moves import TURN_ENDS
-from ..rules.position import Phase, Position
+from ..rules.position import TURN_ENDS, Phase, Position
 from ..show.page import PageSession, memory_page_of, page_of
 from ..show.page_data import Spent
 from ..store.open import Store

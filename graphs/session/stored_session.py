@@ -10,12 +10,11 @@ from ..common.display import MOST, Panel, Shown
 from ..common.sanitize import clean, excerpt
 from ..conversation.conversation import Conversation
 from ..conversation.questions import MessageQuestion, Question
-from ..log.inner_log import inner_session_id, read_inner_log
+from ..log.artifacts import inner_session_id, read_inner_log
 from ..log.messages import metadata, says_something, speeches
 from ..log.metadata import InnerSession, Speech, outcome_of
 from ..log.state import log_of
-from ..log.trajectory import trajectory
-from ..log.transcript import overheard
+from ..log.transcript import overheard, trajectory
 from ..log.viewpoint import memory_messages, viewpoint
 from ..rules.outcome import Outcome, OutcomeStep, find_output, output_text, output_value
 from ..rules.why import why

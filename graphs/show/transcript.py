@@ -14,8 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from ..common.content import describe_file, files_of, name_of_file, size_of_file
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..conversation.conversation import Conversation
-from ..log.artifacts import describe_artifact
-from ..log.inner_log import read_inner_log
+from ..log.artifacts import describe_artifact, read_inner_log
 from ..log.memory import memory
 from ..log.messages import metadata, place_of, thought_text
 from ..log.metadata import (

@@ -30,7 +30,7 @@ from ..common.content import Content, files_of, text_of
 from ..common.content_input import read_content
 from ..common.errors import SpecError
 from ..common.validation import DEEPEST, check_depth, name_type
-from .model_thought import THOUGHT, Thought
+from .reply_parts import THOUGHT, Thought
 
 _ARGUMENTS: Final = TypeAdapter(dict[str, JsonValue])
 _DEEPEST_ARGUMENTS: Final = DEEPEST - 10

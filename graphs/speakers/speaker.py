@@ -1,18 +1,63 @@
-"""A speaker of a conversation, as data."""
+"""A speaker of a conversation, as data, and the types that callers may pass for its fields."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, Unpack
 
+from langchain_core.messages import MessageLikeRepresentation
 from pydantic import Field, ValidationInfo, field_validator
+from typing_extensions import TypedDict
 
-from ..common.data import AtLeast, DistinctNames, ModelName, Name, Named, Spec, Text
+from ..common.data import AtLeast, DistinctNames, Fields, ModelName, Name, Named, Spec, Text, Thing
 from ..common.validation import did_you_mean
-from .context import Context, KeepAll
 from .formats import Format, LabelledFormat, SchemaFormat
-from .interrupt_on import Rule
-from .model_settings import ModelSettings, PrivateOpening, SmallModelPrompt
+from .interrupt_on import InterruptOn, Rule
+from .model_settings import Context, KeepAll, ModelSettings, PrivateOpening, SmallModelPrompt
 from .private_messages import Examples, PrivateMessage
 from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
-from .speaker_options import SpeakerChanges, SpeakerOptions
+
+
+class SpeakerOptions(TypedDict, total=False):
+    """The fields of a `Speaker` that are accepted by keyword only."""
+
+    task: str | None
+    private_opening: PrivateOpening | Fields | None
+    memory: Sequence[MessageLikeRepresentation]
+    replies: Sequence[AnyReply | Spec | Thing | Fields]
+    examples: Sequence[MessageLikeRepresentation]
+    prefixes: Mapping[str, str]
+    speaks_to: Sequence[str] | None
+    labels: bool | None
+    hooks: Sequence[Thing]
+    small_model_prompt: SmallModelPrompt | Fields | None
+    checks_completion: bool
+    keep_self_reflection: bool
+    writes_output: bool
+    format: Format | Fields | None
+    tools: Sequence[Thing]
+    tool_choice: str
+    tool_calling: Literal["native", "schema"] | None
+    interrupt_on: Mapping[Any, bool | InterruptOn | Fields]
+    speaks_with_tool_calls: bool
+    return_direct: bool
+    model: str | None
+    model_settings: ModelSettings | Fields
+    on_length: Literal["accept", "continue", "retry"]
+    context: Context | Fields | Literal["all"]
+
+
+class SpeakerFields(SpeakerOptions, total=False):
+    """The fields of a `Speaker` as a dict."""
+
+    name: Required[str]
+    system_prompt: str | None
+
+
+class SpeakerChanges(SpeakerOptions, total=False):
+    """The fields that `Speaker.replace` accepts."""
+
+    name: str
+    system_prompt: str | None
+
 
 TO_USER = "to_user"
 """The argument of a tool call that the others hear as text (Agere). The tool does not receive

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..common.errors import function_error
-from ..text.fences import fences
-from ..text.json_objects import (
+from ..text.structures import (
     Json,
     UnreadableJsonError,
+    fences,
     find_objects,
     is_equal,
     write_json,

@@ -7,7 +7,6 @@ loses the result.
 import re
 from typing import Final, Literal, TypeAlias
 
-from .fences import Span
 from .mentions import (
     NEAR,
     Part,
@@ -32,6 +31,7 @@ from .sentences import (
     line_start,
     unlabelled,
 )
+from .structures import Span
 from .thoughts import thoughts
 
 Match: TypeAlias = Literal["alone", "last", "anywhere"]

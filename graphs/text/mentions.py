@@ -15,7 +15,6 @@ from importlib.resources import files
 from typing import Final, NamedTuple
 
 from .farewells import is_farewell
-from .fences import Span
 from .sentences import (
     CLOSERS,
     EMPHASIS,
@@ -28,6 +27,7 @@ from .sentences import (
     line_start,
     unlabelled,
 )
+from .structures import Span
 from .words import has_phrase, last_phrase_length, phrase_length, spellings, words_of
 
 _CLAUSE: Final = re.compile(r"[,;，；、،]|\s[-–—]+\s|[–—]")  # noqa: RUF001

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from .fences import fences
-from .json_objects import Json, UnreadableJsonError, find_objects
+from .structures import Json, UnreadableJsonError, fences, find_objects
 from .words import WORD, fold, phrases, words_of
 
 _OWNER: Final = re.compile(r"['’]s\b")  # noqa: RUF001

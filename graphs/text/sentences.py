@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from .farewells import FACE
-from .fences import Span, fences
+from .structures import Span, fences
 
 EMPHASIS: Final = "*_~"
 """Markdown's emphasis characters."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from .fences import CodeFinder, Span, is_in_open_fence
+from .structures import CodeFinder, Span, is_in_open_fence
 
 ENDS: Final = ("<|end|>", "<|return|>", "<|call|>")
 """The tokens that end a message in OpenAI's harmony format."""

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage
 
 from ..common.content import tokens_of_files
-from .fences import fences
+from .structures import fences
 
 APOSTROPHES = "'’‘ʼ`´′"
 """The characters that are typed as apostrophes. Words with and without them are equal."""

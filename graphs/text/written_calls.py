@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from .fences import CodeFinder
+from .structures import CodeFinder
 
 
 class WrittenCall(NamedTuple):

@@ -1,35 +1,40 @@
 """Execution of one tool call. Every failure becomes text for the model, not an exception.
 
-Bytes in a result are returned as an image or a file if their type is known.
+Bytes in a result are returned as an image or a file if their type is known. A call of a tool that
+runs a conversation becomes an inner session of the caller.
 """
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic_core import to_jsonable_python
 
 from ...graphs.common.content import Block, describe_file, files_of, is_inline_file, text_block
 from ...graphs.common.content_input import read_bytes
 from ...graphs.conversation.questions import describe_misfit
+from ...graphs.conversation.usage import Usage, add_models, read_usage
 from ...graphs.log.artifacts import parts_of_result, store_artifact
 from ...graphs.log.memory import talk_of
-from ...graphs.log.messages import metadata
-from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
+from ...graphs.log.messages import make_message, metadata
+from ...graphs.log.metadata import CallOutcome, Failure, InnerSession, UnheardResult
 from ...graphs.speakers.interrupt_on import DecisionType
 from ...graphs.speakers.speaker import Speaker
-from ...tools.registry.functions import check_arguments, is_cancelled
-from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState
+from ...tools.registry.functions import check_arguments, is_cancelled, parameters_of
+from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState, timeout_of
+from ...tools.registry.registry import ConversationTool
+from ..turn.inner import describe_error, run_inner
 from ..turn.interrupt import describe_unstorable
 from ..turn.node_context import NodeContext, session_id
 from ..turn.prompt import select_heard
@@ -352,3 +357,43 @@ def _describe_bytes(value: object, files: list[Block], depth: int = 0) -> object
     if found is not None:
         return {str(name): _describe_bytes(one, files, depth + 1) for name, one in found.items()}
     return [_describe_bytes(one, files, depth + 1) for one in parts]
+
+
+async def call_conversation(
+    context: NodeContext, speaker: Speaker, call: ToolCall, tool: ConversationTool
+) -> CallResult:
+    """Run one call of a tool that runs a conversation. Every failure becomes text for the model."""
+    name, given = call["name"], call["args"]
+    try:
+        check_arguments(parameters_of(tool), given)
+    except ArgumentsError as error:
+        return CallResult(f"The arguments of {name} do not fit: {error}", Failure.CALL)
+    text = given.get(tool.argument)
+    if isinstance(text, str) and not text.strip():
+        fault = f"{tool.argument}: must not be empty; write a text or leave it out"
+        return CallResult(f"The arguments of {name} do not fit: {fault}", Failure.CALL)
+    seconds, call_id = timeout_of(tool), str(call["id"])
+    found = await run_inner(context, speaker, tool.conversation, text, call_id, seconds)
+    inner = found.about.model_dump(mode="json", exclude_defaults=True)
+    if found.error is not None:
+        return CallResult(
+            f"{name} failed: {describe_error(found.error)}", Failure.TOOL, inner=inner
+        )
+    if found.output is None:
+        end = f"its conversation has ended without an output: {found.outcome}"
+        return CallResult(f"{name} failed: {end}", Failure.TOOL, inner=inner)
+    value = to_jsonable_python(found.output.value, fallback=str)
+    return CallResult(found.output.text, parsed=value, inner=inner)
+
+
+def inner_lines(answers: Iterable[CallResult], number: int) -> list[AnyMessage]:
+    """Return the messages of the log that contain the inner sessions of calls."""
+    found = [InnerSession.model_validate(one.inner) for one in answers if one.inner is not None]
+    return [make_message(place, "", about) for place, about in enumerate(found, start=number)]
+
+
+def usage_with_calls(usage: dict[str, Usage], answers: Iterable[CallResult]) -> dict[str, Usage]:
+    """Return the usage by model with the usage of the inner sessions of calls added."""
+    for answer in answers:
+        usage = add_models(usage, read_usage(answer.inner or {}))
+    return usage

@@ -31,10 +31,8 @@ from ..turn.log_writer import exit_code_of
 from ..turn.node_context import NodeContext
 from ..turn.running_sessions import record_as_task
 from .approval import apply_decision, instead_of_tool, kind_of
-from .call import CallResult, read_new_result, run_call, tool_state, unknown_tool
-from .conversation_call import call_conversation
-from .handoffs import answer_handoffs
-from .results import Answers
+from .call import CallResult, call_conversation, read_new_result, run_call, tool_state, unknown_tool
+from .results import Answers, answer_handoffs
 
 
 class Interpreter:

@@ -1,4 +1,7 @@
-"""Recording of the results of calls, after the hooks, for the speaker alone or for all."""
+"""Recording of the results of calls, after the hooks, for the speaker alone or for all.
+
+Handoffs that a speaker calls together with tools take effect after the tools succeed.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,20 +9,21 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
+from ...graphs.conversation.judges import HAND_OFF
+from ...graphs.log.heard_text import describe_handoffs
 from ...graphs.log.messages import make_message, make_tool_message, metadata
 from ...graphs.log.metadata import CodeCalls, Failure, Source, Speech
-from ...graphs.prompts.prompts import NOT_RUN
+from ...graphs.prompts.prompts import HAND_OFF_UNDONE, NOT_RUN
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_pause, after_reply
 from ...graphs.speakers.speaker import Speaker
+from ..models.tool_binding import read_hand_over_calls
 from ..turn.hooks import Hooks, after_tool, turn_of
 from ..turn.interrupt import Interruption
 from ..turn.log_writer import returns_directly
 from ..turn.node_context import NodeContext
 from .approval import edit_told
-from .call import CallResult, read_new_result, read_result
-from .conversation_call import inner_lines, usage_with_calls
-from .handoffs import answer_handoffs, settle_handoffs
+from .call import CallResult, inner_lines, read_new_result, read_result, usage_with_calls
 
 Answers = Mapping[str, CallResult]
 """The result of each call by its id, in the order of the calls."""
@@ -163,3 +167,34 @@ def result_lines(
         )
         for place, (call_id, answer) in enumerate(answers.items())
     ]
+
+
+def answer_handoffs(
+    context: NodeContext, speaker: Speaker, message: AIMessage
+) -> dict[str, CallResult]:
+    """Return the result of each handoff of a message by its id, as if the other calls succeeded.
+
+    It is empty if the speaker may not hand over.
+    """
+    given = read_hand_over_calls(message).to
+    results = describe_handoffs(context.conversation, speaker.name, given)
+    failure = None if any(name for name, _ in results) else Failure.CALL
+    ids = (str(call["id"]) for call in message.tool_calls if call["name"] == HAND_OFF)
+    return {
+        call_id: CallResult(text, failure) for call_id, (_, text) in zip(ids, results, strict=False)
+    }
+
+
+def settle_handoffs(
+    context: NodeContext, handoffs: Mapping[str, CallResult], others: Mapping[str, CallResult]
+) -> dict[str, CallResult] | None:
+    """Return the results of handoffs that do not take effect, or None if they do.
+
+    They take effect if all other calls ran as the speaker made them, and succeeded.
+    """
+    by_speaker = (None, "approve")
+    worked = all(not one.failure and one.decision in by_speaker for one in others.values())
+    if worked and not any(one.failure for one in handoffs.values()):
+        return None
+    undone = CallResult(context.conversation.render_prompt(HAND_OFF_UNDONE))
+    return {call_id: one if one.failure else undone for call_id, one in handoffs.items()}

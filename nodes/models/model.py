@@ -29,15 +29,15 @@ from ...graphs.ends.limits import ends_by_money
 from ...graphs.log.metadata import ModelOutput, Speech, Stop, StopCause, kind_name
 from ...graphs.speakers.formats import LabelledFormat, describe_schema, schema_of
 from ...graphs.speakers.structured_answers import read_structured
-from ...graphs.text.json_objects import UnreadableJsonError
+from ...graphs.text.structures import UnreadableJsonError
 from ...graphs.text.words import tokens_of_message
 from .adapters.base import Adapter, Ask, SettingRefusedError, ToolCalling, make_call
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
 from .adapters.list_prices import ListPrice, load_list
 from .answers import count_usage, structured_text, thought_of
-from .client.connections import clients_of_loop
 from .client.failures import name_of
+from .connections import clients_of_loop
 from .gate import Gate, PlannedCall, StepGate
 from .listeners import Listener
 from .recorder import ModelRequest, calling_model, current_recorder

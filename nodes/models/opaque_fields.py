@@ -16,7 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from ...graphs.log.metadata import Reasoning, Thought
-from ...graphs.speakers.model_thought import THOUGHT
+from ...graphs.speakers.reply_parts import THOUGHT
 from .answers import CALL_FIELDS, FAMILY, OPAQUE, PARTS, THOUGHTS, add_thought
 
 

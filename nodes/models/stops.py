@@ -18,7 +18,7 @@ from ...graphs.common.sanitize import excerpt
 from ...graphs.conversation.usage import token_count
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Stop, StopCause
-from ...graphs.log.reply_parts import STOP
+from ...graphs.speakers.reply_parts import STOP
 
 NO_END: Final = "no_end"
 """Our finish reason of an answer whose server sends no sign of its end."""

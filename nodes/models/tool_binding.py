@@ -37,7 +37,7 @@ from .answers import normalise_answer, structured_text
 from .listeners import Listener
 from .settings import CallSettings
 from .to_user import add_to_user
-from .tool_names import key_of, rename_tools, wire_names
+from .tool_calls import key_of, rename_tools, wire_names
 from .tools_by_schema import prompt_with_tools, read_answer
 
 _LONGEST = 200

@@ -22,9 +22,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json import parse_partial_json
 
 from ...graphs.log.viewpoint import SILENCE
-from ...graphs.text.fences import without_fences
-from .tool_calls import CUT_OFF, read_call, split_calls
-from .tool_names import find_registered
+from ...graphs.text.structures import without_fences
+from .tool_calls import CUT_OFF, find_registered, read_call, split_calls
 
 _KEPT = frozenset(
     {"enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}

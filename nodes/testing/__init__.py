@@ -4,8 +4,7 @@
 """
 
 from .chat_model import Call, Purpose, ScriptedChatModel
-from .replies import Reply, ScriptedToolCall
-from .script import Line, Prompt, Script, ScriptExhaustedError
+from .script import Line, Prompt, Reply, Script, ScriptedToolCall, ScriptExhaustedError
 
 __all__ = [
     "Call",

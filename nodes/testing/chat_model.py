@@ -35,8 +35,7 @@ from ...graphs.log.metadata import (
 )
 from ..models.answers import RAW
 from ..models.tool_calls import read_calls
-from .replies import Reply
-from .script import Prompt, Script, Tape, as_prompt
+from .script import Prompt, Reply, Script, Tape, as_prompt
 from .wire import client_error, deltas, usage
 
 Purpose: TypeAlias = Literal["speech", "verdict", "choice", "summary", "task"]

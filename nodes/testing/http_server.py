@@ -15,8 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 from ...graphs.common.errors import how_to_install
 from ...graphs.common.threads import in_thread
 from ..models.refusals import is_status_error
-from .replies import Reply
-from .script import Prompt, Script, ScriptExhaustedError, Tape, as_prompt
+from .script import Prompt, Reply, Script, ScriptExhaustedError, Tape, as_prompt
 
 try:
     import starlette.requests as http

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .http_server import HttpServer, RefusedRequestError, Request
-from .replies import Reply
-from .script import Script
+from .script import Reply, Script
 from .wire import completion, error_body, events
 
 __all__ = ["Request", "ScriptedServer"]

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .replies import Reply
-from .script import Prompt, openai_call
+from .script import Prompt, Reply, openai_call
 
 if TYPE_CHECKING:
     import openai

@@ -48,11 +48,11 @@ from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.questions import describe_misfit
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import storable
-from ...graphs.speakers.model_thought import THOUGHT
+from ...graphs.speakers.reply_parts import THOUGHT
 from ...tools.registry.functions import Agent, is_cancelled, is_remote, takes_state
 from ...tools.registry.hooks import Turn
-from ..models.adapters.loop_pools import separate_loops
 from ..models.answers import normalise_answer
+from ..models.connections import separate_loops
 from ..models.gate import StepGate
 from ..models.model import NO_STREAM
 from .agent_calls import GatedModelCalls, ModelCalls

@@ -13,16 +13,16 @@ from typing import Any, Final
 from langchain_core.messages import AnyMessage
 
 from ...graphs.conversation.usage import add_models, dump_usage, read_usage
+from ...graphs.log.memory import pending_answer
 from ...graphs.log.messages import PLACE
 from ...graphs.log.metadata import Stage
-from ...graphs.rules.concurrent_rounds import pending_answer
 from ...graphs.rules.log_counter import with_usage
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_pause
 from ...graphs.rules.turns import is_first_message_due
 from ...graphs.speakers.replies import ModelReply, TextReply
+from .log_writer import make_pending
 from .node_context import NodeContext
-from .pending_answers import make_pending
 from .reply import ask_for_reply
 from .running_sessions import record_as_task
 

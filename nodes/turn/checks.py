@@ -50,8 +50,8 @@ from ...graphs.text.echoes import (
     only_announces,
     repeats,
 )
-from ...graphs.text.fences import MARKS as FENCE_MARKS
 from ...graphs.text.similarity import is_blank, is_equal, is_same_move, is_short
+from ...graphs.text.structures import MARKS as FENCE_MARKS
 from .written_calls import writes_call
 
 

@@ -24,7 +24,7 @@ from ...graphs.log.viewpoint import copied, newly_heard, without_thoughts
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
 from ...tools.registry.hooks import Hook, Turn
-from ..models.storable_json import why_unstorable
+from ..models.answers import why_unstorable
 from ..models.tool_binding import HandedOver
 from .node_context import NodeContext, session_id
 from .prompt import select_heard, view_of

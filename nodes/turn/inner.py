@@ -32,7 +32,7 @@ from ...graphs.conversation.served import first_argument
 from ...graphs.conversation.usage import Usage, add_models, dump_usage, read_usage
 from ...graphs.ends.all_ends import Reason
 from ...graphs.ends.facts import Facts
-from ...graphs.log.inner_log import count_spoken, dump_log
+from ...graphs.log.artifacts import count_spoken, dump_log
 from ...graphs.log.memory import talk_of
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, InnerSession
@@ -40,8 +40,8 @@ from ...graphs.log.state import State, log_of
 from ...graphs.log.transcript import format_line
 from ...graphs.rules.log_counter import with_usage
 from ...graphs.rules.met_ends import is_out_of_budget, limit_inner
-from ...graphs.rules.moves import max_steps
 from ...graphs.rules.outcome import Outcome, find_output, output_text, output_value
+from ...graphs.rules.position import max_steps
 from ...graphs.speakers.speaker import Speaker
 from ...tools.sandbox import sandbox
 from .agents import for_loop

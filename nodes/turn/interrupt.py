@@ -17,7 +17,7 @@ from ...graphs.conversation.questions import (
     describe_misfit,
     schema_of,
 )
-from ...graphs.rules.concurrent_rounds import heard_log
+from ...graphs.log.memory import heard_log
 from ...graphs.rules.met_ends import explain_guards
 from ...graphs.rules.position import Leaving
 from ...graphs.rules.questions import question_payload

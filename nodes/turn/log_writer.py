@@ -1,4 +1,8 @@
-"""The messages that a turn writes to the log: speeches, calls, results of tools and code."""
+"""The messages that a turn writes to the log: speeches, calls, results of tools and code.
+
+In a round in which all speakers speak at once, the answers of models wait in the log for the turns
+of their speakers.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -26,6 +30,7 @@ from ...graphs.log.metadata import (
     CodeCalls,
     Failure,
     Flaw,
+    PendingAnswer,
     Source,
     SpeakerReply,
     Stage,
@@ -39,7 +44,10 @@ from ...graphs.log.viewpoint import heard_since
 from ...graphs.prompts.prompts import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import Decision, after_pause, after_reply
-from ...graphs.speakers.speaker import Speaker
+from ...graphs.speakers.reply_parts import THOUGHT
+from ...graphs.speakers.speaker import TO_USER, Speaker
+from ..models.answers import thought_of
+from ..models.stops import with_stop
 from ..models.to_user import texts_by_id
 from ..models.tool_binding import HandedOver
 from .hooks import DraftReply, sees_replies
@@ -299,3 +307,41 @@ def exit_code_of(parsed: JsonValue, *, failed: bool) -> int:
     """
     code = parsed.get("exit_code") if isinstance(parsed, dict) else None
     return code if isinstance(code, int) else int(failed)
+
+
+def make_pending(number: int, speaker: str, answer: AIMessage) -> AnyMessage:
+    """Return the log message that stores an answer until its speaker's turn comes."""
+    about = PendingAnswer(
+        speaker=speaker,
+        audience=NOBODY,
+        source=Source.MODEL,
+        # Whole, because the model may receive it again while its calls run.
+        thought=thought_of(answer, goes_back=True),
+        to_user=texts_by_id(answer, answer.tool_calls),
+    )
+    return make_message(
+        number,
+        answer.text,
+        about,
+        answer=answer,
+        tool_calls=answer.tool_calls,
+        invalid_tool_calls=answer.invalid_tool_calls,
+    )
+
+
+def read_pending(message: AIMessage) -> AIMessage:
+    """Return the answer that a log message stores, as the model returned it."""
+    about = metadata(message)
+    assert isinstance(about, PendingAnswer)  # noqa: S101  # the caller has found it by its kind
+    extra: dict[str, Any] = {} if about.thought is None else {THOUGHT: about.thought}
+    if about.to_user:
+        extra[TO_USER] = [about.to_user.get(str(call["id"])) for call in message.tool_calls]
+    answer = AIMessage(
+        message.text,
+        additional_kwargs=extra,
+        response_metadata=message.response_metadata,
+        usage_metadata=message.usage_metadata,
+        tool_calls=message.tool_calls,
+        invalid_tool_calls=message.invalid_tool_calls,
+    )
+    return with_stop(answer, about.stop)

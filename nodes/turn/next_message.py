@@ -39,9 +39,8 @@ from ...graphs.log.reducer import take_back
 from ...graphs.log.state import State, log_of, update_of
 from ...graphs.prompts import prompts
 from ...graphs.rules.log_counter import counter_of, facts_of
-from ...graphs.rules.moves import BETWEEN_TURNS, TURN_ENDS
 from ...graphs.rules.outcome import Outcome, outcome
-from ...graphs.rules.position import Phase, Position
+from ...graphs.rules.position import BETWEEN_TURNS, TURN_ENDS, Phase, Position
 from ...graphs.rules.questions import needing_approval
 from ...graphs.rules.transitions import (
     Decision,

@@ -21,9 +21,8 @@ from ...graphs.ends.facts import Facts
 from ...graphs.log.messages import metadata, says_something
 from ...graphs.log.state import State, hide_messages, update_of, with_own_ids
 from ...graphs.rules.log_counter import Reader, with_usage
-from ...graphs.rules.moves import CALL_OF_SPEAKER, TURN_ENDS
 from ...graphs.rules.outcome import after_output, outcome
-from ...graphs.rules.position import Phase, Position
+from ...graphs.rules.position import CALL_OF_SPEAKER, TURN_ENDS, Phase, Position
 from ...graphs.rules.transitions import (
     Decision,
     Node,

@@ -21,6 +21,7 @@ from ...graphs.common.content import join_content, replace_text
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.usage import Usage
+from ...graphs.log.memory import heard_log
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import (
     NOBODY,
@@ -33,13 +34,11 @@ from ...graphs.log.metadata import (
 from ...graphs.log.viewpoint import order_messages
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import SHORTENED, SHORTENED_MESSAGES
-from ...graphs.rules.concurrent_rounds import heard_log
 from ...graphs.rules.history import PromptOverhead
 from ...graphs.rules.met_ends import is_answer_due
 from ...graphs.rules.position import Phase
 from ...graphs.rules.shortened_messages import shorten_messages
-from ...graphs.speakers.context import RunningSummary, TokenBudget
-from ...graphs.speakers.model_settings import SmallModelPrompt
+from ...graphs.speakers.model_settings import RunningSummary, SmallModelPrompt, TokenBudget
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.words import tokens_of, tokens_of_message
 from ..models.answers import ran_out_of_room

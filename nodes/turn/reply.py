@@ -23,6 +23,7 @@ from ...graphs.conversation.conversation import (
 from ...graphs.conversation.judges import HAND_OFF, Concurrent, Handoff
 from ...graphs.log.heard_text import HeardText, may_say_token, together
 from ...graphs.log.marks import begins, length_of
+from ...graphs.log.memory import pending_answer
 from ...graphs.log.messages import (
     make_message,
     metadata,
@@ -44,7 +45,6 @@ from ...graphs.log.metadata import (
 from ...graphs.log.viewpoint import heard_since
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import Prompt
-from ...graphs.rules.concurrent_rounds import pending_answer
 from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.turns import is_first_message_due
 from ...graphs.speakers.formats import SchemaFormat
@@ -85,10 +85,10 @@ from .log_writer import (
     code_calls,
     is_call,
     outputs_of_calls,
+    read_pending,
     returns_directly,
 )
 from .node_context import NodeContext
-from .pending_answers import read_pending
 from .prompt import ask_model, build_prompt, leaves_unopened, select_heard, turn_instructions
 from .written_calls import take_written_calls
 

@@ -20,8 +20,7 @@ from ...graphs.log.messages import KEY, PLACE, make_message, stored_form, stored
 from ...graphs.log.metadata import INPUT, InputMessage, RememberedMessage
 from ...graphs.log.reducer import take_back
 from ...graphs.log.state import State, log_of
-from ...graphs.rules.moves import BETWEEN_TURNS
-from ...graphs.rules.position import Position
+from ...graphs.rules.position import BETWEEN_TURNS, Position
 from ...graphs.rules.transitions import Node, decide, position_after_removals
 from ...graphs.rules.turns import asking_of_calls
 from .next_message import is_opening, say_as_speaker

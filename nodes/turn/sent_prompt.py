@@ -8,13 +8,12 @@ from langchain_core.messages import AnyMessage, BaseMessage
 
 from ...graphs.conversation.conversation import restore_conversation
 from ...graphs.conversation.usage import read_usage
+from ...graphs.log.memory import pending_answers
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Source, SpeakerReply
 from ...graphs.log.state import State, log_of
 from ...graphs.log.viewpoint import without_thoughts
-from ...graphs.rules.concurrent_rounds import pending_answers
-from ...graphs.rules.moves import BETWEEN_TURNS
-from ...graphs.rules.position import Phase, Position
+from ...graphs.rules.position import BETWEEN_TURNS, Phase, Position
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import Speaker
 from ..models.adapters.base import Prompting

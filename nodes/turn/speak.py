@@ -37,8 +37,7 @@ from ...graphs.log.metadata import (
 )
 from ...graphs.log.reducer import take_back
 from ...graphs.log.state import State, update_of
-from ...graphs.rules.moves import BETWEEN_TURNS
-from ...graphs.rules.position import Leaving, Phase
+from ...graphs.rules.position import BETWEEN_TURNS, Leaving, Phase
 from ...graphs.rules.transitions import (
     Node,
     after_leaving,

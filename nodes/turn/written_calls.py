@@ -16,11 +16,10 @@ from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Speech
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import Speaker
-from ...graphs.text.fences import MARKS
+from ...graphs.text.structures import MARKS
 from ...graphs.text.written_calls import WrittenCall, ends_with_call, read_written_calls
 from ..models.tool_binding import read_transfers
-from ..models.tool_calls import read_call, split_calls
-from ..models.tool_names import find_registered
+from ..models.tool_calls import find_registered, read_call, split_calls
 
 
 def take_written_calls(

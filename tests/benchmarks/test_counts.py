@@ -21,7 +21,7 @@ from duologue.nodes.testing import ScriptedChatModel
 MOST = {
     "model calls": 1,
     "graph steps": 1,
-    "own modules": 78,
+    "own modules": 77,
     "decide": 2,
     "bytes a round": 5_000,
 }

@@ -28,7 +28,7 @@ from duologue.graphs import (
 from duologue.graphs.common.settings import load_settings
 from duologue.graphs.events import ConversationEnded
 from duologue.nodes.models.client.clients import fetch_model_names, make_client
-from duologue.nodes.models.client.connections import Endpoint
+from duologue.nodes.models.connections import Endpoint
 from support.faulty_server import Body, FaultyServer, Sent
 
 LIMIT = 64 * 1024

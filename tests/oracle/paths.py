@@ -21,8 +21,7 @@ from duologue.graphs.ends.end_chat import EndChatMode
 from duologue.graphs.ends.events import Predicate, ToolCalled
 from duologue.graphs.ends.facts import Facts
 from duologue.graphs.ends.limits import Budget, MaxMessages
-from duologue.graphs.rules.moves import MOVES, max_steps
-from duologue.graphs.rules.position import Leaving, Phase, Position
+from duologue.graphs.rules.position import MOVES, Leaving, Phase, Position, max_steps
 from duologue.graphs.rules.transitions import (
     Decision,
     Node,
@@ -38,7 +37,7 @@ from duologue.graphs.rules.transitions import (
     decide,
 )
 from duologue.graphs.rules.turns import NextTurn, asking, meaning
-from duologue.graphs.speakers.context import RunningSummary
+from duologue.graphs.speakers.model_settings import RunningSummary
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from oracle.reckoning import Tally, amount_of
 

@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from duologue.graphs import Conversation, build_graph, group_solve
 from duologue.graphs.log.state import Input, State
-from duologue.graphs.rules.moves import max_steps
+from duologue.graphs.rules.position import max_steps
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import ScriptedChatModel
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.segment import SegmentLines
 
 from ...common.sanitize import clean
-from ...text.fences import MARKS
+from ...text.structures import MARKS
 from .console import Flow, erase_lines
 
 

@@ -28,8 +28,7 @@ from ..client.failures import broke_off, describe_retry, name_of
 from ..gate import AtGate, Gate, PlannedCall, announce_tries
 from ..refusals import find_refusal, is_for_now, is_repeatable, read_retry_seconds, text_of
 from ..settings import CallSettings, Learned, check_collisions, message_of, refused_setting
-from ..tool_calls import normalise_calls
-from ..tool_names import Names
+from ..tool_calls import Names, normalise_calls
 from ..tools_by_schema import describe_tool
 from .list_prices import ListPrice
 

@@ -18,6 +18,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
 
+from ..connections import separate_loops
 from ..opaque_fields import (
     drop_thoughts,
     family_of,
@@ -27,7 +28,6 @@ from ..opaque_fields import (
     prepare_prompt,
 )
 from ..refusals import excerpt_of
-from .loop_pools import separate_loops
 from .provider_parameters import Prepared
 
 

@@ -29,7 +29,7 @@ from ....graphs.prompts.prompts import RenderPrompt, build_small_model_task_requ
 from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.model_settings import SmallModelPrompt
 from ....graphs.speakers.speaker import Speaker
-from ..client.connections import Endpoint
+from ..connections import Endpoint
 from ..settings import CallSettings
 from ..tools_by_schema import describe_tool
 from .base import Adapter, Prompting

@@ -11,8 +11,8 @@ from ....graphs.common.env_file import is_weights
 from ....graphs.common.errors import ModelUnavailableError, SpecError
 from ....graphs.common.settings import Settings
 from ....graphs.common.validation import name_type
-from ..client.connections import close_with_loop
 from ..client.failures import address_of
+from ..connections import close_with_loop
 from . import embedded
 from .base import Adapter, Prompting
 from .composed import Chat, bound_options, is_chat, label_of

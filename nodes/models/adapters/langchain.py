@@ -15,10 +15,10 @@ from ....graphs.log.metadata import ModelOutput
 from ....graphs.log.viewpoint import copied
 from ....graphs.speakers.formats import LabelledFormat, schema_of
 from ....graphs.speakers.structured_answers import find_unsupported
+from ..connections import separate_loops
 from ..refusals import advise_on_credit, answer_in, excerpt_of, is_unavailable, read_too_long
 from ..settings import CallSettings, Learned, learned_of_object
-from ..tool_calls import normalise_calls, recover_answer, without_mended_call
-from ..tool_names import Names
+from ..tool_calls import Names, normalise_calls, recover_answer, without_mended_call
 from ..tools_by_schema import answer_schema
 from .base import Adapter, Ask, Offer, find_in_profile
 from .composed import (
@@ -33,7 +33,6 @@ from .composed import (
     member_of,
 )
 from .list_prices import ListPrice, list_price
-from .loop_pools import separate_loops
 from .provider_parameters import Prepared, form_of_calls, is_strict, parameters_of, translate
 
 

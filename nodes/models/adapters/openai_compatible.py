@@ -17,8 +17,8 @@ from ....graphs.common.settings import Settings
 from ....graphs.log.metadata import ModelOutput
 from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.structured_answers import CLAUDE, SchemaRules, find_unsupported
-from ..client.connections import Endpoint
 from ..client.failures import address_of, failures
+from ..connections import Endpoint
 from ..gate import AtGate, Gate, PlannedCall, TriesAtGate
 from ..refusals import comes_from
 from ..settings import CallSettings, learned_of_name

@@ -30,7 +30,7 @@ from ....graphs.speakers.structured_answers import (
     find_unsupported,
 )
 from ..settings import CallSettings
-from ..tool_names import Names
+from ..tool_calls import Names
 from ..tools_by_schema import answer_schema
 
 

@@ -18,9 +18,9 @@ from ....graphs.common.addresses import OPENAI, remember_secrets
 from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.sanitize import escape_invisible, excerpt
 from ....graphs.common.settings import MAX_REPLY_SIZE, Settings
+from ..connections import Endpoint, clients_of_loop, close_with_loop
 from ..gate import announce_tries
 from .chat_model import ChatModel
-from .connections import Endpoint, clients_of_loop, close_with_loop
 from .failures import address_of, failures, name_of
 from .http_client import LIMIT, HttpClient
 from .server_replies import TooLargeReplyError, UnreadableReplyError, model_names

@@ -24,12 +24,12 @@ from duologue.graphs.conversation.conversation import Form
 from duologue.graphs.conversation.conversation_options import Changes
 from duologue.graphs.ends import end
 from duologue.graphs.ends.end import End
-from duologue.graphs.speakers.speaker_options import SpeakerChanges, SpeakerFields
-from duologue.nodes.testing import replies
+from duologue.graphs.speakers.speaker import SpeakerChanges, SpeakerFields
+from duologue.nodes.testing import script
 
 MODELS = {
     name: found
-    for module in (graphs, end, replies)
+    for module in (graphs, end, script)
     for name in dir(module)
     if inspect.isclass(found := getattr(module, name)) and issubclass(found, BaseModel)
 }

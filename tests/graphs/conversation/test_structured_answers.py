@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.speakers.structured_answers import OwnAnswer, read_structured
-from duologue.graphs.text.json_objects import UnreadableJsonError, find_objects, is_equal
+from duologue.graphs.text.structures import UnreadableJsonError, find_objects, is_equal
 
 # Ways in which models write the requested object.
 AROUND = {

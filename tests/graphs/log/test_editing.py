@@ -21,8 +21,7 @@ from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import Flaw, JudgeQuestion, OpeningAnswer, Reflection, Speech
 from duologue.graphs.log.state import log_of
 from duologue.graphs.rules.log_counter import facts_of
-from duologue.graphs.rules.moves import max_steps
-from duologue.graphs.rules.position import Position
+from duologue.graphs.rules.position import Position, max_steps
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.fields import fields_of
 

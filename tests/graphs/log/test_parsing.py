@@ -14,7 +14,7 @@ from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.messages import storable
 from duologue.graphs.log.parsing import parse
 from duologue.graphs.speakers.formats import Format, ParsedBlock, ParseStatus
-from duologue.graphs.text.fences import without_fences
+from duologue.graphs.text.structures import without_fences
 
 LAGENT = BlockFormat(begin="```python\n", end="\n```\n", tool_type="code interpreter")
 TAGS = BlockFormat(begin="<do>", end="</do>")

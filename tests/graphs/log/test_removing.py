@@ -29,7 +29,7 @@ from duologue.graphs.log.transcript import overheard
 from duologue.graphs.log.viewpoint import heard_since, viewpoint
 from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.log_counter import facts_of
-from duologue.graphs.rules.moves import max_steps
+from duologue.graphs.rules.position import max_steps
 from duologue.graphs.session.events import events_of_session
 from duologue.graphs.session.export_text import as_json_lines, as_markdown
 from duologue.graphs.session.listing import known_store

@@ -22,9 +22,8 @@ from duologue.graphs.ends.end import End, leaves
 from duologue.graphs.ends.end_chat import EndChat, EndChatMode
 from duologue.graphs.ends.events import NoCodeBlock, Predicate, StopRequested, ToolCalled
 from duologue.graphs.ends.limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
-from duologue.graphs.rules.moves import max_steps
-from duologue.graphs.speakers.context import Context, KeepAll, RunningSummary
-from duologue.graphs.speakers.model_settings import PrivateOpening
+from duologue.graphs.rules.position import max_steps
+from duologue.graphs.speakers.model_settings import Context, KeepAll, PrivateOpening, RunningSummary
 from duologue.graphs.speakers.replies import (
     CodeReply,
     HumanInputMode,

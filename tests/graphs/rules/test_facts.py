@@ -25,8 +25,7 @@ from duologue.graphs.log.metadata import (
     ToolCalls,
 )
 from duologue.graphs.rules.log_counter import facts_of
-from duologue.graphs.rules.moves import max_steps
-from duologue.graphs.rules.position import Phase, Position
+from duologue.graphs.rules.position import Phase, Position, max_steps
 from duologue.graphs.rules.transitions import position_after_removals
 
 FAILURES = {"=": None, "!": Failure.TOOL, "?": Failure.PERSON}

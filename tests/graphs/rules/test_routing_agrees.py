@@ -28,8 +28,7 @@ from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.log_counter import facts_of
-from duologue.graphs.rules.moves import max_steps
-from duologue.graphs.rules.position import Position
+from duologue.graphs.rules.position import Position, max_steps
 from duologue.graphs.rules.transitions import Node, decide
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.turn.running_sessions import RunningSessions

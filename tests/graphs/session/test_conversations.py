@@ -24,8 +24,8 @@ from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.viewpoint import SILENCE, viewpoint
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
-from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.outcome import Outcome
+from duologue.graphs.rules.position import max_steps
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.fields import fields_of

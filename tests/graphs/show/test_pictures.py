@@ -29,8 +29,7 @@ from duologue.graphs import (
     user_proxy,
 )
 from duologue.graphs.log.metadata import Stage
-from duologue.graphs.rules.moves import BETWEEN_TURNS
-from duologue.graphs.rules.position import Position
+from duologue.graphs.rules.position import BETWEEN_TURNS, Position
 from duologue.graphs.rules.transitions import Decision, Node, decide
 from oracle.paths import Choices, Walk
 

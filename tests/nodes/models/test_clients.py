@@ -20,7 +20,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.common.settings import Settings
 from duologue.nodes.models.client.clients import fetch_model_names, make_client
-from duologue.nodes.models.client.connections import Endpoint
+from duologue.nodes.models.connections import Endpoint
 from duologue.nodes.models.model import Models
 from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer

@@ -18,8 +18,8 @@ from duologue.nodes.models.tool_calls import (
     read_call,
     read_calls,
     recover_answer,
+    wire_names,
 )
-from duologue.nodes.models.tool_names import wire_names
 
 JSON = st.recursive(
     st.none()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from duologue.nodes.models.tool_names import (
+from duologue.nodes.models.tool_calls import (
     find_registered,
     rename_tools,
     wire_names,
