@@ -197,13 +197,13 @@ def _remove(messages: list[AnyMessage], wanted: str) -> None:
 
     is_all = wanted == REMOVE_ALL_MESSAGES
     if is_all or any(one.id == wanted for one in messages):
-        left = [one for one in messages if not ((is_all or one.id == wanted) and _is_kept(one))]
+        left = [
+            one
+            for one in messages
+            if not (is_all or one.id == wanted) or stored_metadata(one).get("kind") != INPUT
+        ]
         marked = [mark_removed(one) if is_all or one.id == wanted else one for one in left]
         messages[:] = without_removed(marked)
-
-
-def _is_kept(message: AnyMessage) -> bool:
-    return stored_metadata(message).get("kind") == INPUT
 
 
 def mark_removed(message: AnyMessage) -> AnyMessage:

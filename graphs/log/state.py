@@ -182,7 +182,8 @@ def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
     `unspoken`, including removed messages. The messages for `unspoken` are nested in one more list,
     so that LangGraph's stream mode ``messages`` does not show them.
     """
-    private = _private_calls([*log, *new]) if any(map(_is_result, new)) else set()
+    has_results = any(isinstance(one, ToolMessage) for one in new)
+    private = _private_calls([*log, *new]) if has_results else set()
     spoken: list[AnyMessage] = []
     unspoken: list[AnyMessage] = []
     for message in new:
@@ -298,10 +299,6 @@ def _is_spoken(message: BaseMessage, private: set[str | None]) -> bool:
         # A result is in the same channel as its call.
         return about.is_spoken and message.tool_call_id not in private
     return about.is_spoken and about.audience is None
-
-
-def _is_result(message: BaseMessage) -> bool:
-    return isinstance(message, ToolMessage)
 
 
 def _private_calls(log: Sequence[BaseMessage]) -> set[str | None]:

@@ -55,7 +55,8 @@ def build_approval(
             ActionRequest(
                 name=call["name"],
                 args=call["args"],
-                description=rule.description or f"{who} wants to call {_shown(call)}.",
+                description=rule.description
+                or f"{who} wants to call {call_shown(call['name'], call['args'])}.",
             )
             for call, rule in asked
         ),
@@ -70,10 +71,6 @@ def build_approval(
             for call, rule in asked
         ),
     )
-
-
-def _shown(call: ToolCall) -> str:
-    return call_shown(call["name"], call["args"])
 
 
 def call_shown(name: str, arguments: Mapping[str, Any]) -> str:

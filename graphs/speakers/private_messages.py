@@ -26,7 +26,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from ..common.content import Content, files_of, text_of
+from ..common.content import files_of, text_of
 from ..common.content_input import read_content
 from ..common.errors import SpecError
 from ..common.validation import DEEPEST, check_depth, name_type
@@ -109,7 +109,8 @@ def calls_of(message: AIMessage) -> list[ToolCall]:
 
 def write_message(message: AnyMessage) -> dict[str, Any]:
     """Return a message as JSON values, which `add_messages` and a speaker's fields accept."""
-    written: dict[str, Any] = {"role": _ROLES[message.type], "content": _write_content(message)}
+    content = message.content if files_of(message.content) else str(message.text)
+    written: dict[str, Any] = {"role": _ROLES[message.type], "content": content}
     if isinstance(message, HumanMessage) and message.name is not None:
         written["name"] = message.name
     if isinstance(message, AIMessage) and message.tool_calls:
@@ -124,10 +125,6 @@ def write_message(message: AnyMessage) -> dict[str, Any]:
         if message.status == "error":
             written["status"] = message.status
     return written
-
-
-def _write_content(message: AnyMessage) -> Content:
-    return message.content if files_of(message.content) else str(message.text)
 
 
 _ROLES: Final = {"human": "user", "ai": "assistant", "tool": "tool"}

@@ -169,7 +169,7 @@ def _join_pieces(found: object) -> object:
         if (
             not isinstance(part, Mapping)
             or not isinstance(last, dict)
-            or not _continues(last, part)
+            or any(last.get(name) != part.get(name) for name in ("type", "index"))
         ):
             whole.append(dict(part) if isinstance(part, Mapping) else part)
             continue
@@ -179,10 +179,6 @@ def _join_pieces(found: object) -> object:
             if value is not None:
                 last[name] = f"{before}{value}" if is_piece else value
     return whole
-
-
-def _continues(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
-    return all(last.get(name) == part.get(name) for name in ("type", "index"))
 
 
 def _text(found: object, depth: int = 0) -> str:

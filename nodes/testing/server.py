@@ -74,7 +74,8 @@ class ScriptedServer(HttpServer[Request]):
                 "Incorrect API key provided.", code="invalid_api_key", status=401
             )
         if (method, request.path) == ("GET", "/v1/models"):
-            return {"object": "list", "data": [_described(model) for model in self._models]}
+            about = {"object": "model", "created": 0, "owned_by": "scripted"}
+            return {"object": "list", "data": [{"id": model, **about} for model in self._models]}
         if (method, request.path) != ("POST", "/v1/chat/completions"):
             raise RefusedRequestError(
                 f"There is no {method} {request.path}; this server answers only GET /v1/models and "
@@ -113,7 +114,3 @@ class ScriptedServer(HttpServer[Request]):
         """Return the body of an error in OpenAI's form."""
         body = error_body(error.status, error.message, error.code)
         return {"error": {**body["error"], "param": error.param}}
-
-
-def _described(model: str) -> dict[str, Any]:
-    return {"id": model, "object": "model", "created": 0, "owned_by": "scripted"}

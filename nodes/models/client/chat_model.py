@@ -56,8 +56,12 @@ class KeptPieces:
         self._arguments += sum(len(part["args"] or "") for part in message.tool_call_chunks)
         if self._arguments > _LONGEST_ARGUMENTS:
             is_first = before <= _LONGEST_ARGUMENTS
+            # `additional_kwargs` keeps the calls in duologue's form.
+            none: dict[str, object] = {
+                name: [] for name in ("tool_call_chunks", "tool_calls", "invalid_tool_calls")
+            }
             for one in (*self._joined, *self._block) if is_first else (piece,):
-                _remove_calls(one)
+                one.message = one.message.model_copy(update=none)
         if len(self._block) == _BLOCK:
             first, *others = self._block
             first.message = first.message + [one.message for one in others]
@@ -65,12 +69,6 @@ class KeptPieces:
                 one.message = AIMessageChunk(content="")
             self._joined.append(first)
             self._block.clear()
-
-
-def _remove_calls(piece: ChatGenerationChunk) -> None:
-    """Remove the calls in LangChain's form. ``additional_kwargs`` keeps them in duologue's form."""
-    none: dict[str, object] = {"tool_call_chunks": [], "tool_calls": [], "invalid_tool_calls": []}
-    piece.message = piece.message.model_copy(update=none)
 
 
 _PATH = "/chat/completions"
