@@ -30,9 +30,10 @@ from .common.data import Data
 from .conversation.judges import Verdict
 from .conversation.questions import Question
 from .ends.all_ends import Reason
-from .log.metadata import Source, Stop
+from .log.metadata import Source
 from .rules.outcome import Outcome
 from .speakers.interrupt_on import DecisionType
+from .speakers.reply_parts import Stop
 
 
 class _Event(Data):

@@ -287,3 +287,16 @@ def _ends_of_rounds(
             before = index, place
     if before is not None and order.index(name) <= before[1]:
         yield before[0] + 1
+
+
+def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
+    """Return the places of the messages that a speaker has heard since its own newest message."""
+    found: list[str] = []
+    for message in reversed(remembered(log, name)):
+        about = metadata(message)
+        if isinstance(message, ToolMessage) or not is_in_view(message, about, name):
+            continue
+        if about.speaker == name:
+            break
+        found.append(place_of(message))
+    return found[::-1]

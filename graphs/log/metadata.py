@@ -12,14 +12,7 @@ from ..common.data import Data
 from ..conversation.judges import Verdict
 from ..speakers.interrupt_on import DecisionType
 from ..speakers.replies import Failure as Failure, Flaw as Flaw, Source as Source
-from ..speakers.reply_parts import (
-    ALOUD as ALOUD,
-    Reasoning as Reasoning,
-    Stage as Stage,
-    Stop as Stop,
-    StopCause as StopCause,
-    Thought as Thought,
-)
+from ..speakers.reply_parts import ALOUD, Stage as Stage, Stop, Thought
 
 NOBODY: Final[tuple[str, ...]] = ()
 """The audience of a message that no speaker hears. The log keeps it for the record."""

@@ -45,7 +45,7 @@ from .heard_text import (
     put_back,
 )
 from .marks import begins
-from .memory import is_in_view, is_told, memory, private_lines, remembered
+from .memory import heard_since, is_in_view, is_told, memory, private_lines, remembered
 from .messages import continues_log, metadata, place_of
 from .metadata import (
     HookVersion,
@@ -484,19 +484,6 @@ def _add_heard(view: list[AnyMessage], text: Content, id_: str | None, name: str
 
 def _joined(before: str, after: str) -> str:
     return "\n\n".join(part for part in (before, after) if part)
-
-
-def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
-    """Return the places of the messages that a speaker has heard since its own newest message."""
-    found: list[str] = []
-    for message in reversed(remembered(log, name)):
-        about = metadata(message)
-        if isinstance(message, ToolMessage) or not is_in_view(message, about, name):
-            continue
-        if about.speaker == name:
-            break
-        found.append(place_of(message))
-    return found[::-1]
 
 
 def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Content:

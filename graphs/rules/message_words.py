@@ -18,8 +18,8 @@ from ..log.metadata import (
     SpeakerReply,
     SpecifiedTask,
     Speech,
-    Stop,
 )
+from ..speakers.reply_parts import Stop
 from .outcome import Outcome
 
 

@@ -28,7 +28,8 @@ from ..ends.end_chat import EndChatMode
 from ..ends.facts import Facts, is_public_speech
 from ..ends.guard import Guard
 from ..ends.limits import Budget, CallBudget, MaxCalls, MaxCost, MaxSeconds, MaxTokens
-from ..log.metadata import ALOUD, Stage
+from ..log.metadata import Stage
+from ..speakers.reply_parts import ALOUD
 from .position import TURN_ENDS, Phase, Position
 from .turns import (
     has_capped_calls,

@@ -24,8 +24,9 @@ from ..conversation.judges import Concurrent, RoundRobin
 from ..conversation.questions import Asking, Because, Empty, is_exit
 from ..ends.end_chat import EndChatMode
 from ..log.messages import metadata
-from ..log.metadata import ALOUD, Flaw, SpeakerReply, Speech, Stage, ToolCalls, is_by_person
+from ..log.metadata import Flaw, SpeakerReply, Speech, Stage, ToolCalls, is_by_person
 from ..speakers.replies import HumanInputMode
+from ..speakers.reply_parts import ALOUD
 from ..text.echoes import is_acknowledgement
 from .position import BETWEEN_TURNS, MOVES, TURN_ENDS, Leaving, Phase, Position
 

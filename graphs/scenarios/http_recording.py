@@ -95,12 +95,13 @@ class HttpTape:
         if is_calling_model() or urlsplit(request.uri).hostname in self.allowed:
             return None
         self.secrets.headers(request.headers)
-        url, body = self.secrets.address(request.uri), self.secrets.plain(_read_body(request.body))
-        described = json.dumps({"method": request.method, "url": url, "body": body})
+        # The ids are replaced first: the filter hides ids in addresses, which look random.
+        sent = json.dumps({"url": request.uri, "body": _read_body(request.body)})
         for one, name in self.ids.items():
-            described = described.replace(one, name)
-        found: dict[str, Any] = json.loads(described)
-        return found
+            sent = sent.replace(one, name)
+        found = json.loads(sent)
+        url, body = self.secrets.address(found["url"]), self.secrets.plain(found["body"])
+        return {"method": request.method, "url": url, "body": body}
 
     def record(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
         """Record a response of a server, in VCR.py's form."""

@@ -31,8 +31,7 @@ from ..common.data import Data
 from ..common.errors import ContextTooLongError, SessionError
 from ..common.files import read_file, remove_abandoned_files, write_file
 from ..common.secrets_filter import SecretsFilter
-from ..log.metadata import Stop, Thought
-from ..speakers.reply_parts import STOP, THOUGHT
+from ..speakers.reply_parts import STOP, THOUGHT, Stop, Thought
 from .differences import describe_difference
 from .http_recording import Exchange, HttpTape, refusing_calls
 from .scenario import Scenario

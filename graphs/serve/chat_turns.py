@@ -8,9 +8,9 @@ from ..common.errors import SpecError
 from ..conversation.conversation import Conversation
 from ..conversation.questions import MessageQuestion, Question
 from ..conversation.usage import Usage
-from ..log.metadata import StopCause
 from ..session.options import GivenAnswer, Options
 from ..session.stored_session import StoredSession
+from ..speakers.reply_parts import StopCause
 from .chat_requests import HistoryMessage
 from .forms import describe_question
 from .openai_format import RefusedError

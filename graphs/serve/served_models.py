@@ -18,10 +18,11 @@ from ..common.validation import list_names
 from ..conversation.conversation import Conversation
 from ..conversation.usage import Usage
 from ..log.messages import metadata, place_of
-from ..log.metadata import SpeakerReply, Stop
+from ..log.metadata import SpeakerReply
 from ..rules.outcome import find_output
 from ..session.stored_session import StoredSession
 from ..speakers.replies import HumanInputMode, HumanReply, ModelReply, TextReply
+from ..speakers.reply_parts import Stop
 from ..speakers.speaker import Speaker
 from .chat_requests import HistoryMessage
 from .tools import ServedTool

@@ -57,13 +57,13 @@ from ..log.metadata import (
     Reflection,
     SpeakerChoice,
     SpecifiedTask,
-    StopCause,
     Summary,
     ToolResult,
     verdict_of,
 )
 from ..log.transcript import trajectory
 from ..speakers.private_messages import calls_of
+from ..speakers.reply_parts import StopCause
 from .stored_session import StoredSession
 
 MODEL: Final = "none/none"

@@ -21,8 +21,9 @@ from ..conversation.judges import (
 from ..ends.end import BaseEnd, Strength, alternatives, count_of, leaves, lone
 from ..ends.end_chat import EndChatMode
 from ..kinds.load import load_conversation
-from ..log.metadata import ALOUD, Stage
+from ..log.metadata import Stage
 from ..rules.turns import last_words, never_asked, watcher
+from ..speakers.reply_parts import ALOUD
 from ..speakers.speaker import Speaker
 
 MERMAID: Final = (".mmd", ".mermaid", ".md")

@@ -13,11 +13,12 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Judge, SeparateJudge, Verdict
 from ...graphs.log.messages import make_message, metadata
-from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech, StopCause
+from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
 from ...graphs.log.viewpoint import order_messages
 from ...graphs.prompts import prompts
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_question, after_unread_verdict, after_verdict
+from ...graphs.speakers.reply_parts import StopCause
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ..models.answers import thought_of

@@ -19,8 +19,7 @@ from ...graphs.common.errors import ModelError
 from ...graphs.common.sanitize import UNSTORABLE
 from ...graphs.conversation.usage import ESTIMATED, token_count
 from ...graphs.log.messages import storable
-from ...graphs.log.metadata import Reasoning, Thought
-from ...graphs.speakers.reply_parts import STOP, THOUGHT
+from ...graphs.speakers.reply_parts import STOP, THOUGHT, Reasoning, Thought
 from ...graphs.text.thoughts import split
 from ...graphs.text.words import tokens_of, tokens_of_message
 from .stops import read_stop, stop_of

@@ -26,8 +26,9 @@ from ...graphs.common.validation import list_names, name_type
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.usage import Price
 from ...graphs.ends.limits import ends_by_money
-from ...graphs.log.metadata import ModelOutput, Speech, Stop, StopCause, kind_name
+from ...graphs.log.metadata import ModelOutput, Speech, kind_name
 from ...graphs.speakers.formats import LabelledFormat, describe_schema, schema_of
+from ...graphs.speakers.reply_parts import Stop, StopCause
 from ...graphs.speakers.structured_answers import read_structured
 from ...graphs.text.structures import UnreadableJsonError
 from ...graphs.text.words import tokens_of_message

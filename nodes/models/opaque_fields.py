@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from ...graphs.log.metadata import Reasoning, Thought
-from ...graphs.speakers.reply_parts import THOUGHT
+from ...graphs.speakers.reply_parts import THOUGHT, Reasoning, Thought
 from .answers import CALL_FIELDS, FAMILY, OPAQUE, PARTS, THOUGHTS, add_thought
 
 

@@ -17,8 +17,7 @@ from ...graphs.common.errors import ModelError, iter_causes
 from ...graphs.common.sanitize import excerpt
 from ...graphs.conversation.usage import token_count
 from ...graphs.log.messages import storable
-from ...graphs.log.metadata import Stop, StopCause
-from ...graphs.speakers.reply_parts import STOP
+from ...graphs.speakers.reply_parts import STOP, Stop, StopCause
 
 NO_END: Final = "no_end"
 """Our finish reason of an answer whose server sends no sign of its end."""

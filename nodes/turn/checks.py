@@ -19,15 +19,7 @@ from ...graphs.ends.no_progress import EqualCalls, SameToolCalls
 from ...graphs.log.heard_text import done_tokens, unanswered_token
 from ...graphs.log.marks import plays, read_marks
 from ...graphs.log.messages import metadata
-from ...graphs.log.metadata import (
-    Draft,
-    Flaw,
-    MessageMetadata,
-    Speech,
-    Stop,
-    StopCause,
-    is_by_person,
-)
+from ...graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, is_by_person
 from ...graphs.log.parsing import Parsed, own_words, parse, without_remarks
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import Prompt
@@ -40,6 +32,7 @@ from ...graphs.speakers.formats import (
     SchemaFormat,
 )
 from ...graphs.speakers.replies import DATA
+from ...graphs.speakers.reply_parts import Stop, StopCause
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.echoes import (
     all_repeat,

@@ -15,7 +15,7 @@ from ...graphs.common.content import Content, files_of, make_content
 from ...graphs.conversation.conversation import Conversation, first_allowed, may_hand_off_privately
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.log.artifacts import parts_of_result, store_artifact
-from ...graphs.log.memory import is_told
+from ...graphs.log.memory import heard_since, is_told
 from ...graphs.log.messages import (
     make_message,
     make_tool_message,
@@ -25,7 +25,6 @@ from ...graphs.log.messages import (
     place_of,
 )
 from ...graphs.log.metadata import (
-    ALOUD,
     NOBODY,
     CodeCalls,
     Failure,
@@ -40,11 +39,10 @@ from ...graphs.log.metadata import (
     parsed_of,
 )
 from ...graphs.log.parsing import code_blocks, languages_run, open_blocks, parse
-from ...graphs.log.viewpoint import heard_since
 from ...graphs.prompts.prompts import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import Decision, after_pause, after_reply
-from ...graphs.speakers.reply_parts import THOUGHT
+from ...graphs.speakers.reply_parts import ALOUD, THOUGHT
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ..models.answers import thought_of
 from ..models.stops import with_stop

@@ -23,7 +23,7 @@ from ...graphs.conversation.conversation import (
 from ...graphs.conversation.judges import HAND_OFF, Concurrent, Handoff
 from ...graphs.log.heard_text import HeardText, may_say_token, together
 from ...graphs.log.marks import begins, length_of
-from ...graphs.log.memory import pending_answer
+from ...graphs.log.memory import heard_since, pending_answer
 from ...graphs.log.messages import (
     make_message,
     metadata,
@@ -33,7 +33,6 @@ from ...graphs.log.messages import (
     storable_content,
 )
 from ...graphs.log.metadata import (
-    ALOUD,
     Draft,
     HookVersion,
     ModelOutput,
@@ -42,7 +41,6 @@ from ...graphs.log.metadata import (
     Stage,
     UnheardReply,
 )
-from ...graphs.log.viewpoint import heard_since
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import Prompt
 from ...graphs.rules.position import Phase, Position
@@ -58,6 +56,7 @@ from ...graphs.speakers.replies import (
     ModelReply,
     TextReply,
 )
+from ...graphs.speakers.reply_parts import ALOUD
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.text.words import join_parts
 from ...tools.registry.functions import call

@@ -22,7 +22,6 @@ from ...graphs.log.messages import (
     stored_form,
 )
 from ...graphs.log.metadata import (
-    ALOUD,
     NOBODY,
     Draft,
     Flaw,
@@ -31,7 +30,6 @@ from ...graphs.log.metadata import (
     SpeakerReply,
     Speech,
     Stage,
-    Stop,
     UnheardReply,
     as_reply,
 )
@@ -46,6 +44,7 @@ from ...graphs.rules.transitions import (
     unjudged,
 )
 from ...graphs.rules.turns import Checked, Problem, Worth, better, worth_of
+from ...graphs.speakers.reply_parts import ALOUD, Stop
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import thought_of
 from ..models.stops import stop_of, with_refusal

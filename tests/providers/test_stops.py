@@ -10,7 +10,8 @@ import pytest
 
 from duologue.graphs import Conversation, ModelError, Result, Session, converse, stream
 from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Draft, ModelOutput, Reflection, Speech, StopCause
+from duologue.graphs.log.metadata import Draft, ModelOutput, Reflection, Speech
+from duologue.graphs.speakers.reply_parts import StopCause
 from duologue.nodes.models import stops
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 

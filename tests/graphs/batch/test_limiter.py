@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs.batch.limiter import Limiter
+from duologue.graphs.batch.limiter import PATIENCE, Limiter
 from duologue.graphs.batch.spec import BatchLimits
 from duologue.graphs.common.errors import ModelUnavailableError, PausedError
 from duologue.graphs.conversation.usage import Usage
@@ -209,17 +209,21 @@ def test_a_server_that_never_replies_is_given_up_after_a_minute() -> None:
         return round(now() - began), "check its address" in str(caught.value)
 
     async def talk() -> None:
-        assert await give_up(Limiter(BatchLimits(), used()), False) == (60, True)
-        assert await give_up(Limiter(BatchLimits(), used(), patience=20), False) == (20, True)
+        def after_another_answer(patience: float = PATIENCE) -> Limiter:
+            gate = Limiter(BatchLimits(), patience=patience)
+            gate.count("other", used())
+            return gate
+
+        assert await give_up(after_another_answer(), False) == (60, True)
+        assert await give_up(after_another_answer(20), False) == (20, True)
         # A cold start: the server refuses connections, then replies with 503.
-        assert await give_up(Limiter(BatchLimits(), used()), False, False, True) == (3600, False)
+        assert await give_up(after_another_answer(), False, False, True) == (3600, False)
+        # The batch goes on, so that its addresses were right before.
+        assert await give_up(Limiter(BatchLimits(), used()), False) == (3600, False)
         # It replies with 503 before the first answer in the batch, and is restarted.
         assert await give_up(Limiter(BatchLimits()), True, False) == (3600, False)
-        gate = Limiter(BatchLimits())
-        gate.count("other", used())
-        assert await give_up(gate, False) == (60, True)
         for is_answered in (True, False):
-            gate = Limiter(BatchLimits(), used())
+            gate = after_another_answer()
             if is_answered:
                 gate.count("m", used())
             else:

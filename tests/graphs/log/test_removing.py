@@ -21,12 +21,12 @@ from duologue.graphs import Reason, Session, converse, load_session
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.threads import run_coroutine as run_in_background
 from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.log.memory import memory
+from duologue.graphs.log.memory import heard_since, memory
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.transcript import overheard
-from duologue.graphs.log.viewpoint import heard_since, viewpoint
+from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.position import max_steps

@@ -31,7 +31,6 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import (
-    ALOUD,
     CodeCalls,
     Draft,
     HookVersion,
@@ -47,6 +46,7 @@ from duologue.graphs.log.metadata import (
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import LEFT_OUT
 from duologue.graphs.speakers.model_settings import KeepAll
+from duologue.graphs.speakers.reply_parts import ALOUD
 from duologue.graphs.text.words import tokens_of, tokens_of_message
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn

@@ -22,8 +22,7 @@ from openai import AsyncOpenAI
 
 from duologue.graphs import Result, converse, load_conversation
 from duologue.graphs.log.heard_text import HeardText
-from duologue.graphs.log.metadata import Reasoning, Thought
-from duologue.graphs.speakers.reply_parts import THOUGHT
+from duologue.graphs.speakers.reply_parts import THOUGHT, Reasoning, Thought
 from duologue.nodes.models.answers import add_thought, count_usage, normalise_answer, thought_of
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Tokens

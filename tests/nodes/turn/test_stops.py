@@ -7,7 +7,8 @@ from langchain_core.messages import AIMessage
 
 from duologue.graphs import Conversation, Result, load_conversation
 from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import ModelOutput, Speech, StopCause
+from duologue.graphs.log.metadata import ModelOutput, Speech
+from duologue.graphs.speakers.reply_parts import StopCause
 from duologue.nodes.models.stops import is_stop, read_stop
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
