@@ -45,7 +45,7 @@ def typed(of: object, name: str) -> Any:  # noqa: ANN401
 GIVEN = {
     name: fields
     for name, model in MODELS.items()
-    if (fields := typed(model, f"{name}Fields") or typed(model, f"{name}Options"))
+    if (fields := typed(model, f"{name}Options") or typed(model, f"{name}Fields"))
     and not issubclass(model, Form)
 }
 
