@@ -1,6 +1,7 @@
 """The transports of the MCP server: the streams of the process, and streamable HTTP."""
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -33,6 +34,15 @@ _PATIENCE: Final = 3600
 A client that has gone without closing its connection may have left a question open. Until then,
 nobody else can continue that session.
 """
+
+
+def _is_of_interest(record: logging.LogRecord) -> bool:
+    """Return whether a log record says more than that a client has closed its connection."""
+    return not (record.exc_info and isinstance(record.exc_info[1], anyio.ClosedResourceError))
+
+
+# The library logs a traceback for each client that closes its connection.
+logging.getLogger("mcp.server.streamable_http").addFilter(_is_of_interest)
 
 
 def serve_stdio(files: Sequence[Path], store: str | None, model: str | None) -> None:

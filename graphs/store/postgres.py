@@ -257,7 +257,8 @@ class PostgresStore(SqlStore):
                 missing = self.missing_tables(await self._read(STORE_VERSION) if known else [])
                 if missing:
                     await self.writer.write(*missing)
-                await AsyncPostgresSaver(self._connections.pool).setup()
+                # A pooler could keep the pool's connections waiting.
+                await AsyncPostgresSaver(connection).setup()
         self._owner.watch()
 
     def statement(self, sql: LiteralString, *values: object) -> Statement:
@@ -278,7 +279,7 @@ class PostgresStore(SqlStore):
         return WriteFailure(as_store_error(self.url, error), isinstance(error, UnreachableError))
 
     async def _commit_once(self, jobs: Sequence[Job]) -> Results:
-        async with self._connections.pool.connection() as connection:
+        async with self._connections.acquire() as connection:
             try:
                 # All statements are sent to the server at once.
                 async with connection.pipeline(), connection.transaction():

@@ -1,7 +1,9 @@
 """The connections of a PostgreSQL store: a pool that survives a server's restart."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, LiteralString, TypeAlias, TypeVar
 
 import psycopg
@@ -27,11 +29,16 @@ class UnreachableError(psycopg.OperationalError):
     """No connection can be made; the text contains the reason."""
 
 
+class PoolerTimeoutError(PoolTimeout):
+    """A connection pooler has assigned no connection of the server in time."""
+
+
 class Connections:
     """The connections of one store."""
 
     def __init__(self, conninfo: str, *, size: int, timeout: float, prepares: bool) -> None:
         self._conninfo = conninfo
+        self._prepares = prepares
         self.pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             conninfo,
             kwargs={
@@ -44,6 +51,27 @@ class Connections:
             timeout=timeout,
             open=False,
         )
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator[Connection]:
+        """Yield a connection of the pool. Behind a pooler, it is in a transaction.
+
+        Raises:
+            PoolTimeout: No connection was free for the pool's timeout.
+        """
+        async with self.pool.connection() as connection:
+            if not self._prepares:
+                # A pooler admits clients at once, and makes their first statement wait for a
+                # connection of the server, PgBouncer for two minutes.
+                try:
+                    async with asyncio.timeout(self.pool.timeout):
+                        await connection.execute("BEGIN")
+                except TimeoutError as error:
+                    raise PoolerTimeoutError(
+                        f"the connection pooler had no free connection for {self.pool.timeout:g} "
+                        "s; raise its pool size, or end programs that use its connections"
+                    ) from error
+            yield connection
 
     async def again(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call a function that uses a connection, and retry while connections break."""
@@ -77,6 +105,8 @@ class Connections:
             await self.connect_once()
         except psycopg.Error as reason:
             return str(reason)
+        if isinstance(error, PoolerTimeoutError):
+            return str(error)
         if isinstance(error, PoolTimeout) and self._failed() > failed:
             return f"no connection could be made for {self.pool.timeout:g} s"
         if isinstance(error, PoolTimeout):
@@ -99,7 +129,7 @@ class Connections:
 
         async def fetched() -> list[Row]:
             async with (
-                self.pool.connection() as connection,
+                self.acquire() as connection,
                 connection.cursor(row_factory=row_factory, binary=binary) as cursor,
             ):
                 await cursor.execute(query, values)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
@@ -437,6 +437,34 @@ async def test_behind_a_pooler_by_transaction(pooled: tuple[str, str]) -> None:
             await elsewhere(lambda: take(url))
         assert await store.is_locked("s")
         assert not await store.is_locked("s1")
+
+
+@pytest.mark.live
+async def test_a_pooler_without_free_connections_ends_a_run_that_resumes(
+    pooled: tuple[str, str],
+) -> None:
+    address, server = pooled
+    url = f"{address}?direct={quote(server, safe='')}&connect_timeout=1"
+    left = list(GOOD)
+    with ExitStack() as others:
+
+        def hold_all(_: Prompt) -> str:
+            if len(left) == len(GOOD) - 2:
+                for _number in range(4):
+                    # Its transaction stays open.
+                    held = others.enter_context(psycopg.connect(address))
+                    held.execute("SELECT 1")
+            return left.pop(0)
+
+        model = ScriptedChatModel(script=hold_all)
+        problem = "the connection pooler had no free connection for 1 s; raise its pool size"
+        with pytest.raises(StoreError, match=problem):
+            await aconverse(GARDEN, session="s", store=url, model=model)
+        with pytest.raises(StoreError, match=problem):
+            await take(url, "another")
+    ended = await aconverse(GARDEN, session="s", store=url, model=ScriptedChatModel(script=GOOD))
+    assert ended.outcome is not None
+    assert ended.outcome.reason.value == "max_iterations"
 
 
 @pytest.mark.parametrize(

@@ -386,6 +386,58 @@ def python(code: str, **fields: object) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-c", code], **fields}
 
 
+HOSTILE = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    match asked["method"]:
+        case "initialize":
+            version = asked["params"]["protocolVersion"]
+            info = {"name": "hostile", "version": "1"}
+            result = {"protocolVersion": version, "capabilities": {}, "serverInfo": info}
+        case "tools/list":
+            result = {"tools": [{"name": "it", "inputSchema": {"type": "object"}}]}
+        case "tools/call":
+            print("noise\\n{}", flush=True)
+            text = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": "RESULT"})
+            print(text.replace('"RESULT"', RESULT), flush=True)
+            continue
+        case _:
+            continue
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+"""A server with one tool, which replies with the text RESULT."""
+
+TEXT = '{"content": [{"type": "text", "text": "%s"}]}'
+
+REPLIES = {
+    "'[' * 100_000 + ']' * 100_000": ("its MCP server does not speak MCP, but writes", True),
+    "'{\"a\":' * 100_000 + '1' + '}' * 100_000": ("its MCP server does not speak MCP", True),
+    "'[' * 100_000": ("its MCP server does not speak MCP", True),
+    "'nothing'": ("its MCP server does not speak MCP", True),
+    "'7'": ("its MCP server does not speak MCP", True),
+    "'[]'": ("its MCP server does not speak MCP", True),
+    "'{\"content\": 7}'": ("its MCP server does not speak MCP", True),
+    "'{}'": ("its MCP server does not speak MCP", True),
+    "'{\"content\": []}'": ("(nothing)", False),
+    repr(TEXT % ""): ("", False),
+    repr(TEXT % "half \\ud800"): ("its MCP server does not speak MCP", True),
+    repr(TEXT % "no" + "}").replace("}}", ', "isError": true}'): ("no", True),
+}
+"""Replies of a tool as Python's expressions, with a part of its result and whether it failed."""
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+def test_a_reply_that_is_no_result_is_an_error_of_the_tool(reply: str) -> None:
+    server = python(f"RESULT = {reply}\n{HOSTILE}")
+    # The test would take hours if the call waited for its timeout.
+    conversation = talk("hostile.it", tool_timeout=10_000)
+    ((text, failure),) = run([calls(("hostile.it", {})), "Done."], conversation, {"hostile": server})
+    words, is_failed = REPLIES[reply]
+    assert words in text
+    assert (failure is not None) == is_failed
+
+
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("server", "words"),

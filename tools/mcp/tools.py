@@ -168,8 +168,9 @@ async def _asked(server: Server, question: Callable[[ClientSession], Awaitable[T
             async def heard(message: object) -> None:
                 if isinstance(message, Exception):
                     noise.append(message)
-                    if isinstance(server, UrlServer) and limit.when() is not None:
-                        # The invalid message is the reply to a POST, so no other will follow.
+                    is_first = isinstance(server, UrlServer) and limit.when() is not None
+                    # An invalid reply, or the reply to the first POST: no other will follow.
+                    if (is_first or _is_reply(message)) and not (found or limit.expired()):
                         limit.reschedule(0)
 
             session = await stack.enter_async_context(_session(server, errors, heard))
@@ -212,6 +213,14 @@ async def _started(
         ClientSession(read, write, **settings) as session,
     ):
         yield session
+
+
+def _is_reply(error: Exception) -> bool:
+    """Return whether an error is about a reply that can't be parsed, and not about other output."""
+    if not isinstance(error, ValidationError):
+        return False
+    written = str(error.errors(include_url=False)[0]["input"])
+    return "jsonrpc" in written and ("result" in written or "error" in written)
 
 
 def _innermost(error: Exception) -> Exception:

@@ -499,15 +499,22 @@ async def http_client(address: str, token: str, person: Person) -> AsyncIterator
 def web(tmp_path: Path, environment: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the address and the token that the command prints."""
     arguments = [sys.executable, *arguments_on_page(tmp_path), "--http", "0"]
-    process = subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True)
+    log = tmp_path / "stderr"
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            arguments, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True
+        )
     try:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
         address = next(line for line in lines if line.startswith("http"))
-        yield address.strip(), next(lines).rpartition(" ")[2].strip()
+        token = next(lines).rpartition(" ")[2].strip()
+        yield address.strip(), token
     finally:
         process.terminate()
-        process.communicate()
+        rest, _ = process.communicate()
+    # The clients have closed their connections.
+    assert "Traceback" not in log.read_text() + rest
 
 
 @pytest.mark.exhaustive
