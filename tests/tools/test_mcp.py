@@ -432,7 +432,9 @@ def test_a_reply_that_is_no_result_is_an_error_of_the_tool(reply: str) -> None:
     server = python(f"RESULT = {reply}\n{HOSTILE}")
     # The test would take hours if the call waited for its timeout.
     conversation = talk("hostile.it", tool_timeout=10_000)
-    ((text, failure),) = run([calls(("hostile.it", {})), "Done."], conversation, {"hostile": server})
+    ((text, failure),) = run(
+        [calls(("hostile.it", {})), "Done."], conversation, {"hostile": server}
+    )
     words, is_failed = REPLIES[reply]
     assert words in text
     assert (failure is not None) == is_failed
