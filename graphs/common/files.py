@@ -132,6 +132,19 @@ class NewFile:
             self._file.close()
 
 
+def make_folders(path: Path) -> None:
+    """Make the missing folders above a file.
+
+    Raises:
+        SpecError: They can't be made.
+    """
+    with _writing(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise OSError("a part of its path is a file, or a link to nothing") from error
+
+
 def write_file(path: Path, content: str | bytes) -> None:
     """Write a file that is complete or stays as it was, and make the missing folders above it.
 
@@ -140,8 +153,8 @@ def write_file(path: Path, content: str | bytes) -> None:
     Raises:
         SpecError: It can't be written.
     """
+    make_folders(path)
     with _writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         # A model may have written lone surrogates, which have no encoding.
         data = content.encode(errors="replace") if isinstance(content, str) else content
         if path.exists() and not path.is_file() and not path.is_dir():

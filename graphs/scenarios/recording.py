@@ -29,7 +29,7 @@ from ...nodes.models.recorder import (
 from ..common.content import with_digests
 from ..common.data import Data
 from ..common.errors import ContextTooLongError, SessionError
-from ..common.files import read_file, remove_abandoned_files, write_file
+from ..common.files import make_folders, read_file, remove_abandoned_files, write_file
 from ..common.secrets_filter import SecretsFilter
 from ..speakers.reply_parts import STOP, THOUGHT, Stop, Thought
 from .differences import describe_difference
@@ -304,6 +304,9 @@ async def record(
                 f"{place}: there is no recording of this simulation; record it by "
                 "--simulate-record new"
             )
+        if stored is None:
+            # Before a model is called, whose answers could not be written otherwise.
+            await asyncio.to_thread(make_folders, place)
         recording = stored or Recording(goal=secrets.text(scenario.goal))
         tape = Tape(recording, stored is not None, secrets, place)
         http = HttpTape(

@@ -22,7 +22,7 @@ import requests
 from langchain_core.messages import BaseMessage
 from langchain_openai import ChatOpenAI
 
-from duologue import Scenario, asimulate
+from duologue import Scenario, SpecError, asimulate
 from duologue.graphs.scenarios import SimulationResult
 from duologue.graphs.scenarios.recording import RecordingError, RecordMode, RecordOptions, record
 from duologue.nodes.testing import Reply, ScriptedChatModel
@@ -324,6 +324,24 @@ async def test_requests_with_the_ids_of_messages_are_replayed(
 
     with pytest.raises(RecordingError, match=r"the request POST .* differs from request 1: body"):
         await run(place, "none", changed, **NO_MODELS)
+
+
+async def test_a_folder_that_cannot_be_made_is_reported_before_a_model_is_called(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    asked: list[str] = []
+
+    def agent(messages: Sequence[BaseMessage]) -> str:
+        asked.append(messages[-1].text)
+        return "Yes."
+
+    for name in ("file", "dangling"):
+        problem = f"{name}/test.json: can't be written: a part of its path is a file, or a link"
+        with pytest.raises(SpecError, match=problem):
+            await run(tmp_path / name / "test.json", "new", agent)
+    assert not asked
 
 
 async def test_a_client_may_describe_this_machine_in_a_replay(place: Path) -> None:
