@@ -14,19 +14,14 @@ from ..common.errors import SpecError
 from ..common.files import read_fields
 from ..common.validation import suggest_near_or_all
 from ..conversation.conversation import Conversation, Form
-from ..conversation.conversation_options import merge_changes
+from ..conversation.conversation_options import BY_WORD, merge_changes
 from ..conversation.defaults import Default, build_model, mark_unset, without_marks
-from ..conversation.sandbox import read_level
-from ..ends.end_chat import end_chat_fields
 from ..kinds.load import forms_by_kind, load_conversation
 from .paths import LABELS, Path, check_apart, json_types, read_paths, write_path
 from .spec import Batch
 from .values import LEFT, Axis, Value, canonical_json, read_axis
 
 _NOTHING = object()
-
-_BY_WORD = {"end_chat": end_chat_fields, "sandbox": read_level}
-"""Fields for which a single word means something other than a kind."""
 
 PLAIN_TEXTS: Final = frozenset(
     {
@@ -140,8 +135,8 @@ class Base:
         return fields
 
     def _of_word(self, word: str, at: Path) -> Any:  # noqa: ANN401
-        if len(at) == 1 and at[0] in _BY_WORD:
-            return _BY_WORD[at[0]](word)
+        if len(at) == 1 and at[0] in BY_WORD:
+            return BY_WORD[at[0]](word)
         if len(at) == 1 and self.form and at[0] in self.form.roles:
             return {"name": word}
         return {"text": word} if at[0] == "prompts" else by_kind(word)

@@ -93,8 +93,8 @@ class Changes(TaskOptions, total=False):
     speakers: Mapping[str, Fields] | Sequence[AnySpeaker]
 
 
-_BY_WORD = {"end_chat": end_chat_fields, "sandbox": read_level}
-"""The parts of a conversation in which a plain string sets one field."""
+BY_WORD: Final = {"end_chat": end_chat_fields, "sandbox": read_level}
+"""The parts of a conversation in which a plain string sets one field, each with its reader."""
 
 
 def merge_changes(
@@ -132,7 +132,7 @@ def _is_whole(field: str, value: Mapping[str, Any]) -> bool:
 
 def read_bare_words(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Convert plain strings to fields, in the parts of a conversation that accept them."""
-    words = {name: read(changes[name]) for name, read in _BY_WORD.items() if name in changes}
+    words = {name: read(changes[name]) for name, read in BY_WORD.items() if name in changes}
     return {**changes, **words}
 
 

@@ -9,7 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ....graphs.common.addresses import show_address
-from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
+from ....graphs.common.errors import (
+    DuologueError,
+    ModelError,
+    ModelUnavailableError,
+    iter_causes,
+)
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
 from ..refusals import (
@@ -164,9 +169,7 @@ def _what_broke(error: Exception, below: BaseException | None, address: str | No
 
 def _http_error(error: BaseException | None) -> BaseException | None:
     """Return the HTTP client's error among an error and its causes, or None."""
-    while error is not None and not comes_from(error, "httpx2"):
-        error = error.__cause__
-    return error
+    return next((one for one in iter_causes(error) if comes_from(one, "httpx2")), None)
 
 
 def _redirected(error: Exception) -> str:
