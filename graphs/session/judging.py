@@ -62,7 +62,6 @@ async def judge_session(
     options: Options,
     *,
     model: str | None = None,
-    batch: str | None = None,
 ) -> Judged:
     """Have a stored session judged, unless the same judge has read the same messages before.
 
@@ -74,7 +73,6 @@ async def judge_session(
         resources: The models.
         options: The options of the run. Only its callbacks are used.
         model: The name of the model that judges. If None, the judge's model.
-        batch: The name of the batch whose limits the calls count toward. None if there is no batch.
 
     Raises:
         SpecError: No judge is given, and the conversation has none.
@@ -90,7 +88,7 @@ async def judge_session(
         found = await read_session(session, conversation, graph)
         known = await read_verdicts(store, session)
         found = replace(found, later_verdicts=known)
-        return await judge_read(held, found, judge, resources, options, model=model, batch=batch)
+        return await judge_read(held, found, judge, resources, options, model=model)
 
 
 async def judge_read(
@@ -112,7 +110,7 @@ async def judge_read(
         resources: The models.
         options: The options of the run.
         model: The name of the model that judges.
-        batch: The name of the batch.
+        batch: The name of the batch that pays for the calls. None if there is no batch.
     """
     known = found.later_verdicts
     logged = None if judge or model else verdict_at_end(found.messages)
