@@ -309,7 +309,7 @@ class _Line:
             await self._open()
 
     def settle(self, tokens: int) -> None:
-        """Charge the actual tokens of an answered call instead of the reserved estimate."""
+        """Charge the actual tokens of an answered call instead of an estimate."""
         # The call is not matched with its own estimate. The average estimate is subtracted, which
         # makes the sum right on average.
         self._owed += tokens - (self._guessed / self._passed if self._passed else 0)

@@ -191,8 +191,8 @@ async def arun_batch(
             None, the sessions run in this process.
         patience: Time in seconds for which the calls wait for a model's server that is down
             (unreachable, status 502 or 503). The server is tried again after 1 second, 2, 4 and so
-            on, at least once a minute. If it is 0, or if no call of the batch has been answered
-            yet, the batch stops at once.
+            on, at least once a minute. If it is 0, the batch stops at once. If no call of the batch
+            has been answered yet, only a server that has replied, such as with 503, is waited for.
         scores: Functions that score a session that has ended, by name. A function receives the
             session's `Result`, or the `Result` and the cell's values by path, and returns a number,
             a bool, or a dict of them by name.

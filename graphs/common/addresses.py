@@ -1,8 +1,8 @@
 """Checks of server addresses, and their display without secrets.
 
-`show_address` is the only function that decides which parts of an address people may see. Errors,
-stored errors and log lines pass through `hide_addresses`, which applies it to each address in a
-text.
+`show_address` decides which parts of an address people may see. Errors, stored errors and log lines
+pass through `hide_addresses`, which applies it to each address in a text. Recordings keep more of
+an address, because requests differ by it: see `SecretsFilter.address`.
 """
 
 import logging

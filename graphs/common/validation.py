@@ -291,11 +291,11 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401  # any JSON
     """Parse JSON that clients and people write, in UTF-8, if that takes a short time only.
 
     Parsing keeps a server's other clients waiting, also in a thread. Its time depends less on the
-    length of a text than on the number of values: 2 MB of empty lists take seconds, one string 2
-    ms.
+    length of a text than on the number of values: 2 MB of empty lists take seconds, one string
+    2 ms.
 
     Raises:
-        ValueError: It is not valid, has half a character in a string, is nested more than 200
+        ValueError: It is not valid, has a lone surrogate in a string, is nested more than 200
             levels deep, or contains too many values.
     """
     given = text.encode() if isinstance(text, str) else text

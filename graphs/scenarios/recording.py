@@ -305,7 +305,7 @@ async def record(
                 "--simulate-record new"
             )
         if stored is None:
-            # Before a model is called, whose answers could not be written otherwise.
+            # Checked before a model is called, because its answers would be lost.
             await asyncio.to_thread(make_folders, place)
         recording = stored or Recording(goal=secrets.text(scenario.goal))
         tape = Tape(recording, stored is not None, secrets, place)

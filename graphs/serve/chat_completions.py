@@ -61,7 +61,7 @@ _LARGEST: Final = 8_000_000
 """Maximum size of a request in bytes: its texts, and files in base64."""
 
 _LARGE_RUNS: Final = LoopThread("duologue-large")
-"""The event loop of large conversations, which do not delay the answers to other clients so."""
+"""The event loop of large conversations, apart from the one that answers all other clients."""
 
 _MOST_WAITING: Final = 64
 """Maximum number of requests that wait for their body or their run. Others are refused."""

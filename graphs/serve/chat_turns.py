@@ -27,7 +27,8 @@ NEW_SESSION: Final = "new"
 LARGE: Final = 50_000
 """The weight from which the work for messages could delay other clients for more than 20 ms.
 
-The weight of a text is its length. That of a message is 1,000, since both cost about as much.
+The weight of a text is its length in characters. Each message also weighs `MESSAGE_WEIGHT`, because
+a message costs about as much time as 1,000 characters.
 """
 
 MESSAGE_WEIGHT: Final = 1000

@@ -83,14 +83,14 @@ class StoreFile:
         self.is_read_only = not all(_is_allowed(one, os.W_OK) for one in written)
 
     def _check_owners(self, is_alive: Callable[[str], bool]) -> None:
-        """Raise an error if a file belongs to another one, which SQLite would not notice."""
+        """Raise an error if the files do not belong together, which SQLite would not notice."""
         here = self._identities()
         for lock in self.locks.iterdir():
             try:
                 before = lock.read_text("ascii", errors="replace").split(",")
             except OSError:
                 continue
-            # A copy of the files of a killed run is complete, with other numbers.
+            # A copy of a killed run's files is accepted: all of its files have other numbers.
             is_left = before[0] != here[0] and before[1:2] == here[1:2] != [""]
             if is_left or (len(before) == len(here) and before != here and is_alive(lock.name)):
                 raise store_failure(self.url, _REPLACED.format(name=self.path.name))

@@ -13,7 +13,7 @@ from ..common.validation import parse_json
 MOST_TEXT: Final = 300_000
 """Maximum size of the texts in a request of a program, in characters.
 
-Work for a text is done in pieces that keep a server's other clients waiting: one for 1,000,000
+Each step of the work for a text keeps a server's other clients waiting: one step for 1,000,000
 characters takes 130 ms.
 """
 

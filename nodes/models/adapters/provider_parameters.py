@@ -224,7 +224,10 @@ class OpenAIParameters(Parameters):
     def bind_form_of_calls(
         self, chat: BaseChatModel, form: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Return the extra body. As an argument, the client raises if an answer is cut off."""
+        """Return the extra body, because the client checks the answer to an argument.
+
+        It raises an error if the answer is cut off.
+        """
         if not chat._use_responses_api({}):  # type: ignore[attr-defined]
             return {"extra_body": {"response_format": form}}
         # https://platform.openai.com/docs/guides/migrate-to-responses: "Structured Outputs"
