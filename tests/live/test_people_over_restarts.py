@@ -99,7 +99,7 @@ def test_calls_that_wait_for_approval_run_once_when_it_comes_later(
         assert [one["name"] for one in asked["pending"][0]["action_requests"]] == ["first"]
         assert run()["pending"] == asked["pending"]
         assert not calls.exists()
-        assert "decisions" in run(respond="yes")["error"]
+        assert "decisions" in run(respond="perhaps")["error"]
         assert not calls.exists()
 
         found = run(respond={"decisions": [{"type": "approve"}]})
