@@ -237,9 +237,8 @@ class Limiter:
         if found is None:
             rates = self._limits.rates
             rate = rates.get(model) or rates.get(_OTHERS) or RateLimit()
-            found = self._lines[model] = _Line(rate)
             # The addresses of a batch that goes on were right before.
-            found.is_reached = self._goes_on
+            found = self._lines[model] = _Line(rate, is_reached=self._goes_on)
         return found
 
     def _forget_older(self, now: float) -> None:
@@ -267,7 +266,7 @@ class _Line:
     forever, and only one waiter wakes at a time.
     """
 
-    def __init__(self, rate: RateLimit) -> None:
+    def __init__(self, rate: RateLimit, *, is_reached: bool) -> None:
         self._turn = asyncio.Lock()
         self._requests = _bucket(rate.requests_per_minute)
         self._tokens = _bucket(rate.tokens_per_minute)
@@ -279,7 +278,7 @@ class _Line:
         self._opens = 0.0
         """The time at which the server accepts calls again, by the loop's clock."""
         self._back_off = 0.0
-        self.is_reached = False
+        self.is_reached = is_reached
         """Whether the server has replied in this batch. If a batch goes on, this is assumed."""
         self.outage: _Outage | None = None
         """The current outage, or None."""

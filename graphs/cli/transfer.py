@@ -357,6 +357,4 @@ def _put(text: str, output: Path | None) -> None:
 def _write(data: bytes, output: Path) -> None:
     from ..common.files import write_file
 
-    if not output.parent.is_dir():
-        raise SpecError(f"{output}: the folder does not exist; create it, or choose another path")
     write_file(output, data)

@@ -146,14 +146,11 @@ def make_folders(path: Path) -> None:
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a file that is complete or stays as it was, and make the missing folders above it.
-
-    Devices and pipes are written directly.
+    """Write a file that is complete or stays as it was. Devices and pipes are written directly.
 
     Raises:
         SpecError: It can't be written.
     """
-    make_folders(path)
     with _writing(path):
         # A model may have written lone surrogates, which have no encoding.
         data = content.encode(errors="replace") if isinstance(content, str) else content

@@ -222,5 +222,5 @@ def written(example: Example, form: str, told: Line | None) -> Line:
 def json_line(found: Line) -> str:
     """Return an object as one line of JSON, without characters at which programs split lines."""
     text = json.dumps(found, ensure_ascii=False)
-    # A lone surrogate (half a character) has no encoding; it stays JSON's escape.
+    # A lone surrogate has no encoding; it stays JSON's escape.
     return escape_json(text.encode(errors="backslashreplace").decode()) + "\n"

@@ -326,7 +326,7 @@ def _check_answer_storable(value: Any) -> Any:  # noqa: ANN401
         check_storable(value)
     except Exception as error:
         if isinstance(value, str):
-            # A lone surrogate (half a character) has no encoding.
+            # A lone surrogate has no encoding.
             return storable(value)
         raise AnswerError(
             f"the answer can't be stored, and the question stays open: {error}"

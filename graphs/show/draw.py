@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ..common.errors import SpecError, how_to_install
+from ..common.files import write_file
 from ..common.sanitize import clean
 from ..common.validation import list_names
 from ..conversation.conversation import Conversation, hand_off_targets
@@ -80,10 +81,7 @@ def _write(text: str, file: Path) -> None:
         data = (f"```mermaid\n{text}```\n" if form == ".md" else text).encode()
     else:
         data = _rendered(text, file)
-    try:
-        file.write_bytes(data)
-    except OSError as error:
-        raise SpecError(f"{file}: can't be written: {error.strerror or error}") from error
+    write_file(file, data)
 
 
 def _rendered(text: str, file: Path) -> bytes:

@@ -62,19 +62,21 @@ class Argument:
             return ""
         text = arguments.get(TO_USER)
         has_next = text is not None and next(reversed(arguments)) != TO_USER
-        self.is_over = has_next or _is_json(self._pieces[0])
+        self.is_over = has_next or self._is_complete()
         if not isinstance(text, str) or not text.startswith(self._read):
             return ""
         new, self._read = text.removeprefix(self._read), text
         return new
 
-
-def _is_json(text: str) -> bool:
-    try:
-        from_json(text)
-    except ValueError:
-        return False
-    return True
+    def _is_complete(self) -> bool:
+        """Return whether the object has ended. Most pieces need not be parsed again for that."""
+        if not self._pieces[0].rstrip().endswith("}"):
+            return False
+        try:
+            from_json(self._pieces[0])
+        except ValueError:
+            return False
+        return True
 
 
 ABOUT = "A message to the others, sent at once while the tool runs. Optional."

@@ -197,7 +197,7 @@ class ModelCalls(BaseCallbackHandler):
 def _is_logged(record: logging.LogRecord) -> bool:
     """Return False if LangChain logs an error of these callbacks, which it raises as well."""
     names = (ModelCalls.__name__, GatedModelCalls.__name__)
-    return not (isinstance(record.args, tuple) and record.args[:1] in [(one,) for one in names])
+    return not (isinstance(record.args, tuple) and record.args and record.args[0] in names)
 
 
 logging.getLogger("langchain_core.callbacks.manager").addFilter(_is_logged)

@@ -102,7 +102,7 @@ async def write_answer(
         about = as_reply(UnheardReply, about, audience=NOBODY)
         waiting = after_pause(context.position, context.turn, Phase.ANSWERED)
         return await context.step(
-            waiting, [*given.new, _line_of(number, message, about)], given.usage
+            waiting, [*given.new, _line_of(number, message.content, message, about)], given.usage
         )
     return await write_said(context, speaker, given._replace(message=message), about)
 
@@ -116,7 +116,7 @@ async def write_said(
     if is_call(given.message):
         kind = CodeCalls if about.source is Source.CODE else ToolCalls
         called = as_reply(kind, about)
-        lines = [*given.new, _line_of(number, given.message, called)]
+        lines = [*given.new, _line_of(number, given.message.content, given.message, called)]
         return await context.step(after_pause(position, turn, Phase.CALLED), lines, given.usage)
     schema = context.resources.registry.schema_of(speaker)
     about = about.model_copy(update=read_by_format(speaker, given.message.text, about, schema))
@@ -147,14 +147,16 @@ def read_by_format(
     return read | {"flaw": Flaw.FORM, "problem": found.problem}
 
 
-def _line_of(number: int, message: AIMessage, about: SpeakerReply) -> AnyMessage:
+def _line_of(
+    number: int, content: Content, answer: AIMessage, about: SpeakerReply | PendingAnswer
+) -> AnyMessage:
     return make_message(
         number,
-        message.content,
+        content,
         about,
-        answer=message,
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
+        answer=answer,
+        tool_calls=answer.tool_calls,
+        invalid_tool_calls=answer.invalid_tool_calls,
     )
 
 
@@ -176,7 +178,7 @@ def calls_of_agent(
         new = {call["id"]: next(ids) for call in message.tool_calls}
         made = [{**call, "id": new[call["id"]]} for call in message.tool_calls]
         answer = message.model_copy(update={"tool_calls": made, "invalid_tool_calls": []})
-        yield _line_of(number, answer, about)
+        yield _line_of(number, answer.content, answer, about)
         for number, found in enumerate(results, start=number + 1):  # noqa: B020
             artifact, problem = store_artifact(found.name or "a tool", found.artifact)
             text, files = parts_of_result(found)
@@ -317,14 +319,7 @@ def make_pending(number: int, speaker: str, answer: AIMessage) -> AnyMessage:
         thought=thought_of(answer, goes_back=True),
         to_user=texts_by_id(answer, answer.tool_calls),
     )
-    return make_message(
-        number,
-        answer.text,
-        about,
-        answer=answer,
-        tool_calls=answer.tool_calls,
-        invalid_tool_calls=answer.invalid_tool_calls,
-    )
+    return _line_of(number, answer.text, answer, about)
 
 
 def read_pending(message: AIMessage) -> AIMessage:

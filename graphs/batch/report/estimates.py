@@ -69,7 +69,7 @@ def mean_of(combinations: Sequence[Trials], *, is_share: bool, spread: float = 0
     return found.model_copy(update={"low": found.value - half, "high": found.value + half})
 
 
-def pass_hat(combinations: Iterable[Trials], most: int = MOST_K) -> list[Estimate]:
+def pass_hat(combinations: Iterable[Trials]) -> list[Estimate]:
     """Return pass^1, pass^2, … up to the largest number of trials of a combination.
 
     pass^k is the probability that k trials of a combination all pass (tau-bench). For n trials with
@@ -77,7 +77,7 @@ def pass_hat(combinations: Iterable[Trials], most: int = MOST_K) -> list[Estimat
     """
     all_ = [(one.scored, round(one.sum)) for one in combinations if one.scored]
     found: list[Estimate] = []
-    for k in range(1, min(most, max((n for n, _ in all_), default=0)) + 1):
+    for k in range(1, min(MOST_K, max((n for n, _ in all_), default=0)) + 1):
         one = _pass([(n, c) for n, c in all_ if n >= k], k)
         if found and found[-1].high is not None and one.high is not None:
             # More trials cannot all pass more often than fewer.

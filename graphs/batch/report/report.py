@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ...common.errors import DuologueError, SpecError
-from ...common.files import write_file
+from ...common.files import make_folders, write_file
 from ...common.validation import suggest_near_or_all
 from ...session.page import read_page
 from ...store.batches import BatchRow, CellRow, CellsWanted
@@ -116,7 +116,7 @@ async def _write_session(session: str, folder: Path, store: Store) -> bool:
         text = await read_page(store, session, None)
     except DuologueError:
         return False
-    await asyncio.to_thread(write_file, folder / f"{session}.html", text)
+    await asyncio.to_thread(_write, folder / f"{session}.html", text)
     return True
 
 
@@ -141,6 +141,11 @@ def _write_page(page: Path, report: BatchReport, variant: PageVariant | None) ->
     from .render import render
 
     if variant is None:
-        write_file(page, render(report))
+        _write(page, render(report))
     else:
-        write_file(page, render(report, variant.template, variant.values))
+        _write(page, render(report, variant.template, variant.values))
+
+
+def _write(page: Path, text: str) -> None:
+    make_folders(page)
+    write_file(page, text)

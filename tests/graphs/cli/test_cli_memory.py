@@ -152,7 +152,7 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
         (
             ["dump", "g", "--output", "no/such/folder.json"],
             2,
-            "no/such/folder.json: the folder does not exist",
+            "no/such/folder.json: can't be written",
         ),
         (["load", "gone.json"], 2, "gone.json: can't be read"),
         (

@@ -254,7 +254,7 @@ def test_what_is_wrong_is_what_is_wrong_with_what_all_hear(
 
 
 def halved(message: type[BaseMessage]) -> Any:  # noqa: ANN401
-    """Return a message with half a character, which no encoding has."""
+    """Return a message with a lone surrogate, which has no encoding."""
     return message(content="").model_copy(update={"content": "half: \ud83d"})
 
 

@@ -186,7 +186,7 @@ def look() -> Any:  # noqa: ANN401
 
 
 def test_half_a_character_that_a_model_or_a_person_says_is_a_question_mark() -> None:
-    """L1: no encoding has half a character; the rest of the text stays."""
+    """L1: a lone surrogate has no encoding; the rest of the text stays."""
     spec = talk("Ann", {"name": "Bob", "replies": ["human"]})
     result, _ = play(spec, ["Half: \ud83d"], answer=lambda question: "So: \ude00")
     assert result.transcript == [("Ann", "Half: ?"), ("Bob", "So: ?")]
