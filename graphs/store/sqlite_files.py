@@ -84,12 +84,13 @@ class StoreFile:
 
     def _check_owners(self, is_alive: Callable[[str], bool]) -> None:
         """Raise an error if the files do not belong together, which SQLite would not notice."""
-        here = self._identities()
         for lock in self.locks.iterdir():
             try:
                 before = lock.read_text("ascii", errors="replace").split(",")
             except OSError:
                 continue
+            # Read after the lock file: another process may have opened the store just now.
+            here = self._identities()
             # A copy of a killed run's files is accepted: all of its files have other numbers.
             is_left = before[0] != here[0] and before[1:2] == here[1:2] != [""]
             if is_left or (len(before) == len(here) and before != here and is_alive(lock.name)):

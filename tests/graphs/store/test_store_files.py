@@ -168,6 +168,43 @@ async def test_a_file_that_changes_place_in_use_spoils_no_other(
         assert is_sound(moved)
 
 
+HOLDING = """
+import asyncio, sys
+from duologue.graphs.store.open import open_store
+async def main():
+    async with open_store(sys.argv[1]):
+        print("open", flush=True)
+        sys.stdin.read()
+asyncio.run(main())
+"""
+
+
+def test_a_store_that_another_process_opens_at_the_same_time_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, others = tmp_path / "x.db", list[subprocess.Popen[str]]()
+    list_folder = Path.iterdir
+
+    def open_before(folder: Path) -> Iterator[Path]:
+        if folder.suffix == ".locks" and not others:
+            command = [sys.executable, "-c", HOLDING, str(file)]
+            others.append(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            assert others[0].stdout is not None
+            assert others[0].stdout.readline() == "open\n"
+        return list_folder(folder)
+
+    monkeypatch.setattr(Path, "iterdir", open_before)
+    try:
+        fill(file, "first")
+    finally:
+        for other in others:
+            other.communicate()
+    assert len(others) == 1
+    assert names(file) == ["first"]
+
+
 KILLED = """
 import asyncio, os, sys
 from duologue.graphs.store.open import open_store
