@@ -3,7 +3,8 @@
 No test fails by these figures: they show in how many places the next change of an idea is made.
 `--list WORD` prints the places of the rows whose name contains the word. Only code is counted, not
 docstrings, comments and the list of public names. `python tests/house.py lines` prints the lines of
-code and the modules of each folder.
+code and the modules of each folder, `python tests/house.py names` the functions whose name is no
+verb with an object and no noun: a participle, an adverb or a preposition.
 """
 
 import argparse
@@ -426,6 +427,73 @@ def rows_of_lines() -> Iterator[Row]:
             yield Row(folder, f"{sum(found):7,} lines in {len(found):3} modules")
 
 
+# --- Names ---
+
+PREPOSITIONS = frozenset(
+    "about above across after against along among around at before behind below beneath beside "
+    "between beyond by down during except for in inside into near of off out outside over past "
+    "per since through toward towards under until up upon via within without".split()
+)
+"""Prepositions. `as`, `from`, `on`, `to` and `with` begin conventional names, such as `to_text`."""
+
+ADVERBS = frozenset(
+    "again ahead almost already also altogether always anew apart away back else even ever first "
+    "here hence how just last later least long meanwhile more most never next not now often once "
+    "only quite rather so soon still then there therefore thus today together too twice very well "
+    "when whence where why yet".split()
+)
+"""Adverbs that do not end with -ly."""
+
+PARTICIPLES = frozenset(
+    "begun bound brought built caught chosen cut done drawn driven fallen felt found given gone "
+    "grown heard held hidden kept known laid led left lent lost made meant met overridden paid put "
+    "read run said seen sent set shown shut spent split spoken stood stuck taken taught thought "
+    "thrown told torn understood undone woken won worn written".split()
+) - frozenset("cut put read run set split".split())
+"""Irregular participles, except those that are verbs, too."""
+
+_NO_PARTICIPLES = frozenset(
+    "embed exceed feed need proceed seed shed speed succeed "
+    "bring ceiling encoding ending finding greeting heading king meaning nothing opening ping "
+    "pricing ring reasoning rating saying setting something spelling spring string thing timing "
+    "tracing warning wording".split()
+)
+"""Verbs and nouns that end with -ed or -ing."""
+
+_NO_ADVERBS = frozenset("apply family multiply rely reply supply".split())
+"""Verbs and nouns that end with -ly."""
+
+
+def _is_participle(word: str) -> bool:
+    return word in PARTICIPLES or (
+        len(word) > 3 and word.endswith(("ed", "ing")) and word not in _NO_PARTICIPLES
+    )
+
+
+def _is_adverb(word: str) -> bool:
+    return word in ADVERBS or (word.endswith("ly") and word not in _NO_ADVERBS)
+
+
+def is_no_name(name: str) -> bool:
+    """Tell whether a function's name has neither a verb nor a noun, or begins with a preposition."""
+    words = [word for word in name.lower().split("_") if word]
+    if not words or name.startswith("__"):
+        return False
+    return words[0] in PREPOSITIONS or all(
+        word in PREPOSITIONS or _is_participle(word) or _is_adverb(word) for word in words
+    )
+
+
+def rows_of_names(modules: Sequence[Module]) -> Iterator[Row]:
+    """Find the functions whose name is a participle, an adverb or a preposition, by folder."""
+    public = set(_words_of(ast.parse((ROOT / "__init__.py").read_text())))
+    for module in modules:
+        for function, owner in module.functions:
+            if function.name not in public and is_no_name(function.name):
+                name = f"{owner.name}.{function.name}" if owner else function.name
+                yield Row(name, f"{module.file}:{function.lineno}")
+
+
 # --- The table ---
 
 
@@ -456,11 +524,16 @@ def main() -> None:
         "--list", metavar="WORD", help="print the places of the rows with this word"
     )
     parser.add_argument("--quick", action="store_true", help="only read code, and run nothing")
-    parser.add_argument("mode", nargs="?", choices=["lines"], help="print lines of code by folder")
+    parser.add_argument("mode", nargs="?", choices=["lines", "names"], help="print another list")
     given = parser.parse_args()
-    is_table = given.mode is None
-    found = [*(rows(read_modules(), measured=not given.quick) if is_table else rows_of_lines())]
-    width = max(len(row.name) for row in found)
+    match given.mode:
+        case "lines":
+            found = [*rows_of_lines()]
+        case "names":
+            found = [*rows_of_names(read_modules())]
+        case _:
+            found = [*rows(read_modules(), measured=not given.quick)]
+    width = max((len(row.name) for row in found), default=0)
     for row in found:
         aim = f"  (aim: {row.aim})" if row.aim else ""
         sys.stdout.write(f"{row.name:{width}}  {row.figure}{aim}\n")
