@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature
 from typing import Any
-from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -32,9 +31,9 @@ def part_of(cases: Mapping[str, Any], *names: str) -> list[Any]:
 def leave_combinations_to_exhaustive(items: Iterable[pytest.Item], elsewhere: set[str]) -> None:
     """Mark parametrized cases as exhaustive, except a few that cover each parameter's values.
 
-    A test of several stores keeps one of them, in alternation with the next test, unless it is
-    marked `every_store`. A test with one parameter keeps all of its cases, unless it is marked
-    `part`: then it keeps as many as that mark requests, spread evenly.
+    A test of stores keeps SQLite alone, unless it is marked `every_store`. A test with one parameter
+    keeps all of its cases, unless it is marked `part`: then it keeps as many as that mark requests,
+    spread evenly.
 
     Args:
         items: The collected tests.
@@ -42,31 +41,28 @@ def leave_combinations_to_exhaustive(items: Iterable[pytest.Item], elsewhere: se
     """
     grids = defaultdict[object, list[pytest.Function]](list)
     for item in items:
-        if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        if not isinstance(item, pytest.Function):
+            continue
+        if "postgres_server" in item.fixturenames and not item.get_closest_marker("every_store"):
+            item.add_marker(_WHOLE)
+        if not hasattr(item, "callspec"):
             continue
         if elsewhere.isdisjoint(mark.name for mark in item.iter_markers()):
             grids[item.parent, item.originalname].append(item)
     for cases in grids.values():
         part = cases[0].get_closest_marker("part")
-        kept = _each_value_once(_with_one_store(cases), most=part.args[0] if part else None)
+        kept = _each_value_once(_with_sqlite(cases), most=part.args[0] if part else None)
         for case in cases:
             if case not in kept:
                 case.add_marker(_WHOLE)
 
 
-def _with_one_store(cases: list[pytest.Function]) -> list[pytest.Function]:
-    """Return the cases with one of the stores, which depends on the name of the test."""
-    stores = sorted(
-        {name for case in cases for name in case.callspec._idlist if name in STORE_KINDS}
-    )
-    if len(stores) < 2 or cases[0].get_closest_marker("every_store"):
+def _with_sqlite(cases: list[pytest.Function]) -> list[pytest.Function]:
+    """Return the cases without other stores than SQLite, if there are cases with SQLite."""
+    if cases[0].get_closest_marker("every_store"):
         return cases
-    store = stores[crc32(str(cases[0].originalname).encode()) % len(stores)]
-    return [
-        case
-        for case in cases
-        if store in case.callspec._idlist or STORE_KINDS.isdisjoint(case.callspec._idlist)
-    ]
+    others = STORE_KINDS - {"sqlite"}
+    return [case for case in cases if others.isdisjoint(case.callspec._idlist)] or cases
 
 
 def _each_value_once(cases: list[pytest.Function], most: int | None) -> list[pytest.Function]:
