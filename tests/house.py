@@ -429,58 +429,26 @@ def rows_of_lines() -> Iterator[Row]:
 
 # --- Names ---
 
-PREPOSITIONS = frozenset(
-    "about above across after against along among around at before behind below beneath beside "
-    "between beyond by down during except for in inside into near of off out outside over past "
-    "per since through toward towards under until up upon via within without".split()
-)
-"""Prepositions. `as`, `from`, `on`, `to` and `with` begin conventional names, such as `to_text`."""
-
-ADVERBS = frozenset(
-    "again ahead almost already also altogether always anew apart away back else even ever first "
-    "here hence how just last later least long meanwhile more most never next not now often once "
-    "only quite rather so soon still then there therefore thus today together too twice very well "
-    "when whence where why yet".split()
-)
-"""Adverbs that do not end with -ly."""
-
-PARTICIPLES = frozenset(
-    "begun bound brought built caught chosen cut done drawn driven fallen felt found given gone "
-    "grown heard held hidden kept known laid led left lent lost made meant met overridden paid put "
-    "read run said seen sent set shown shut spent split spoken stood stuck taken taught thought "
-    "thrown told torn understood undone woken won worn written".split()
-) - frozenset("cut put read run set split".split())
-"""Irregular participles, except those that are verbs, too."""
-
-_NO_PARTICIPLES = frozenset(
-    "embed exceed feed need proceed seed shed speed succeed "
-    "bring ceiling encoding ending finding greeting heading king meaning nothing opening ping "
-    "pricing ring reasoning rating saying setting something spelling spring string thing timing "
-    "tracing warning wording".split()
-)
-"""Verbs and nouns that end with -ed or -ing."""
-
-_NO_ADVERBS = frozenset("apply family multiply rely reply supply".split())
-"""Verbs and nouns that end with -ly."""
+_WORDS = tomllib.loads(Path(__file__).with_name("name_words.toml").read_text())
 
 
 def _is_participle(word: str) -> bool:
-    return word in PARTICIPLES or (
-        len(word) > 3 and word.endswith(("ed", "ing")) and word not in _NO_PARTICIPLES
-    )
+    has_ending = len(word) > 3 and word.endswith(("ed", "ing"))
+    return word in _WORDS["participles"] or (has_ending and word not in _WORDS["no_participles"])
 
 
 def _is_adverb(word: str) -> bool:
-    return word in ADVERBS or (word.endswith("ly") and word not in _NO_ADVERBS)
+    return word in _WORDS["adverbs"] or (word.endswith("ly") and word not in _WORDS["no_adverbs"])
 
 
 def is_no_name(name: str) -> bool:
-    """Tell whether a function's name has neither a verb nor a noun, or begins with a preposition."""
+    """Tell whether a name has neither a verb nor a noun, or begins with a preposition."""
     words = [word for word in name.lower().split("_") if word]
     if not words or name.startswith("__"):
         return False
-    return words[0] in PREPOSITIONS or all(
-        word in PREPOSITIONS or _is_participle(word) or _is_adverb(word) for word in words
+    prepositions = _WORDS["prepositions"]
+    return words[0] in prepositions or all(
+        word in prepositions or _is_participle(word) or _is_adverb(word) for word in words
     )
 
 
