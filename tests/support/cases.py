@@ -31,9 +31,9 @@ def part_of(cases: Mapping[str, Any], *names: str) -> list[Any]:
 def leave_combinations_to_exhaustive(items: Iterable[pytest.Item], elsewhere: set[str]) -> None:
     """Mark parametrized cases as exhaustive, except a few that cover each parameter's values.
 
-    A test of stores keeps SQLite alone, unless it is marked `every_store`. A test with one parameter
-    keeps all of its cases, unless it is marked `part`: then it keeps as many as that mark requests,
-    spread evenly.
+    A test of stores keeps SQLite alone, unless it is marked `every_store`. A test with one
+    parameter keeps all cases, unless it is marked `part`: then it keeps as many as that mark
+    requests, spread evenly.
 
     Args:
         items: The collected tests.
