@@ -71,7 +71,7 @@ async def open_driver(
             # A batch whose cells have all ended is only read or scored, which needs no model.
             judges = () if settings.second_judge is None else (settings.second_judge,)
             first = cells.cell(1).conversation()
-            await check_here(first, limiter, judges, **options)
+            await check_here(first, options, limiter, judges)
         given: Options = {**options, "store": store}
         worker = Worker(
             lease,

@@ -185,12 +185,12 @@ class Worker:
         run = run_session(
             cell.conversation(),
             cell.session,
+            self.options,
             reset=False,
             tokens=False,
             gate=self.gate,
             settings=self.settings,
             opened=self.store,
-            **self.options,
         )
         result: StoredSession | None = None
         async with aclosing(run) as events:

@@ -106,7 +106,7 @@ class _Run:
 
             options["answer"] = answer
             options["callbacks"] = [progress]
-        run = run_session(source, session, reset=reset, tokens=True, reply=reply, **options)
+        run = run_session(source, session, options, reset=reset, tokens=True, reply=reply)
         try:
             async with aclosing(run) as events:
                 with self.progress or nullcontext():

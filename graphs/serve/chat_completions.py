@@ -352,10 +352,10 @@ async def _run_to_end(
     run = run_session(
         turn.source,
         turn.session,
+        turn.options,
         reset=False,
         tokens=shows_tokens,
         reply=turn.reply,
-        **turn.options,
     )
     async with aclosing(run) as events:
         async for event in events:

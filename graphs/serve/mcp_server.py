@@ -150,7 +150,7 @@ class _Run:
             options["answer"] = self._ask
         reply = None if call.answer is None else _bind_answer(session, call.answer)
         run = run_session(
-            session.conversation, session.id, reset=False, tokens=False, reply=reply, **options
+            session.conversation, session.id, options, reset=False, tokens=False, reply=reply
         )
         ended: StoredSession | None = None
         async with aclosing(run) as events:

@@ -131,7 +131,7 @@ async def load_tools(
     tools = await asyncio.to_thread(read_tools, files)
     for file, tool in zip(files, tools, strict=True):
         try:
-            await check_here(tool.conversation, **Options(store=store, model=model))
+            await check_here(tool.conversation, Options(store=store, model=model))
         except SpecError as error:
             raise SpecError(f"{file}: {error}") from error
     return tools

@@ -6,7 +6,7 @@ They follow Yacana's tasks, which one agent solves alone, and Lagent's agents, w
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack, cast, get_args
+from typing import Any, Literal, Unpack, get_args
 
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import BaseTool
@@ -68,8 +68,6 @@ class AskOptions(StoreOptions, total=False):
 
 OnFailure = Literal["raise", "return"]
 """The ways in which `ask` reports an answer that does not fit its schema."""
-
-_OF_SPEC = AskOptions.__annotations__.keys() - StoreOptions.__annotations__.keys()
 
 
 @list_options
@@ -133,29 +131,23 @@ async def aask(
         >>> ask(chef, "And a dessert?", session="menu", model=model, store="memory:ask").text
         'Plums.'
     """
-    session, options = locate_session(session, options)
+    name = locate_session(session, options)
     known = ("images", "session", "reset", "schema", "on_failure", "user")
     check_options(options, AskOptions, *known)
     _check_text(text)
     if on_failure not in get_args(OnFailure):
         raise SpecError(f"on_failure: must be 'raise' or 'return', not {on_failure!r}")
-    given: dict[str, Any] = {**options}
-    of_spec = {name: given.pop(name) for name in _OF_SPEC & given.keys()}
-    of_spec = {name: value for name, value in of_spec.items() if value is not None}
-    asked = _make_conversation(_equip_agent(agent, given.get("tools"), schema), user, of_spec)
+    equipped = _equip_agent(agent, options.get("tools"), schema)
+    asked = _make_conversation(equipped, user, _pop_fields(options))
+    run: StoreOptions = options
     content: Content = text
     if images:
         content = make_content(text, await asyncio.to_thread(read_files, images, "images"))
-    waits = (
-        session is not None
-        and not reset
-        and await _is_unanswered(session, content, given.get("store"))
-    )
-    message = None if waits else content
-    queued = cast("Options", dict(**given, message=message))
+    waits = name is not None and not reset and await _is_unanswered(name, content, options)
     # The text is a new message. It must not answer a question that already waits, such as an
     # approval.
-    result = result_of(*await run_to_end(asked, session, queued, reset=reset, queues=True))
+    given = Options(**run, message=None if waits else content)
+    result = result_of(*await run_to_end(asked, name, given, reset=reset, queues=True))
     if schema is not None and on_failure == "raise":
         _check_answer(result, schema)
     return result
@@ -237,25 +229,34 @@ def _name(tool: object) -> object:
     return getattr(tool, "name", None) or getattr(tool, "__name__", None)
 
 
-def _make_conversation(agent: Speaker, user: str, of_spec: Mapping[str, Any]) -> Conversation:
+def _pop_fields(options: AskOptions) -> dict[str, Any]:
+    """Remove the conversation's fields from the options of `ask`, and return those that are set."""
+    end_when = options.pop("end_when", None)
+    when = {} if end_when is None else {"when": end_when}
+    fields = {
+        "prices": options.pop("prices", None),
+        "sandbox": options.pop("sandbox", None),
+        "seed": options.pop("seed", None),
+        "max_tool_rounds": options.pop("max_tool_rounds", None),
+    }
+    of_spec = {name: value for name, value in fields.items() if value is not None}
+    return {"end_chat": {"max_iterations": 1, **when}, **of_spec}
+
+
+def _make_conversation(agent: Speaker, user: str, fields: Mapping[str, Any]) -> Conversation:
     """Return the conversation between the user and the agent."""
-    when = {"when": of_spec["end_when"]} if "end_when" in of_spec else {}
-    found = Conversation(
-        title=f"Questions to {agent.name}",
-        speakers=({"name": user, "replies": ("human",)}, agent),
-        end_chat={"max_iterations": 1, **when},
-        **{name: value for name, value in of_spec.items() if name != "end_when"},
-    )
+    speakers = ({"name": user, "replies": ("human",)}, agent)
+    found = Conversation(title=f"Questions to {agent.name}", speakers=speakers, **fields)
     # The user did not set the title. A later question, perhaps from a release that words the title
     # differently, must not be compared with it.
     found.model_fields_set.discard("title")
     return found
 
 
-async def _is_unanswered(session: str, content: Content, target: str | Path | None) -> bool:
+async def _is_unanswered(session: str, content: Content, options: StoreOptions) -> bool:
     """Return whether a session was interrupted before this question was answered."""
     check_session_id(session)
-    target = target or (await asyncio.to_thread(load_settings)).store
+    target = options.get("store") or (await asyncio.to_thread(load_settings)).store
     async with open_store(target) as store:
         row = await store.get(session)
         if row is None or row.status == "finished":

@@ -6,7 +6,7 @@ The synchronous functions run the asynchronous ones on one background event loop
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TypeVar, Unpack, cast
+from typing import Unpack
 
 from ..common.model_help import list_options
 from ..common.threads import TaskIterator, in_background, iterate_in_background
@@ -15,8 +15,6 @@ from ..kinds.load import ConversationLike
 from .options import Options, StoreOptions
 from .session import Result, Session, result_of
 from .stored_session import StoredSession
-
-G = TypeVar("G", bound=StoreOptions)
 
 
 @list_options
@@ -74,8 +72,8 @@ async def aconverse(
     # Importing `converse` must not load the nodes and the models.
     from .run import run_to_end
 
-    session, options = locate_session(session, options)
-    return result_of(*await run_to_end(conversation, session, options, reset=reset))
+    name = locate_session(session, options)
+    return result_of(*await run_to_end(conversation, name, options, reset=reset))
 
 
 converse = in_background(aconverse)
@@ -106,8 +104,8 @@ async def astream(
     """
     from .run import run_session
 
-    session, options = locate_session(session, options)
-    run = run_session(conversation, session, reset=reset, tokens=True, **options)
+    name = locate_session(session, options)
+    run = run_session(conversation, name, options, reset=reset, tokens=True)
     async with aclosing(TaskIterator(run)) as events:
         async for event in events:
             if not isinstance(event, StoredSession):
@@ -117,9 +115,9 @@ async def astream(
 stream = iterate_in_background(astream)
 
 
-def locate_session(session: str | Session | None, options: G) -> tuple[str | None, G]:
-    """Return a session's id, and the options with the handle's store as the default store."""
+def locate_session(session: str | Session | None, options: StoreOptions) -> str | None:
+    """Return a session's id. A handle's store becomes the default of the option ``store``."""
     if not isinstance(session, Session):
-        return session, options
-    found = {"store": session.store, **options}
-    return session.id, cast("G", found)
+        return session
+    options.setdefault("store", session.store)
+    return session.id

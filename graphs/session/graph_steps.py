@@ -9,9 +9,8 @@ import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
@@ -25,7 +24,6 @@ from ..common.errors import AnswerError, SessionError, SpecError, StoreError, fu
 from ..common.threads import in_caller
 from ..conversation.conversation import Conversation, has_hand_off_tool
 from ..conversation.questions import (
-    Answer,
     ApprovalQuestion,
     MessageQuestion,
     Question,
@@ -65,19 +63,6 @@ _LIKE_AN_ID = re.compile(r"[0-9a-f]{32}")
 """The format that LangGraph recognizes as the id of a question."""
 
 
-class RunOptions(NamedTuple):
-    """The receivers of a run's callbacks, and how its steps are stored."""
-
-    callbacks: list[BaseCallbackHandler]
-    """LangChain callback handlers."""
-    durability: Literal["sync", "async"]
-    """When a step is written: see `SharedOptions.durability`."""
-    context: Any
-    """The context of LangGraph's runtime."""
-    progress: StepProgress
-    """The progress of the run's newest step."""
-
-
 class Steps:
     """The graph of one session, run step by step."""
 
@@ -86,8 +71,8 @@ class Steps:
         graph: Graph,
         session: str,
         conversation: Conversation,
-        options: RunOptions,
-        answer: Answer | None = None,
+        options: Options,
+        progress: StepProgress,
         reply: BoundAnswer | None = None,
         message: Content | None = None,
         *,
@@ -97,7 +82,7 @@ class Steps:
         self._session = session
         self._conversation = conversation
         self._options = options
-        self._answer = answer
+        self._progress = progress
         self._reply = reply
         self.message = message
         """The option `message`. None if it was not passed, or the person has already said it."""
@@ -232,7 +217,7 @@ class Steps:
         config: RunnableConfig = {
             "configurable": {"thread_id": self._session},
             "recursion_limit": max_steps(self._conversation),
-            "callbacks": self._options.callbacks,
+            "callbacks": list(self._options.get("callbacks") or ()),
         }
         stream = self._graph.astream(
             given,
@@ -240,10 +225,10 @@ class Steps:
             # Not "messages": its handler costs more than half a step. The nodes send tokens
             # themselves.
             stream_mode=["updates", "custom"],
-            context=self._options.context,
-            durability=self._options.durability,
+            context=self._options.get("context"),
+            durability=self._options.get("durability") or "sync",
         )
-        reading = StepStream(cast("AsyncGenerator[Part, None]", stream), self._options.progress)
+        reading = StepStream(cast("AsyncGenerator[Part, None]", stream), self._progress)
         # The stream is closed here. Otherwise, if a reader stops early, it would run on after the
         # store is closed.
         async with aclosing(reading.read()) as parts:
@@ -284,7 +269,7 @@ class Steps:
 
     async def _call_answer(self, question: Question) -> Any:  # noqa: ANN401
         """Ask the option `answer` a question, and return the answer. None if there is no answer."""
-        answer = self._answer
+        answer = self._options.get("answer")
         if answer is None:
             return None
         try:
@@ -370,13 +355,6 @@ async def play(
         checks_inputs=False,
     )
     runs_code = bool(resources.registry.languages_of(conversation))
-    running = RunOptions(
-        list(options.get("callbacks") or ()),
-        options.get("durability") or "sync",
-        options.get("context"),
-        progress,
-    )
-    answer = options.get("answer")
     # `run_session` has read its files.
     message = cast("Content | None", options.get("message"))
     deletes = not options.get("keep_checkpoints")
@@ -392,7 +370,7 @@ async def play(
             if result.outcome is not None:
                 break
         steps = Steps(
-            graph, held.session, conversation, running, answer, reply, message, is_new=is_new
+            graph, held.session, conversation, options, progress, reply, message, is_new=is_new
         )
         async with aclosing(_run_with_status(held, steps, waits=waits)) as events:
             async for event in events:

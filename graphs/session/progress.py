@@ -61,7 +61,7 @@ async def show_progress(
         return
     # `check_run` rejects callbacks of a wrong type.
     if isinstance(progress, AtWork) and isinstance(callbacks, list | tuple | None):
-        options = Options(**{**options, "callbacks": [*(callbacks or ()), progress]})
+        options = {**options, "callbacks": [*(callbacks or ()), progress]}
     line = asyncio.create_task(_draw(progress))
     try:
         yield options, progress.saw

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple, Unpack, cast
+from typing import Final, NamedTuple, cast
 
 from ...nodes.models.gate import Gate
 from ...nodes.models.model import Models
@@ -46,6 +46,7 @@ from .stored_session import StoredSession
 async def run_session(
     source: ConversationLike | None,
     session: str | None,
+    options: Options,
     *,
     reset: bool,
     tokens: bool,
@@ -54,13 +55,13 @@ async def run_session(
     queues: bool = False,
     settings: Settings | None = None,
     opened: Store | None = None,
-    **options: Unpack[Options],
 ) -> AsyncGenerator[Event | StoredSession, None]:
     """Run or resume a session.
 
     Args:
         source: The conversation. If None, the stored conversation is resumed.
         session: The session's id. If None, a new id is made.
+        options: The options of the run.
         reset: Whether to delete the stored session first.
         tokens: Whether tokens are yielded as events.
         reply: An answer with which the run begins.
@@ -70,7 +71,6 @@ async def run_session(
             when the run begins.
         settings: The settings of the run. If None, they are read.
         opened: The open store of the option ``store``. If None, it is opened.
-        **options: See `Options`.
 
     Yields:
         Events, then the result.
@@ -164,17 +164,17 @@ def make_resources(options: Options, settings: Settings, gate: Gate | None = Non
 
 async def check_here(
     conversation: Conversation,
+    options: Options,
     gate: Gate | None = None,
     judges: Sequence[str] = (),
-    **options: Unpack[Options],
 ) -> None:
     """Check that a conversation can begin on this machine, and prepare its models.
 
     Args:
         conversation: The conversation.
+        options: The options of the run.
         gate: The gate through which the model calls pass, or None.
         judges: The names of models that judge it, besides its own judge.
-        **options: The options of the run.
     """
     check_run(options)
     resources = make_resources(options, await asyncio.to_thread(load_settings), gate)
@@ -378,7 +378,7 @@ async def run_to_end(
     store = ""
     async with show_progress(options) as (shown, saw):
         run_of_it = run_session(
-            source, session, reset=reset, tokens=False, reply=reply, queues=queues, **shown
+            source, session, shown, reset=reset, tokens=False, reply=reply, queues=queues
         )
         async with aclosing(run_of_it) as events:
             async for event in events:

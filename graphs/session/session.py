@@ -142,7 +142,7 @@ class Session(BaseSession):
 
         check_options(options, SessionOptions)
         given = Options(**options, store=self.store)
-        run = run_session(None, self.id, reset=False, tokens=True, **given)
+        run = run_session(None, self.id, given, reset=False, tokens=True)
         async with aclosing(TaskIterator(run)) as events:
             async for event in events:
                 if not isinstance(event, StoredSession):

@@ -71,7 +71,7 @@ async def run(
     **options: Any,
 ) -> StoredSession:
     events = run_session(
-        source, session, reset=False, tokens=False, gate=gate, store=store, **options
+        source, session, {"store": store, **options}, reset=False, tokens=False, gate=gate
     )
     last = [event async for event in events][-1]
     assert isinstance(last, StoredSession)
@@ -299,10 +299,10 @@ async def test_a_pause_between_the_tries_of_a_call_comes_out_as_it_is(
             events = run_session(
                 talk(None, None),
                 "garden",
+                {"store": tmp_path / "s.db"},
                 reset=False,
                 tokens=streamed,
                 gate=gate,
-                store=tmp_path / "s.db",
             )
             with pytest.raises(PausedError):
                 _ = [event async for event in events]
@@ -377,7 +377,12 @@ async def test_a_call_is_repeated_until_its_server_is_up_again(
     with ScriptedServer(["Yes."] + [down] * 12 + ["No."]) as server:
         served(server, monkeypatch)
         events = run_session(
-            talk(None, None), "s", reset=False, tokens=tokens, gate=gate, store=tmp_path / "s.db"
+            talk(None, None),
+            "s",
+            {"store": tmp_path / "s.db"},
+            reset=False,
+            tokens=tokens,
+            gate=gate,
         )
         last = [event async for event in events][-1]
         assert isinstance(last, StoredSession)
@@ -421,7 +426,12 @@ async def test_an_error_inside_a_reply_reaches_the_gate_as_a_status_does(
     with Bytes(say("Yes."), *[sent] * 10, say("No.")) as server:
         served(server, monkeypatch)
         events = run_session(
-            talk(None, None), "s", reset=False, tokens=tokens, gate=gate, store=tmp_path / "s.db"
+            talk(None, None),
+            "s",
+            {"store": tmp_path / "s.db"},
+            reset=False,
+            tokens=tokens,
+            gate=gate,
         )
         last = [event async for event in events][-1]
         name = f"the model server at {server.url} answers with an error"

@@ -533,7 +533,12 @@ async def _run(
     used: dict[str, ScriptedChatModel],
 ) -> None:
     events = run_session(
-        conversation, "vote", reset=False, tokens=False, gate=gate, store=store, models=used
+        conversation,
+        "vote",
+        {"store": store, "models": used},
+        reset=False,
+        tokens=False,
+        gate=gate,
     )
     async for _ in events:
         pass
