@@ -14,9 +14,9 @@ import asyncio
 import re
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from enum import IntEnum
+from functools import partial
 from typing import Any, Final
 
 import httpx2
@@ -54,57 +54,55 @@ def limit_reply(response: httpx2.Response, limit: int) -> None:
     codings = response.headers.get_list("content-encoding", split_commas=True)
     if len(codings) > _MOST_CODINGS:
         raise httpx2.DecodingError(f"it has {len(codings)} layers of compression", request=request)
-    stream = _Limited(stream, limit, status)
+    limit_size = partial(_limit_size, limit=limit, status=status)
+    stream = _Body(stream, limit_size)
     for coding in reversed(codings):
-        stream = _Limited(_Unpacked(stream, coding, request), limit, status)
+        unpack = partial(_unpack, coding=coding, request=request)
+        stream = _Body(_Body(stream, unpack), limit_size)
     # Otherwise httpx would decompress the body again.
     response.headers.pop("content-encoding", None)
     response.stream = stream
 
 
-class _Limited(httpx2.AsyncByteStream):
-    """A body with a limited number of bytes."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream, limit: int, status: int | None) -> None:
-        self._stream = stream
-        self._limit = limit
-        self._status = status
-        self._read = 0
-        self._has_begun = False
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        # OpenAI's client reads the bytes after the last event in a second loop, and ignores them.
-        is_rest, self._has_begun = self._has_begun, True
-        async for part in self._stream:
-            self._read += len(part)
-            if self._read > self._limit:
-                if is_rest:
-                    return
-                raise TooLargeReplyError(self._limit, self._status)
-            yield part
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _Unpacked(httpx2.AsyncByteStream):
-    """A body from which one compression layer is removed."""
+class _Body(httpx2.AsyncByteStream):
+    """A response's body whose parts pass through a generator."""
 
     def __init__(
-        self, stream: httpx2.AsyncByteStream, coding: str, request: httpx2.Request
+        self,
+        stream: httpx2.AsyncByteStream,
+        read: Callable[[httpx2.AsyncByteStream], AsyncIterator[bytes]],
     ) -> None:
         self._stream = stream
-        self._packed = httpx2.Response(
-            200, headers={"content-encoding": coding}, stream=stream, request=request
-        )
+        self._read = read
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async with aclosing(self._packed.aiter_bytes()) as parts:
-            async for part in parts:
-                yield part
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._read(self._stream)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+async def _limit_size(
+    parts: AsyncIterable[bytes], limit: int, status: int | None
+) -> AsyncIterator[bytes]:
+    """Yield the parts of a body, up to a number of bytes."""
+    size = 0
+    async for part in parts:
+        size += len(part)
+        if size > limit:
+            raise TooLargeReplyError(limit, status)
+        yield part
+
+
+async def _unpack(
+    body: httpx2.AsyncByteStream, coding: str, request: httpx2.Request
+) -> AsyncIterator[bytes]:
+    """Yield the parts of a body without one compression layer."""
+    headers = {"content-encoding": coding}
+    packed = httpx2.Response(200, headers=headers, stream=body, request=request)
+    async with aclosing(packed.aiter_bytes()) as parts:
+        async for part in parts:
+            yield part
 
 
 _EACH = 32
@@ -119,62 +117,27 @@ class Pools(httpx2.AsyncBaseTransport):
     """
 
     def __init__(self, most: int, verify: ssl.SSLContext) -> None:
-        whole, rest = divmod(most, _EACH)
-        sizes = [_EACH] * whole + ([rest] if rest else [])
-        self._pools = [_Pool(size, verify) for size in sizes]
+        limits = httpx2.Limits(max_connections=_EACH, max_keepalive_connections=_EACH)
+        self._pools = [
+            httpx2.AsyncHTTPTransport(verify=verify, limits=limits)
+            for _ in range(max(1, most // _EACH))
+        ]
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request. Called by httpx."""
-        free = (pool for pool in self._pools if pool.taken < pool.size)
-        pool = next(free, None) or min(self._pools, key=lambda one: one.taken / one.size)
-        return await pool.send(request)
+        free = (pool for pool in self._pools if _count_requests(pool) < _EACH)
+        pool = next(free, None) or min(self._pools, key=_count_requests)
+        return await pool.handle_async_request(request)
 
     async def aclose(self) -> None:
         """Close all connections."""
         for pool in self._pools:
-            await pool.transport.aclose()
+            await pool.aclose()
 
 
-class _Pool:
-    def __init__(self, size: int, verify: ssl.SSLContext) -> None:
-        limits = httpx2.Limits(max_connections=size, max_keepalive_connections=size)
-        self.transport = httpx2.AsyncHTTPTransport(verify=verify, limits=limits)
-        self.size = size
-        self.taken = 0
-        """Number of running requests."""
-
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
-        self.taken += 1
-        try:
-            response = await self.transport.handle_async_request(request)
-        except BaseException:
-            self._free()
-            raise
-        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101  # of such a transport
-        response.stream = _Freeing(response.stream, self._free)
-        return response
-
-    def _free(self) -> None:
-        self.taken -= 1
-
-
-class _Freeing(httpx2.AsyncByteStream):
-    """A response's body that frees its connection when it is closed."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream, free: Callable[[], None]) -> None:
-        self._stream = stream
-        self._free: Callable[[], None] | None = free
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return aiter(self._stream)
-
-    async def aclose(self) -> None:
-        free, self._free = self._free, None
-        try:
-            await self._stream.aclose()
-        finally:
-            if free is not None:
-                free()
+def _count_requests(pool: httpx2.AsyncHTTPTransport) -> int:
+    """Return the number of a pool's running requests, up to the end of each response."""
+    return len(pool._pool._requests)
 
 
 _MOST_CONNECTIONS = 1000
@@ -186,15 +149,6 @@ _MOST_TIMEOUTS = 10
 """Maximum time without an event, as a multiple of the read timeout. Until then comments keep a
 stream alive.
 """
-
-
-class _Heard(IntEnum):
-    """Meaning of a part of a response body."""
-
-    NOTHING = 0
-    ALIVE = 1
-    """The server is at work. Many servers send comments while a prompt is queued."""
-    EVENT = 2
 
 
 class HttpClient(openai.DefaultAsyncHttpxClient):
@@ -297,68 +251,46 @@ async def _limit(response: httpx2.Response) -> None:
     seconds = extensions.get("timeout", {}).get("read")
     stream = response.stream
     if seconds is not None and isinstance(stream, httpx2.AsyncByteStream):
-        heard = None
-        if extensions.get(_STREAMS) and response.is_success:
-            heard = _Lines().heard
-        response.stream = _TimedStream(stream, seconds, response.request, heard)
+        has_events = bool(extensions.get(_STREAMS)) and response.is_success
+        limit_time = partial(
+            _limit_time, request=response.request, seconds=seconds, has_events=has_events
+        )
+        response.stream = _Body(stream, limit_time)
 
 
-class _TimedStream(httpx2.AsyncByteStream):
-    """A response body with a time limit."""
+async def _limit_time(
+    body: AsyncIterable[bytes], request: httpx2.Request, seconds: float, *, has_events: bool
+) -> AsyncIterator[bytes]:
+    """Yield the parts of a body, which may take some seconds, or as long for each event.
 
-    def __init__(
-        self,
-        stream: httpx2.AsyncByteStream,
-        seconds: float,
-        request: httpx2.Request,
-        heard: Callable[[bytes], _Heard] | None,
-    ) -> None:
-        self._stream = stream
-        self._seconds = seconds
-        self._request = request
-        self._heard = heard
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        clock = asyncio.get_running_loop().time
-        parts = aiter(self._stream)
-        # Seconds until the next sign of life, and until the next event.
-        left, most = self._seconds, self._seconds * _MOST_TIMEOUTS
-        while True:
-            began = clock()
-            try:
-                async with asyncio.timeout(min(left, most)):
-                    part = await anext(parts, None)
-            except TimeoutError as error:
-                words = f"was silent for {self._seconds:g} s"
-                if most < left:
-                    words = f"sent only comments for {self._seconds * _MOST_TIMEOUTS:g} s"
-                raise httpx2.ReadTimeout(words, request=self._request) from error
-            if part is None:
-                return
-            # Only the server's time counts, not the reader's.
-            took = clock() - began
-            left, most = left - took, most - took
-            heard = self._heard(part) if self._heard is not None else _Heard.NOTHING
-            if heard >= _Heard.ALIVE:
-                left = self._seconds
-            if heard == _Heard.EVENT:
-                most = self._seconds * _MOST_TIMEOUTS
-            yield part
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _Lines:
-    """A reader of the lines in an event stream."""
-
-    def __init__(self) -> None:
-        self._begun = b""
-        """The first character of the incomplete line. Empty if the last line is complete."""
-
-    def heard(self, part: bytes) -> _Heard:
-        """Return the meaning of the lines that end in the next part. White space means nothing."""
-        *lines, rest = (line.lstrip() for line in re.split(rb"[\r\n]", self._begun + part))
-        self._begun = rest[:1]
-        heard = (_Heard.ALIVE if line.startswith(b":") else _Heard.EVENT for line in lines if line)
-        return max(heard, default=_Heard.NOTHING)
+    Comments keep a stream alive, since many servers send them while a prompt is queued.
+    """
+    clock, parts = asyncio.get_running_loop().time, aiter(body)
+    # Seconds until the next line, and until the next line of an event.
+    left, most = seconds, seconds * _MOST_TIMEOUTS
+    # The first character of the incomplete line. Empty if the last line is complete.
+    begun = b""
+    while True:
+        began = clock()
+        try:
+            async with asyncio.timeout(min(left, most)):
+                part = await anext(parts, None)
+        except TimeoutError as error:
+            words = f"was silent for {seconds:g} s"
+            if most < left:
+                words = f"sent only comments for {seconds * _MOST_TIMEOUTS:g} s"
+            raise httpx2.ReadTimeout(words, request=request) from error
+        if part is None:
+            return
+        # Only the server's time counts, not the reader's.
+        took = clock() - began
+        left, most = left - took, most - took
+        if has_events:
+            # White space means nothing.
+            *lines, rest = (line.lstrip() for line in re.split(rb"[\r\n]", begun + part))
+            begun = rest[:1]
+            if any(lines):
+                left = seconds
+            if any(line and not line.startswith(b":") for line in lines):
+                most = seconds * _MOST_TIMEOUTS
+        yield part

@@ -10,8 +10,8 @@ import pytest
 
 from duologue.nodes.models.client.http_client import Pools
 
-MOST = 70
-"""Maximum number of open connections: two full pools and a smaller one."""
+MOST = 64
+"""Maximum number of open connections: two full pools."""
 
 
 class Server:
