@@ -1,7 +1,7 @@
 """The text of a message that others hear: without done tokens, with the text of tool calls.
 
 ``to_user`` (Agere) is an argument of a tool call: the speaker says its text, and the tool does not
-receive it. `nodes.models.to_user` removes this argument from a call while the call arrives.
+receive it. `nodes.models.listeners` removes this argument from a call while the call arrives.
 """
 
 import re

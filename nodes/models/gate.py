@@ -149,7 +149,7 @@ async def report_outage(
     return await gate.report_outage(model, f"{server} {how}", seconds, is_reached=is_reached)
 
 
-class AtGate:
+class GatedCall:
     """A model call that passes a gate once for all of the client's retries.
 
     Args:
@@ -228,7 +228,7 @@ class AtGate:
         return len(self._outages) <= MOST_OUTAGES
 
 
-class TriesAtGate(AtGate):
+class GatedTries(GatedCall):
     """A model call through this project's HTTP client. Each attempt waits for the gate."""
 
     async def _begin(self) -> None:
@@ -266,7 +266,7 @@ class _Tries:
     """The actions at each attempt of a model call."""
 
     tell: Callable[[int], None]
-    gate: AtGate | None
+    gate: GatedCall | None
     may_repeat: bool
     """Whether the call is repeated if its reply has no end."""
 
@@ -279,7 +279,7 @@ def announce_tries(
     notify: Callable[[str], None],
     where: Callable[[], str],
     retries: int,
-    gate: AtGate | None = None,
+    gate: GatedCall | None = None,
 ) -> Iterator[None]:
     """Announce each retry of the calls inside the block, and let each attempt pass the gate."""
 

@@ -1,18 +1,31 @@
-"""LangChain callbacks that listen to a model's answer while it is streamed."""
+"""LangChain callbacks that listen to a model's answer while it is streamed.
 
-from collections.abc import AsyncIterator, Callable, Iterator
+They report its thought, its text, and the text that a speaker sends by an argument of a tool call
+(Agere's ``to_user``). The argument is offered with every tool. It is read while the call arrives,
+shown at once, and removed from the call. `graphs.log.heard_text` reads the text from the log.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import AsyncCallbackHandler
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.tool import ToolCall
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, GenerationChunk, LLMResult
+from langchain_core.tools import BaseTool
+from pydantic_core import from_json
 
-from ...graphs.log.heard_text import HeardText
+from ...graphs.log.heard_text import GAP, HeardText, together
 from ...graphs.log.messages import storable
+from ...graphs.speakers.speaker import TO_USER
 from ...graphs.text.thoughts import ThoughtReader, Told
 from ...graphs.text.written_calls import may_begin_call
-from .answers import thought_beside
+from ...tools.registry.functions import parameters_of
+from .answers import RAW, thought_beside
+from .call_pieces import CallJoiner, StreamedCall
 
 
 class Listener(AsyncCallbackHandler):
@@ -139,3 +152,207 @@ class Tokens(Listener):
     def _report(self, kind: str, text: str) -> None:
         if text:
             self._tell(kind, text, self._answer)
+
+
+_SHORT = 10_000
+"""Arguments of at most this length, in characters, are parsed with each piece.
+
+Longer ones are parsed when they have grown by a 500th of the further characters, so that the work
+grows with the length and not with its square.
+"""
+
+
+class Argument:
+    """A reader of ``to_user`` in a call's arguments while their JSON arrives.
+
+    After a fault in the JSON, it reads no more. Text that it has returned is never changed: if the
+    argument comes twice, the second text is ignored unless it continues the first.
+    """
+
+    def __init__(self) -> None:
+        self.is_over = False
+        """Whether the argument is complete, so that no more text can follow."""
+        self._pieces: list[str] = []
+        self._length = 0
+        self._parsed = 0
+        """The length of the arguments when they were last parsed, in characters."""
+        self._read = ""
+
+    def read(self, piece: str) -> str:
+        """Read the next piece of the arguments' JSON, and return the new text."""
+        self._pieces.append(piece)
+        self._length += len(piece)
+        if self.is_over or (self._length - self._parsed) * 500 < self._length - _SHORT:
+            return ""
+        self._parsed = self._length
+        self._pieces = ["".join(self._pieces)]
+        try:
+            arguments = from_json(self._pieces[0], allow_partial="trailing-strings")
+        except ValueError:
+            return ""
+        if not isinstance(arguments, dict):
+            return ""
+        text = arguments.get(TO_USER)
+        has_next = text is not None and next(reversed(arguments)) != TO_USER
+        self.is_over = has_next or self._is_complete()
+        if not isinstance(text, str) or not text.startswith(self._read):
+            return ""
+        new, self._read = text.removeprefix(self._read), text
+        return new
+
+    def _is_complete(self) -> bool:
+        """Return whether the object has ended. Most pieces need not be parsed again for that."""
+        if not self._pieces[0].rstrip().endswith("}"):
+            return False
+        try:
+            from_json(self._pieces[0])
+        except ValueError:
+            return False
+        return True
+
+
+ABOUT = "A message to the others, sent at once while the tool runs. Optional."
+"""The description of the argument, for models."""
+
+
+def add_to_user(tool: BaseTool) -> BaseTool:
+    """Return a copy of a tool that also accepts the argument ``to_user``."""
+    parameters = parameters_of(tool)
+    said = {"type": "string", "description": ABOUT}
+    properties = {TO_USER: said, **(parameters.get("properties") or {})}
+    schema = {"type": "object", **parameters, "properties": properties}
+    return tool.model_copy(update={"args_schema": schema})
+
+
+@dataclass(eq=False)
+class _Call:
+    """The text in a call that is being streamed."""
+
+    call: StreamedCall
+    argument: Argument = field(default_factory=Argument)
+    waits: str = ""
+    """Text that was read and is not shown yet."""
+    told: str = ""
+
+
+class Speaking(Listener):
+    """A listener that shows the text of tool calls while it arrives.
+
+    Text that was shown is kept, even if the call turns out to be invalid or contains the argument
+    twice. If an interrupted answer is requested again, its text is shown again.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self.begin()
+
+    def begin(self) -> None:
+        """Reset for a new answer."""
+        super().begin()
+        self._content = ""
+        self._told = ""
+        self.late = ""
+        """The part of the content that arrived after the first shown text."""
+        self.calls: list[_Call] = []
+        self._joiner = CallJoiner()
+
+    async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
+        """Handle a piece of the message."""
+        before = self._told
+        self._take(piece, told)
+        if self._told is not before:
+            # LangGraph sends the shown text in the loop's next cycle, and it must come first.
+            await asyncio.sleep(0)
+
+    def rest(self, whole: str, content: str) -> None:
+        """Show the part of a complete message that was not shown yet."""
+        told = content.rstrip() + self._told if content.strip() else self._told
+        if whole[len(told) :]:
+            self._tell(whole[len(told) :])
+
+    def _take(self, message: AIMessageChunk, told: Told) -> None:
+        if told.anew:
+            self._content = self.late = ""
+        if self._told:
+            self.late += told.speech
+        else:
+            self._content += told.speech
+        for event in _parts(message):
+            for streamed, arguments in self._joiner.add(event):
+                call = self._text_of(streamed)
+                call.waits += call.argument.read(arguments)
+        for call in self.calls:
+            if call.told or call.waits.strip():
+                gap = GAP if not call.told and (self._told or self._content.strip()) else ""
+                self._say(call, gap)
+            if not call.argument.is_over:
+                # The text of the next call must come after the whole text of this call.
+                break
+
+    def _say(self, call: _Call, gap: str) -> None:
+        if call.waits:
+            self._tell(gap + call.waits)
+            self._told += gap + call.waits
+            call.told += call.waits
+            call.waits = ""
+
+    def _text_of(self, streamed: StreamedCall) -> _Call:
+        """Return the text in a call. It is empty if the call is new."""
+        for call in self.calls:
+            if call.call is streamed:
+                return call
+        self.calls.append(_Call(streamed))
+        return self.calls[-1]
+
+
+def _parts(message: AIMessageChunk) -> Sequence[Sequence[Mapping[str, Any]]]:
+    """Return the pieces of calls in a piece of a message, in the form of `raw_calls`, by events."""
+    raw: Sequence[Sequence[Mapping[str, Any]]] | None = message.additional_kwargs.get(RAW)
+    if raw is not None:
+        return raw
+    return [[{**part, "arguments": part["args"]} for part in message.tool_call_chunks]]
+
+
+def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIMessage:
+    """Move ``to_user`` from the calls of an answer to its text."""
+    late = speaking.late if speaking is not None else ""
+    content = str(answer.text).removesuffix(late)
+    texts = [_text_of(call) for call in answer.tool_calls]
+    left = [*speaking.calls] if speaking is not None else []
+    # Of an invalid call, only the shown text is kept.
+    said: dict[object, str | None] = {came: came.told for came in left}
+    for place, call in enumerate(answer.tool_calls):
+        text = texts[place] or ""
+        alike = [came for came in left if came.call.id == call["id"]]
+        came = min(alike, key=lambda one: not text.startswith(one.told), default=None)
+        if came is not None:
+            left.remove(came)
+            texts[place] = text if text.startswith(came.told) else came.told
+        said[came or place] = texts[place]
+    spoken = [text for text in said.values() if text and text.strip()]
+    calls = [_without(call) for call in answer.tool_calls]
+    if not spoken:
+        return answer.model_copy(update={"tool_calls": calls})
+    whole = together(content, spoken, late)
+    if speaking is not None:
+        speaking.rest(whole, content)
+    extra = {**answer.additional_kwargs, TO_USER: texts}
+    return answer.model_copy(
+        update={"content": whole, "tool_calls": calls, "additional_kwargs": extra}
+    )
+
+
+def _text_of(call: ToolCall) -> str | None:
+    text = call["args"].get(TO_USER)
+    return text if isinstance(text, str) and text.strip() else None
+
+
+def _without(call: ToolCall) -> ToolCall:
+    args = {name: value for name, value in call["args"].items() if name != TO_USER}
+    return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call")
+
+
+def texts_by_id(message: AIMessage, calls: Iterable[ToolCall]) -> dict[str, str]:
+    """Return the texts that an answer sends by ``to_user``, by the ids of the calls."""
+    texts = message.additional_kwargs.get(TO_USER) or ()
+    return {str(call["id"]): text for call, text in zip(calls, texts, strict=False) if text}

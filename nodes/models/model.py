@@ -32,10 +32,10 @@ from ...graphs.speakers.reply_parts import Stop, StopCause
 from ...graphs.speakers.structured_answers import read_structured
 from ...graphs.text.structures import UnreadableJsonError
 from ...graphs.text.words import tokens_of_message
-from .adapters.base import Adapter, Ask, SettingRefusedError, ToolCalling, make_call
+from .adapters.base import Adapter, AnswerForm, Ask, SettingRefusedError, ToolCalling, make_call
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
-from .adapters.list_prices import ListPrice, load_list
+from .adapters.provider_parameters import ListPrice, load_list
 from .answers import count_usage, structured_text, thought_of
 from .client.failures import name_of
 from .connections import clients_of_loop
@@ -134,9 +134,6 @@ class Model:
         offer = offers_of(adapter.prompting, tool_calling)(tools, tool_choice)
         prompt = offer.prompt(self._hide_files(messages, settings), adapter.prompting)
 
-        def ask(settings: CallSettings) -> Ask:
-            return offer.ask(adapter, settings, marks, purpose)
-
         def read(found: object) -> AIMessage:
             return count_usage(offer.read(found, adapter), prompt, adapter.options_of(settings))
 
@@ -144,6 +141,7 @@ class Model:
             sent = [*map(convert_to_openai_tool, tools)]
             return {"tools": sent, "tool_choice": tool_choice} if sent else {}
 
+        ask = partial(offer.ask, adapter, form=AnswerForm(purpose, marks))
         shown, heard_by = offer.shown_as(purpose), offer.heard_by(listeners)
         return await self._call(
             ask, read, prompt, shown, speaker, settings, heard_by, form, private=private
@@ -171,9 +169,9 @@ class Model:
 
         def ask(settings: CallSettings) -> Ask:
             if not adapter.find_unsupported(schema_of(schema)):
-                return adapter.structured(settings, schema, instead)
+                return adapter.prepare_object(settings, schema, instead)
             # The structured output of some providers would allow fewer answers, or none.
-            as_text = adapter.answer(settings, None, None, purpose)
+            as_text = adapter.prepare_answer(settings, AnswerForm(purpose))
             described = describe_schema(schema)
             return lambda messages, config: as_text(add_instruction(messages, described), config)
 
@@ -277,14 +275,15 @@ class Model:
                 return ask(sent)([*adapter.own_messages(prompt), *paused], config)
 
             found = await answer_to_end(call, adapter.answer_in, adapter.label)
-            answer = read(adapter.checked(found))
+            answer = read(adapter.check_size(found))
             stop = stop_of(answer)
             return answer if stop is None else self._settle_stop(answer, stop, found, sent)
 
         at_gate = None
         if self.gate is not None:
             tokens = sum(map(tokens_of_message, prompt))
-            at_gate = adapter.at_gate(self.gate, PlannedCall(self.label, tokens))
+            call_at_gate = PlannedCall(self.label, tokens)
+            at_gate = adapter.gated_call(self.gate, call_at_gate, adapter.server)
         call = partial(make_call, adapter, settings, once, at_gate=at_gate, notify=self.notify)
         recorder = current_recorder()
         try:

@@ -13,10 +13,8 @@ from typing import Any, Final, NoReturn, Protocol
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, Field
 
-from ...graphs.log.metadata import ModelOutput
-from ...graphs.speakers.formats import LabelledFormat
-from .adapters.base import Adapter, Ask, Offer, Prompting
-from .adapters.list_prices import ListPrice
+from .adapters.base import Adapter, Ask, Prompting
+from .adapters.provider_parameters import ListPrice
 from .settings import CallSettings, Learned
 
 
@@ -176,29 +174,11 @@ class RecordedAdapter(Adapter):
         """Return the names of the settings, which nothing sends."""
         return {name: name for name in settings.values}
 
-    def answer(
-        self,
-        settings: CallSettings,
-        offer: Offer | None,
-        marks: LabelledFormat | None,
-        purpose: type[ModelOutput],
-    ) -> Ask:
+    def prepare_answer(self, *_: Any, **__: Any) -> Ask:
         """Return a function that raises, since nothing may call the model."""
         return _refuse
 
-    def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
-        """Return a function that raises, since nothing may call the model."""
-        return _refuse
-
-    def constrained(
-        self,
-        settings: CallSettings,
-        tools: Sequence[Any],
-        choice: str,
-        purpose: type[ModelOutput],
-    ) -> Ask:
-        """Return a function that raises, since nothing may call the model."""
-        return _refuse
+    prepare_object = prepare_tool_call = prepare_answer
 
     @contextmanager
     def errors(self, *, of_many: bool) -> Iterator[None]:

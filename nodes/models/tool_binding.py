@@ -28,15 +28,13 @@ from ...graphs.log.heard_text import together
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import ModelOutput, Speech, UnheardReply
 from ...graphs.prompts import prompts
-from ...graphs.speakers.formats import LabelledFormat
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ...graphs.text.words import tokens_of
 from ...tools.registry.registry import Registry
-from .adapters.base import Adapter, Ask, Offer, Prompting, ToolCalling
+from .adapters.base import Adapter, AnswerForm, Ask, Offer, Prompting, ToolCalling
 from .answers import normalise_answer, structured_text
-from .listeners import Listener
+from .listeners import Listener, add_to_user
 from .settings import CallSettings
-from .to_user import add_to_user
 from .tool_calls import key_of, rename_tools, wire_names
 from .tools_by_schema import prompt_with_tools, read_answer
 
@@ -261,13 +259,7 @@ class ToolOffer(ABC):
         """Return the prompt to send."""
 
     @abstractmethod
-    def ask(
-        self,
-        adapter: Adapter,
-        settings: CallSettings,
-        marks: LabelledFormat | None,
-        purpose: type[ModelOutput],
-    ) -> Ask:
+    def ask(self, adapter: Adapter, settings: CallSettings, form: AnswerForm) -> Ask:
         """Return the function that calls the model for a message."""
 
     @abstractmethod
@@ -308,16 +300,11 @@ class NativeToolOffer(ToolOffer):
         """Return the prompt to send, with tool names that the provider accepts."""
         return rename_tools(messages, self._names)
 
-    def ask(
-        self,
-        adapter: Adapter,
-        settings: CallSettings,
-        marks: LabelledFormat | None,
-        purpose: type[ModelOutput],
-    ) -> Ask:
+    def ask(self, adapter: Adapter, settings: CallSettings, form: AnswerForm) -> Ask:
         """Return the function that calls the model for a message."""
         offer = Offer(self.tools, self.choice, self._names) if self.tools else None
-        return adapter.answer(settings, offer, None if self.may_call else marks, purpose)
+        marks = None if self.may_call else form.marks
+        return adapter.prepare_answer(settings, form._replace(offer=offer, marks=marks))
 
     def read(self, found: Any, adapter: Adapter) -> AIMessage:  # noqa: ANN401
         """Return the answer as the log stores it."""
@@ -348,17 +335,12 @@ class SchemaToolOffer(ToolOffer):
         """Return the prompt to send, with the tools, their calls and results as text."""
         return prompt_with_tools(messages, self.tools, self.choice, prompting.describe_tool)
 
-    def ask(
-        self,
-        adapter: Adapter,
-        settings: CallSettings,
-        marks: LabelledFormat | None,
-        purpose: type[ModelOutput],
-    ) -> Ask:
+    def ask(self, adapter: Adapter, settings: CallSettings, form: AnswerForm) -> Ask:
         """Return the function that calls the model for a message."""
         if self.may_call:
-            return adapter.constrained(settings, self.tools, self.choice, self.shown_as(purpose))
-        return adapter.answer(settings, None, marks, purpose)
+            form = AnswerForm(self.shown_as(form.purpose))
+            return adapter.prepare_tool_call(settings, form, Offer(self.tools, self.choice, {}))
+        return adapter.prepare_answer(settings, form)
 
     def read(self, found: Any, adapter: Adapter) -> AIMessage:  # noqa: ANN401
         """Return the answer as the log stores it."""

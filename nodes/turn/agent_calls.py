@@ -28,7 +28,7 @@ from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.usage import Charges, Usage, add_usage
 from ...graphs.ends.limits import ends_by_money
 from ...graphs.text.words import tokens_of_message
-from ..models.adapters.list_prices import (
+from ..models.adapters.provider_parameters import (
     ListPrice,
     label_of_call,
     list_price_of_call,

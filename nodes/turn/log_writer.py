@@ -45,8 +45,8 @@ from ...graphs.rules.transitions import Decision, after_pause, after_reply
 from ...graphs.speakers.reply_parts import ALOUD, THOUGHT
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ..models.answers import thought_of
+from ..models.listeners import texts_by_id
 from ..models.stops import with_stop
-from ..models.to_user import texts_by_id
 from ..models.tool_binding import HandedOver
 from .hooks import DraftReply, sees_replies
 from .node_context import NodeContext

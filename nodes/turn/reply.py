@@ -60,11 +60,10 @@ from ...graphs.speakers.reply_parts import ALOUD
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.text.words import join_parts
 from ...tools.registry.functions import call
-from ..models.listeners import Listener, Tokens
+from ..models.listeners import Listener, Speaking, Tokens, take_out_to_user
 from ..models.model import Model
 from ..models.settings import CallSettings
 from ..models.stops import with_stop
-from ..models.to_user import Speaking, take_out_to_user
 from ..models.tool_binding import (
     HandedOver,
     ToolOffer,

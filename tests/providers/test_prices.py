@@ -323,7 +323,7 @@ def test_usage_by_the_names_of_langchains_clients(
 
 
 def test_audio_and_a_cache_have_list_prices_in_one_call() -> None:
-    from duologue.nodes.models.adapters.list_prices import ListPrice
+    from duologue.nodes.models.adapters.provider_parameters import ListPrice
 
     used = Usage(input_tokens=1000, cached_tokens=100, audio_input_tokens=200, output_tokens=10)
     listed = ListPrice("gemini-2.5-flash", "google", None).of(used)

@@ -25,12 +25,12 @@ from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.model_settings import SmallModelPrompt
 from ....graphs.speakers.speaker import Speaker
 from ..client.failures import broke_off, describe_retry, name_of
-from ..gate import AtGate, Gate, PlannedCall, announce_tries
+from ..gate import GatedCall, announce_tries
 from ..refusals import find_refusal, is_for_now, is_repeatable, read_retry_seconds, text_of
 from ..settings import CallSettings, Learned, check_collisions, message_of, refused_setting
 from ..tool_calls import Names, normalise_calls
 from ..tools_by_schema import describe_tool
-from .list_prices import ListPrice
+from .provider_parameters import ListPrice
 
 Ask: TypeAlias = Callable[[Sequence[BaseMessage], RunnableConfig], Awaitable[Any]]
 """Calls a model with the prompt and LangChain's configuration. Returns the answer; for an answer
@@ -83,7 +83,7 @@ def find_in_profile(chat: object, kind: str) -> bool | None:
 
 
 class Offer(NamedTuple):
-    """The tools that a model may call by its API."""
+    """The tools that a model may call."""
 
     tools: Sequence[BaseTool]
     """The tools."""
@@ -91,6 +91,19 @@ class Offer(NamedTuple):
     """``auto``, ``required``, ``none`` or the name of a tool."""
     names: Names
     """The names of the tools as they are sent."""
+
+
+class AnswerForm(NamedTuple):
+    """The form of a wanted message."""
+
+    purpose: type[ModelOutput]
+    """The purpose of the message."""
+    marks: LabelledFormat | None = None
+    """The format of the message. Models that need a grammar get one for this format. None if the
+    message may have any form.
+    """
+    offer: Offer | None = None
+    """The tools that the model may call. None if there are none."""
 
 
 class Adapter(ABC):
@@ -110,6 +123,8 @@ class Adapter(ABC):
     """
     retries: int = 0
     """Maximum number of retries of a call."""
+    gated_call: ClassVar[type[GatedCall]] = GatedCall
+    """The class through which a call passes a gate."""
 
     def __init__(self, label: str, learned: Learned) -> None:
         self.label = label
@@ -156,25 +171,16 @@ class Adapter(ABC):
         return False
 
     @abstractmethod
-    def answer(
-        self,
-        settings: CallSettings,
-        offer: Offer | None,
-        marks: LabelledFormat | None,
-        purpose: type[ModelOutput],
-    ) -> Ask:
+    def prepare_answer(self, settings: CallSettings, form: AnswerForm) -> Ask:
         """Return the function that calls the model for a message.
 
         Args:
             settings: The settings of the call.
-            offer: The tools that the model may call by its API. None if there are none.
-            marks: The format of the answer. Models that need a grammar get one for this format.
-                None if the answer may have any form.
-            purpose: The purpose of the answer.
+            form: The form of the message. The model calls its tools by its API.
         """
 
     @abstractmethod
-    def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
+    def prepare_object(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
         """Return the function that calls the model for an answer that matches a schema.
 
         Args:
@@ -188,13 +194,7 @@ class Adapter(ABC):
         return None
 
     @abstractmethod
-    def constrained(
-        self,
-        settings: CallSettings,
-        tools: Sequence[BaseTool],
-        choice: str,
-        purpose: type[ModelOutput],
-    ) -> Ask:
+    def prepare_tool_call(self, settings: CallSettings, form: AnswerForm, offer: Offer) -> Ask:
         """Return the function that calls the model for a tool call as schema-constrained JSON."""
 
     def accepts_file(self, kind: str) -> bool | None:
@@ -213,7 +213,7 @@ class Adapter(ABC):
         """Return the answer that the client rejected with this error, or None."""
         return None
 
-    def checked(self, found: object) -> object:
+    def check_size(self, found: object) -> object:
         """Return a reply that is not too large to be read.
 
         Raises:
@@ -233,10 +233,6 @@ class Adapter(ABC):
             names: The names of the tools as they were sent.
         """
         return normalise_calls(answer, names)
-
-    def at_gate(self, gate: Gate, call: PlannedCall) -> AtGate:
-        """Return the object through which one call passes the gate."""
-        return AtGate(gate, call, self.server)
 
     @property
     def server(self) -> str | None:
@@ -281,7 +277,7 @@ async def make_call(
     settings: CallSettings,
     once: Callable[[CallSettings], Awaitable[T]],
     *,
-    at_gate: AtGate | None,
+    at_gate: GatedCall | None,
     notify: Callable[[str], None],
 ) -> T:
     """Call a model.
@@ -333,7 +329,7 @@ async def make_call(
 async def _answer(
     adapter: Adapter,
     once: Callable[[], Awaitable[T]],
-    gate: AtGate | None,
+    gate: GatedCall | None,
     notify: Callable[[str], None],
 ) -> T:
     """Make a call. Repeat it if its answer is interrupted or the server refuses it for now.

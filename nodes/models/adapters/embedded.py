@@ -24,15 +24,14 @@ from ....graphs.common.env_file import is_weights
 from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.settings import EMBEDDED_CONTEXT, Settings
 from ....graphs.conversation.fields import TaskSpecification
-from ....graphs.log.metadata import ModelOutput, SpecifiedTask
+from ....graphs.log.metadata import SpecifiedTask
 from ....graphs.prompts.prompts import RenderPrompt, build_small_model_task_request
-from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.model_settings import SmallModelPrompt
 from ....graphs.speakers.speaker import Speaker
 from ..connections import Endpoint
 from ..settings import CallSettings
 from ..tools_by_schema import describe_tool
-from .base import Adapter, Prompting
+from .base import Adapter, AnswerForm, Prompting
 from .openai_compatible import OpenAICompatible
 from .provider_parameters import limit_name_at
 
@@ -107,8 +106,6 @@ SAMPLING: Mapping[str, Any] = MappingProxyType(
         "dry_base": 1.75,
         # Penalize even two repeated tokens; otherwise sentences recur with one word changed.
         "dry_allowed_length": 1,
-        # Look at the whole conversation, not only the last 64 tokens. This server refuses -1.
-        "dry_penalty_last_n": N_CTX,
         # Penalize recent single words a little. With a higher penalty, the model soon leaves the
         # topic.
         "repeat_penalty": 1.04,
@@ -126,11 +123,6 @@ REPRODUCIBLE: Mapping[str, Any] = MappingProxyType({"cache_prompt": False})
 """The `extra_body` for calls with a seed. With a cached prompt, the model's numbers differ in their
 last digits, and other tokens may be sampled.
 """
-
-
-def sampling(n_ctx: int) -> dict[str, Any]:
-    """Return `SAMPLING` for a server that was started with this context size in tokens."""
-    return {**SAMPLING, "dry_penalty_last_n": n_ctx}
 
 
 # Run as a file. As a module of the package, it would import the whole library first.
@@ -391,12 +383,12 @@ class EmbeddedModel(LocalModel):
     prompting = SmallModelPrompting()
     default_name = EMBEDDED
 
-    def sampling(self, purpose: type[ModelOutput], marks: LabelledFormat | None) -> dict[str, Any]:
+    def choose_sampling(self, form: AnswerForm) -> dict[str, Any]:
         """Return the sampling that makes a tiny model's turns differ, and the format's grammar."""
-        is_task = purpose is SpecifiedTask
-        body = {**(REWRITING if is_task else sampling(self.n_ctx))}
-        if marks is not None:
-            body["grammar"] = grammar(marks.lines, marks.end)
+        is_task = form.purpose is SpecifiedTask
+        body = {**(REWRITING if is_task else {**SAMPLING, "dry_penalty_last_n": self.n_ctx})}
+        if form.marks is not None:
+            body["grammar"] = grammar(form.marks.lines, form.marks.end)
         return body
 
 

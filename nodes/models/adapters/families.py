@@ -16,9 +16,8 @@ from ..connections import close_with_loop
 from . import embedded
 from .base import Adapter, Prompting
 from .composed import Chat, bound_options, is_chat, label_of
-from .langchain import LangChainModel
+from .langchain import LangChainModel, is_of_provider, loads_files, make_model, without_openai
 from .openai_compatible import OpenAICompatible, is_ours, reach_model
-from .providers import is_of_provider, loads_files, make_model, without_openai
 
 OPENAI_MODEL = "gpt-4.1-mini"
 """The model at OpenAI itself if none is named."""

@@ -1,26 +1,41 @@
-"""Adapter of LangChain chat models passed as objects; tools and schemas for any chat model."""
+"""LangChain chat models: objects of the user, and models of providers by names.
+
+A name such as ``anthropic:claude-…`` is that of a provider, whose model LangChain creates.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 
 from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
-from ....graphs.log.metadata import ModelOutput
+from ....graphs.common.sanitize import excerpt
+from ....graphs.common.settings import Settings
 from ....graphs.log.viewpoint import copied
-from ....graphs.speakers.formats import LabelledFormat, schema_of
+from ....graphs.speakers.formats import schema_of
 from ....graphs.speakers.structured_answers import find_unsupported
+from ..client.server_replies import TooLargeReplyError
 from ..connections import separate_loops
-from ..refusals import advise_on_credit, answer_in, excerpt_of, is_unavailable, read_too_long
-from ..settings import CallSettings, Learned, learned_of_object
+from ..refusals import (
+    advise_on_credit,
+    answer_in,
+    excerpt_of,
+    find_refusal,
+    is_foreign,
+    is_outage,
+    is_unavailable,
+    passed,
+    read_too_long,
+)
+from ..settings import CallSettings, Learned, learned_of_name, learned_of_object
 from ..tool_calls import Names, normalise_calls, recover_answer, without_mended_call
 from ..tools_by_schema import answer_schema
-from .base import Adapter, Ask, Offer, find_in_profile
+from .base import Adapter, AnswerForm, Ask, Offer, find_in_profile
 from .composed import (
     TRIED,
     Chat,
@@ -32,8 +47,15 @@ from .composed import (
     first_chat_model,
     member_of,
 )
-from .list_prices import ListPrice, list_price
-from .provider_parameters import Prepared, form_of_calls, is_strict, parameters_of, translate
+from .provider_parameters import (
+    ListPrice,
+    Prepared,
+    form_of_calls,
+    is_strict,
+    list_price,
+    parameters_of,
+    translate,
+)
 
 
 class LangChainModel(Adapter):
@@ -76,25 +98,19 @@ class LangChainModel(Adapter):
         names = self._parameters.names
         return {name: names.get(name, name) for name in (*settings.values, *settings.extra_args)}
 
-    def answer(
-        self,
-        settings: CallSettings,
-        offer: Offer | None,
-        marks: LabelledFormat | None,
-        purpose: type[ModelOutput],
-    ) -> Ask:
+    def prepare_answer(self, settings: CallSettings, form: AnswerForm) -> Ask:
         """Return the function that calls the model for a message."""
 
         def prepare(chat: BaseChatModel, bound: Mapping[str, Any]) -> Prepared:
             return translate(chat, bound, settings)
 
-        if offer is not None:
-            asked = bind_tools(configure(self.chat), self.label, offer, prepare)
+        if form.offer is not None:
+            asked = bind_tools(configure(self.chat), self.label, form.offer, prepare)
         else:
             asked = compose(configure(self.chat), prepare, lambda call: bind_options(*call))
         return lambda prompt, config: asked.ainvoke(prompt, config=config)
 
-    def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
+    def prepare_object(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
         """Return the function that calls the model for an answer that matches a schema."""
         return ask_with_schema(self.chat, self.label, schema, settings, instead)
 
@@ -106,16 +122,10 @@ class LangChainModel(Adapter):
                 return found
         return None
 
-    def constrained(
-        self,
-        settings: CallSettings,
-        tools: Sequence[BaseTool],
-        choice: str,
-        purpose: type[ModelOutput],
-    ) -> Ask:
+    def prepare_tool_call(self, settings: CallSettings, form: AnswerForm, offer: Offer) -> Ask:
         """Return the function that calls the model for a tool call as schema-constrained JSON."""
-        chat, form = self.chat, form_of_calls(tools, choice)
-        bound = self._parameters.bind_form_of_calls(self._first, form)
+        chat, calls = self.chat, form_of_calls(offer.tools, offer.choice)
+        bound = self._parameters.bind_form_of_calls(self._first, calls)
         if isinstance(chat, BaseChatModel) and bound is not None:
             model, options = translate(chat, {}, settings)
             own = getattr(model, "extra_body", None)
@@ -123,10 +133,10 @@ class LangChainModel(Adapter):
             body = {name: value for one in bodies for name, value in (one or {}).items()}
             asked = member_of(model, {**options, **bound, **({"extra_body": body} if body else {})})
             return lambda prompt, config: asked.ainvoke(prompt, config=config)
-        schema = {"title": "answer", **answer_schema(tools, choice)}
+        schema = {"title": "answer", **answer_schema(offer.tools, offer.choice)}
         if self.find_unsupported(schema):
             # The prompt describes the tools and the form of a call.
-            return self.answer(settings, None, None, purpose)
+            return self.prepare_answer(settings, AnswerForm(form.purpose))
         return ask_with_schema(chat, self.label, schema, settings, 'tool_calling = "native"')
 
     def accepts_file(self, kind: str) -> bool | None:
@@ -262,3 +272,133 @@ def ask_with_schema(
     except NotImplementedError as error:
         raise ModelError(f"{label} does not support structured output; set {instead}") from error
     return lambda prompt, config: asked.ainvoke(prompt, config=config)
+
+
+_PACKAGES: Final = {
+    **{
+        name: f"langchain-{name.replace('_', '-')}"
+        for name in (
+            *("anthropic", "azure_ai", "baseten", "cohere", "deepseek", "fireworks"),
+            *("google_genai", "google_vertexai", "groq", "huggingface", "ibm", "litellm", "meta"),
+            *("mistralai", "ollama", "openrouter", "perplexity", "together", "upstage", "xai"),
+        )
+    },
+    **dict.fromkeys(("azure_openai", "langsmith"), "langchain-openai"),
+    **dict.fromkeys(
+        (
+            *("anthropic_bedrock", "bedrock", "bedrock_converse"),
+            *("bedrock_mantle_anthropic", "bedrock_mantle_openai"),
+        ),
+        "langchain-aws",
+    ),
+    "google_anthropic_vertex": "langchain-google-vertexai",
+    "nvidia": "langchain-nvidia-ai-endpoints",
+}
+"""The package of each provider. Any other word before a colon is part of a model's name."""
+
+_OPENAI: Final = "openai:"
+"""Prefix of the models that this project's own client calls."""
+
+
+def is_of_provider(name: str | None) -> bool:
+    """Return whether a name begins with a provider whose client LangChain creates."""
+    provider, colon, model = (name or "").partition(":")
+    return provider in _PACKAGES and bool(colon and model.strip())
+
+
+def without_openai(name: str) -> str:
+    """Return OpenAI's name for a model, without LangChain's prefix."""
+    model = name.removeprefix(_OPENAI)
+    return model if model.strip() else name
+
+
+def loads_files(name: str) -> bool:
+    """Return whether a name means weights that are loaded into this process."""
+    return name.startswith("huggingface:")
+
+
+class ProviderModel(LangChainModel):
+    """A model created by a provider's name, such as ``anthropic:claude-sonnet-4-5``."""
+
+    def __init__(self, label: str, chat: BaseChatModel, max_reply_size: int) -> None:
+        super().__init__(label, chat, learned_of_name(label, None))
+        self.max_reply_size = max_reply_size
+
+    def check_size(self, found: object) -> object:
+        """Return a reply after checking its size. Each character counts as a byte.
+
+        The providers' packages have their own HTTP clients, which have no limit.
+        """
+        left, size = [found], 0
+        while left:
+            part = left.pop()
+            size += len(part) if isinstance(part, str | bytes) else 1
+            if size > self.max_reply_size:
+                too_large = TooLargeReplyError(self.max_reply_size)
+                raise ModelError(f"the model {self.label} sent {too_large}")
+            if isinstance(part, AIMessage):
+                calls = (*part.tool_calls, *part.invalid_tool_calls)
+                left += (part.content, part.additional_kwargs, *calls)
+            elif isinstance(part, Mapping):
+                left += part.values()
+            elif isinstance(part, list | tuple):
+                left += part
+        return found
+
+    @contextmanager
+    def errors(self, *, of_many: bool) -> Iterator[None]:
+        """Turn all errors of the provider's package into errors of duologue."""
+        with provider_failures(self.label):
+            yield
+
+
+def make_model(name: str, settings: Settings) -> ProviderModel:
+    """Create the model of a provider. Takes seconds and reads files.
+
+    Args:
+        name: The provider and its name for the model, such as ``anthropic:claude-sonnet-4-5``.
+        settings: The settings of duologue.
+
+    Raises:
+        ModelUnavailableError: A package or a setting of the provider is missing.
+    """
+    package = _PACKAGES[name.partition(":")[0]]
+    missing = [name for name in ("langchain", package) if find_spec(name.replace("-", "_")) is None]
+    if missing:
+        raise ModelUnavailableError(
+            f"model {name!r} needs more packages; run `pip install {' '.join(missing)}`"
+        )
+    from langchain.chat_models import init_chat_model
+
+    with provider_failures(name, ModelUnavailableError):
+        chat = init_chat_model(name)
+    return ProviderModel(name, chat, settings.max_reply_size)
+
+
+@contextmanager
+def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterator[None]:
+    """Turn all errors of a provider's package inside the block into one kind of error.
+
+    The exceptions that `failures` passes unchanged pass here as well.
+    """
+    try:
+        yield
+    except DuologueError:
+        raise
+    except Exception as error:
+        if (too_long := read_too_long(error, label)) is not None:
+            raise too_long from error
+        # A package that is not known here reports most failures by a status or a connection.
+        is_failure = find_refusal(error) is not None or is_outage(error)
+        is_of_others = is_foreign(error) and not is_failure
+        if is_of_others or passed(error, "langchain_core.callbacks.manager"):
+            raise
+        kind = ModelUnavailableError if is_unavailable(error) else kind
+        said = f"{_told(error)}{advise_on_credit(error)}"
+        raise kind(f"the model {label} failed: {said}") from error
+
+
+def _told(error: Exception) -> str:
+    # The input that pydantic quotes may contain a key.
+    what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+    return excerpt(what) or type(error).__name__

@@ -4,33 +4,31 @@ OpenAI's client is not imported here, since that takes as long as the rest of th
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeGuard
 
-from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
 from ....graphs.common.addresses import show_address
 from ....graphs.common.errors import SpecError
 from ....graphs.common.settings import Settings
-from ....graphs.log.metadata import ModelOutput
-from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.structured_answers import CLAUDE, SchemaRules, find_unsupported
 from ..client.failures import address_of, failures
 from ..connections import Endpoint
-from ..gate import AtGate, Gate, PlannedCall, TriesAtGate
+from ..gate import GatedTries
 from ..refusals import comes_from
 from ..settings import CallSettings, learned_of_name
-from .base import Adapter, Ask, Offer, find_in_profile
+from .base import Adapter, AnswerForm, Ask, Offer, find_in_profile
 from .composed import member_of
 from .langchain import ask_with_schema, bind_tools
-from .list_prices import ListPrice, list_price
 from .provider_parameters import (
     NEWER_LIMIT,
+    ListPrice,
     form_of,
     form_of_calls,
     limit_name_at,
+    list_price,
     takes_forms,
 )
 
@@ -44,6 +42,7 @@ _ONLY_IN_CHAT: Final = ("stop", "seed")
 class OpenAICompatible(Adapter):
     """A server with OpenAI's API."""
 
+    gated_call = GatedTries
     schema_rules: ClassVar[SchemaRules | None] = None
     """The rules of the server for schemas. None if it accepts any schema that is not strict."""
 
@@ -99,19 +98,13 @@ class OpenAICompatible(Adapter):
     def _limit_name(self) -> str:
         return self.learned.limit_name or self.chat.limit_name
 
-    def answer(
-        self,
-        settings: CallSettings,
-        offer: Offer | None,
-        marks: LabelledFormat | None,
-        purpose: type[ModelOutput],
-    ) -> Ask:
+    def prepare_answer(self, settings: CallSettings, form: AnswerForm) -> Ask:
         """Return the function that calls the model for a message."""
-        chat, options = self.prepare(settings, self.sampling(purpose, marks))
-        asked = member_of(chat) if offer is None else bind_tools(chat, self.label, offer)
+        chat, options = self.prepare(settings, self.choose_sampling(form))
+        asked = member_of(chat) if form.offer is None else bind_tools(chat, self.label, form.offer)
         return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
 
-    def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
+    def prepare_object(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
         """Return the function that calls the model for an answer that matches a schema."""
         if takes_forms(self.chat.model_name):
             chat, options = self.prepare(settings)
@@ -127,23 +120,13 @@ class OpenAICompatible(Adapter):
         rules = CLAUDE if "claude" in self.chat.model_name.lower() else self.schema_rules
         return None if rules is None else find_unsupported(schema, rules)
 
-    def constrained(
-        self,
-        settings: CallSettings,
-        tools: Sequence[BaseTool],
-        choice: str,
-        purpose: type[ModelOutput],
-    ) -> Ask:
+    def prepare_tool_call(self, settings: CallSettings, form: AnswerForm, offer: Offer) -> Ask:
         """Return the function that calls the model for a tool call as schema-constrained JSON."""
         # In the extra body: otherwise the client drops the text of an answer that is cut off.
-        form = {"response_format": form_of_calls(tools, choice)}
-        chat, options = self.prepare(settings, {**self.sampling(purpose, None), **form})
+        body = {"response_format": form_of_calls(offer.tools, offer.choice)}
+        chat, options = self.prepare(settings, {**self.choose_sampling(form), **body})
         asked = member_of(chat)
         return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
-
-    def at_gate(self, gate: Gate, call: PlannedCall) -> AtGate:
-        """Return a call whose attempts each pass the gate."""
-        return TriesAtGate(gate, call, self.server)
 
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Turn the errors of the client into errors of duologue."""
@@ -153,8 +136,8 @@ class OpenAICompatible(Adapter):
         """Return the provider's list price, or None if it is not known. Reads files."""
         return list_price(self.chat)
 
-    def sampling(self, purpose: type[ModelOutput], marks: LabelledFormat | None) -> dict[str, Any]:
-        """Return the fields of the request body that the family of models needs for a purpose."""
+    def choose_sampling(self, form: AnswerForm) -> dict[str, Any]:
+        """Return the fields of the request body that the family of models needs for a message."""
         return {}
 
     def prepare(

@@ -9,7 +9,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from duologue.graphs import Conversation, MaxMessages, ModelError, Session, Speaker, converse
-from duologue.nodes.models.adapters.providers import provider_failures
+from duologue.nodes.models.adapters.langchain import provider_failures
 from duologue.nodes.models.client.failures import failures
 from duologue.nodes.testing.server import ScriptedServer
 

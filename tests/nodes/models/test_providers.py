@@ -19,7 +19,7 @@ from duologue.graphs import (
     converse,
     stream,
 )
-from duologue.nodes.models.adapters.providers import _PACKAGES, is_of_provider
+from duologue.nodes.models.adapters.langchain import _PACKAGES, is_of_provider
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -101,7 +101,7 @@ def test_where_money_ends_it_each_model_needs_a_price(
     model = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"))
     if not installed:
         monkeypatch.setattr(
-            "duologue.nodes.models.adapters.list_prices.find_spec", lambda name: None
+            "duologue.nodes.models.adapters.provider_parameters.find_spec", lambda name: None
         )
     monkeypatch.setattr(
         ChatOpenAI, "_agenerate", ScriptedChatModel(script=["Hello."] * 20)._agenerate
@@ -170,7 +170,7 @@ def test_a_missing_package_is_named_before_any_model_is_called(
 ) -> None:
     if not has_langchain:
         monkeypatch.setattr(
-            "duologue.nodes.models.adapters.providers.find_spec",
+            "duologue.nodes.models.adapters.langchain.find_spec",
             lambda module: None if module == "langchain" else find_spec(module),
         )
     ben = PAIR.speakers[1].model_copy(update={"model": name})

@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from duologue.graphs import ModelError, ModelUnavailableError
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.metadata import Speech
-from duologue.nodes.models.adapters.providers import ProviderModel
+from duologue.nodes.models.adapters.langchain import ProviderModel
 from duologue.nodes.models.model import Models
 from duologue.nodes.models.refusals import (
     find_refusal,

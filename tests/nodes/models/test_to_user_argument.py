@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from duologue.graphs.log.heard_text import apart, together
 from duologue.graphs.speakers.speaker import TO_USER
-from duologue.nodes.models.to_user import Argument
+from duologue.nodes.models.listeners import Argument
 from support.cases import drawn_cases
 
 TEXTS: dict[str, str] = {

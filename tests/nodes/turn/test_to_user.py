@@ -42,7 +42,7 @@ from duologue.graphs.log.metadata import ToolCalls
 from duologue.graphs.session.events import TokenStream
 from duologue.graphs.speakers.speaker import TO_USER
 from duologue.nodes.models.client.chat_model import ChatModel
-from duologue.nodes.models.to_user import Speaking, add_to_user
+from duologue.nodes.models.listeners import Speaking, add_to_user
 from duologue.nodes.models.tools_by_schema import answer_schema
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
