@@ -85,20 +85,20 @@ from .session.listing import alist_sessions as alist_sessions, list_sessions as 
 from .session.loading import aload_session as aload_session, load_session as load_session
 from .session.session import Result as Result, Session as Session
 from .show.draw import draw as draw
-from .speakers.formats import (
-    BlockFormat as BlockFormat,
-    CodeFormat as CodeFormat,
-    LabelledFormat as LabelledFormat,
-    SchemaFormat as SchemaFormat,
-)
-from .speakers.interrupt_on import InterruptOn as InterruptOn
-from .speakers.model_settings import (
+from .speakers.call_settings import (
+    InterruptOn as InterruptOn,
     LastMessages as LastMessages,
     ModelSettings as ModelSettings,
     PrivateOpening as PrivateOpening,
     RunningSummary as RunningSummary,
     SmallModelPrompt as SmallModelPrompt,
     TokenBudget as TokenBudget,
+)
+from .speakers.formats import (
+    BlockFormat as BlockFormat,
+    CodeFormat as CodeFormat,
+    LabelledFormat as LabelledFormat,
+    SchemaFormat as SchemaFormat,
 )
 from .speakers.replies import (
     AgentReply as AgentReply,

@@ -32,7 +32,7 @@ from .conversation.questions import Question
 from .ends.all_ends import Reason
 from .log.metadata import Source
 from .rules.outcome import Outcome
-from .speakers.interrupt_on import DecisionType
+from .speakers.call_settings import DecisionType
 from .speakers.reply_parts import Stop
 
 

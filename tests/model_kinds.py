@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 ROOT = Path(__file__).parents[1]
 ADAPTERS = "nodes/models/adapters"
 
-_BELOW = ("graphs/common/env_file.py",)
+_BELOW = ("graphs/common/settings.py",)
 """Files below the rooms of the nodes that know a kind of model."""
 
 _CLASSES = re.compile(

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from ..common.errors import SpecError
 from ..conversation.conversation import Conversation
-from ..conversation.defaults import Default
+from ..conversation.conversation_options import Default
 from ..conversation.fields import SPEC_VERSION
 from ..conversation.judges import SeparateJudge
 from ..store.batches import check_batch_name

@@ -32,10 +32,9 @@ from pydantic import (
 from ...tools.registry.registry import Registered, Registry
 from ..build import Graph, build_graph
 from ..common.data import Data, Spec
-from ..common.errors import SpecError
+from ..common.errors import SpecError, list_names, suggest_near_or_all, validate
 from ..common.files import NewFile
 from ..common.model_help import check_options
-from ..common.validation import list_names, suggest_near_or_all, validate
 from ..conversation.fields import SPEC_VERSION
 from ..ends.all_ends import Reason
 from ..log.transcript import trajectory, transcript

@@ -10,12 +10,17 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from ..common.data import Text, by_kind
-from ..common.errors import SpecError
+from ..common.errors import SpecError, suggest_near_or_all
 from ..common.files import read_fields
-from ..common.validation import suggest_near_or_all
 from ..conversation.conversation import Conversation, Form
-from ..conversation.conversation_options import BY_WORD, merge_changes
-from ..conversation.defaults import Default, build_model, mark_unset, without_marks
+from ..conversation.conversation_options import (
+    BY_WORD,
+    Default,
+    build_model,
+    mark_unset,
+    merge_changes,
+    without_marks,
+)
 from ..kinds.load import forms_by_kind, load_conversation
 from .paths import LABELS, Path, check_apart, json_types, read_paths, write_path
 from .spec import Batch

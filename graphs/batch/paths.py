@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
-from ..common.validation import check_depth
+from ..common.errors import check_depth
 
 Path: TypeAlias = tuple[str, ...]
 """The names that lead to a field, the outermost first."""

@@ -8,11 +8,16 @@ from typing import Any, Final, NamedTuple, SupportsFloat, TypeAlias
 
 from pydantic import JsonValue
 
-from ...tools.registry.functions import call, takes_values
-from ...tools.registry.registrable import by_name, check_kind, check_name, load_entry_points
+from ...tools.registry.functions import (
+    by_name,
+    call,
+    check_kind,
+    check_name,
+    load_entry_points,
+    takes_values,
+)
 from ..common.data import NamedObject
-from ..common.errors import DuologueError, SpecError
-from ..common.validation import list_names, name_type, suggest_near_or_all
+from ..common.errors import DuologueError, SpecError, list_names, name_type, suggest_near_or_all
 from ..conversation.conversation import Conversation
 from ..conversation.judges import Finding, SeparateJudge, Verdict
 from ..ends.all_ends import Reason

@@ -17,9 +17,8 @@ from pydantic import (
 )
 
 from ..common.data import Accepts, Cap, DistinctNames, Fields, Spec, Thing, default
-from ..common.errors import SpecError
+from ..common.errors import SpecError, name_type, validate
 from ..common.files import read_fields
-from ..common.validation import name_type, validate
 from ..conversation.conversation import Conversation
 from .paths import check_apart, flatten_paths, read_paths, write_path
 

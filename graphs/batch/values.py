@@ -20,9 +20,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
-from ..common.errors import SpecError
+from ..common.errors import SpecError, did_you_mean, list_names, name_type, suggest_near_or_all
 from ..common.files import read_file
-from ..common.validation import did_you_mean, list_names, name_type, suggest_near_or_all
 from .paths import read_paths, write_path
 from .spec import Values
 

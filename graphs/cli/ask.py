@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import JsonValue
 from rich.text import Text
 
+from ..common.errors import list_names
+from ..common.files import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
-from ..common.validation import list_names, parse_json
 from ..conversation.questions import (
     EXIT,
     ApprovalQuestion,

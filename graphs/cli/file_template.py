@@ -6,8 +6,7 @@ from typing import Final
 from rich.console import Console
 
 from ...tools.registry.registry import Registry
-from ..common.errors import SpecError
-from ..common.validation import did_you_mean, list_names
+from ..common.errors import SpecError, did_you_mean, list_names
 from ..conversation.conversation import Conversation, how_it_ends
 from ..conversation.limits import UNKNOWN_CALLS, plain_calls
 from ..ends.end import count_of, lone

@@ -97,7 +97,7 @@ def dump(
     handle = open_session(session, store)
     from ..common.sanitize import escape_json
     from ..session.session_row import check_speaker
-    from ..speakers.private_messages import write_message
+    from ..speakers.reply_parts import write_message
 
     found: object
     if speaker is None:
@@ -151,7 +151,7 @@ def load(
     from .sessions import open_session
 
     handle = open_session(into, store)
-    from ..speakers.private_messages import read_messages
+    from ..speakers.reply_parts import read_messages
 
     messages = read_messages(given, str(file))
     handle.set_memory(speaker, messages)

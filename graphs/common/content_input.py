@@ -31,9 +31,8 @@ from .content import (
     standard_block,
     text_block,
 )
-from .errors import SpecError
+from .errors import SpecError, name_type
 from .sanitize import excerpt, storable
-from .validation import name_type
 
 ContentInput: TypeAlias = (
     str | bytes | Path | Mapping[str, Any] | Sequence[str | bytes | Path | Mapping[str, Any]]

@@ -43,9 +43,8 @@ from pydantic_core.core_schema import (
 )
 
 from .addresses import has_secret
-from .errors import SpecError
+from .errors import SpecError, check_data, explain_error, name_type
 from .model_help import DocumentedMeta, by_name, field_docs, own_doc
-from .validation import check_data, explain_error, name_type
 
 T = TypeVar("T")
 Stored = TypeVar("Stored", covariant=True)

@@ -1,10 +1,17 @@
-"""The errors for users. Each message is one sentence that names the object and the remedy."""
+"""Errors for users, and validation of data. A message is one sentence that names the remedy."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from .addresses import show_address
-from .sanitize import shorten
+from .sanitize import UNSTORABLE, shorten
 
 
 def how_to_install(extra: str) -> str:
@@ -174,3 +181,274 @@ def naming_path(path: str) -> Iterator[None]:
         yield
     except SpecError as error:
         raise SpecError(f"{path}.{error}") from error
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+DEEPEST: Final = 200
+"""Maximum depth of nested data, in levels: deeper data can't be serialized or stored."""
+
+
+def check_depth(data: object, where: str = "", deepest: int = DEEPEST) -> None:
+    """Check that data is not nested too deep to be read, written and stored."""
+    level: list[object] = [data]
+    for _ in range(deepest + 1):
+        # A text contains no other values, although it is a sequence.
+        level = [
+            inner
+            for one in level
+            if isinstance(one, Mapping | list | tuple)
+            for inner in (one.values() if isinstance(one, Mapping) else one)
+        ]
+        if not level:
+            return
+    subject = where or "the data "
+    raise SpecError(f"{subject}is nested too deeply; use at most {deepest} levels")
+
+
+def check_data(data: object, where: str = "") -> None:
+    """Check that any store can contain data: its depth and the characters of its texts."""
+    check_depth(data, where)
+    left = [("", data)]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, str) and (found := UNSTORABLE.search(value)):
+            code = f"U+{ord(found[0]):04X}"
+            raise SpecError(f"{where}{path}: contains {code}, which can't be stored; remove it")
+        parts = (
+            value.items()
+            if isinstance(value, Mapping)
+            else enumerate(value)
+            if isinstance(value, list | tuple)
+            else ()
+        )
+        left += [(f"{path}.{name}" if path else str(name), part) for name, part in parts]
+
+
+def validate(
+    model: type[M],
+    data: Mapping[str, Any],
+    where: str = "",
+    check: Callable[[object, str], None] = check_data,
+) -> M:
+    """Build a model from data.
+
+    Args:
+        model: The model.
+        data: Its fields.
+        where: The beginning of an error, such as the file's name.
+        check: The function that checks the data before the model reads it.
+
+    Raises:
+        SpecError: The data is not valid; the message names the field.
+    """
+    check(data, where)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise SpecError(where + explain_error(error, model)) from error
+
+
+def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
+    """Explain in one sentence why data does not fit a model."""
+    first = first_fault(error)
+    path, near_models = _path(model, first["loc"])
+    field = ".".join(path)
+    match first["type"]:
+        case "extra_forbidden":
+            unknown = str(first["loc"][-1])
+            if len(path) > 1 and unknown in _given_names(model.model_fields):
+                # In TOML, all fields after a table's header belong to that table.
+                return (
+                    f"{field}: there is no such field; did you mean to set {unknown!r} outside "
+                    f"(in TOML: above) {path[0]!r}?"
+                )
+            return describe_unknown_field(
+                field, unknown, [found.model_fields for found in near_models]
+            )
+        case "union_tag_invalid":
+            context = first.get("ctx") or {}
+            kinds, tag = str(context["expected_tags"]), str(context["tag"])
+            hint = did_you_mean(tag, [kind.strip(" '") for kind in kinds.split(",")])
+            return f"{field}.kind: {tag!r} is unknown{hint or f'; choose one of {kinds}'}"
+        case "union_tag_not_found":
+            return f"{field}.kind: is missing"
+        case "missing":
+            return f"{field}: is missing"
+        case "string_too_short" | "string_pattern_mismatch" if not str(first["input"]).strip():
+            return f"{field}: must not be empty"
+        case "string_pattern_mismatch":
+            return f"{field}: must be on one line, not {first['input']!r}"
+        case "too_short":
+            needed = (first.get("ctx") or {}).get("min_length")
+            return f"{field}: needs at least {needed}"
+        case "model_type" | "model_attributes_type":
+            owner = (first.get("ctx") or {}).get("class_name")
+            shown = _quote_value(first["input"])
+            text = f"must be a table or a dict with fields of {owner}, not {shown}"
+            return f"{field}: {text}" if field else text
+        case _:
+            message = first["msg"].removeprefix("Value error, ")
+            given = first["input"]
+            # The library's own errors may quote the value already.
+            told = isinstance(given, str) and repr(given) in message
+            shown = "" if told else f", not {_quote_value(given)}" if _is_shown(first) else ""
+            text = message[:1].lower() + message[1:].replace("valid tuple", "list")
+            text = re.sub(", unable to parse string as an? [a-z]+$", "", text)
+            text += f"{shown}{_near_value(first)}"
+            return f"{field}: {text}" if field else text
+
+
+def describe_unknown_field(
+    path: str, unknown: str, models: Sequence[Mapping[str, FieldInfo]]
+) -> str:
+    """Describe an unknown field in one sentence, with suggestions from the known fields."""
+    known = [name for fields in models for name in _given_names(fields)]
+    hint = did_you_mean(unknown, known)
+    # The same name in a part of the model, or this library's name for the same field, is a better
+    # guess than a name that looks alike.
+    for name in (unknown, *_SYNONYMS.get(unknown.casefold(), ())):
+        deeper = [place for fields in models for place in _nested_paths(fields, name)]
+        places = [name] if name in known else deeper
+        if places:
+            hint = f"; did you mean {list_names(dict.fromkeys(places))}?"
+            break
+    return f"{path}: there is no such field{hint}"
+
+
+_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("instructions", "prompt", "system", "system_message"), ("system_prompt",)),
+    **dict.fromkeys(("chat_model", "llm", "llm_config", "model_client"), ("model",)),
+    **dict.fromkeys(("agents", "members", "participants"), ("speakers",)),
+    **dict.fromkeys(("goal", "objective", "topic"), ("task",)),
+    **dict.fromkeys(("max_round", "max_rounds", "max_turns", "rounds"), ("max_iterations",)),
+    **dict.fromkeys(
+        ("end", "end_when", "stop", "stop_when", "termination", "termination_condition"),
+        ("end_chat", "when", "end_when"),
+    ),
+    **dict.fromkeys(("max", "max_messages", "max_seconds", "max_tokens"), ("limit", "end_chat")),
+    **dict.fromkeys(("sources", "speaker"), ("by",)),
+    **dict.fromkeys(("mention", "text", "word"), ("token",)),
+    "agent": ("assistant",),
+    **dict.fromkeys(("output_schema", "output_type", "response_format"), ("format", "schema")),
+    "format": ("schema",),
+    **dict.fromkeys(("conversation_id", "id", "thread_id"), ("session",)),
+    **dict.fromkeys(("selector_func", "speaker_selection_method"), ("turn_order",)),
+}
+"""Names from other libraries, and likely guesses, with the fields and options they mean here."""
+
+
+def _given_names(fields: Mapping[str, FieldInfo]) -> list[str]:
+    """Return the names that callers use for a model's fields: the alias if there is one."""
+    return [
+        field.validation_alias if isinstance(field.validation_alias, str) else name
+        for name, field in fields.items()
+    ]
+
+
+def _nested_paths(fields: Mapping[str, FieldInfo], name: str) -> Iterator[str]:
+    """Yield the paths of the fields with this name in the parts that a model always has."""
+    for part, field in fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found = (
+                [name] if name in inner.model_fields else _nested_paths(inner.model_fields, name)
+            )
+            yield from (f"{part}.{place}" for place in found)
+
+
+def _near_value(fault: ErrorDetails) -> str:
+    """Suggest the value that was probably meant, for the end of an error."""
+    if fault["type"] not in ("literal_error", "enum") or not isinstance(fault["input"], str):
+        return ""
+    known = re.findall("'([^']*)'", str((fault.get("ctx") or {}).get("expected")))
+    return did_you_mean(fault["input"], known)
+
+
+def _is_shown(fault: ErrorDetails) -> bool:
+    """Return whether an error quotes the value, because it is short or of a wrong type."""
+    return isinstance(fault["input"], str | int | float) or fault["type"].endswith("_type")
+
+
+def _quote_value(given: object) -> str:
+    if given is None or isinstance(given, str | int | float):
+        return repr(given)
+    return type(given).__name__
+
+
+def name_type(given: object) -> str:
+    """Return the type of a wrong value, for the end of an error."""
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+
+
+def list_names(names: Iterable[str]) -> str:
+    """Join names for an error message, each in quotes."""
+    return ", ".join(repr(name) for name in names)
+
+
+def did_you_mean(unknown: str, known: Sequence[str]) -> str:
+    """Suggest similar names for the end of an error; case is ignored."""
+    folded = {name.casefold(): name for name in known}
+    near = [folded[name] for name in get_close_matches(unknown.casefold(), folded, cutoff=0.65)]
+    return f"; did you mean {list_names(near)}?" if near else ""
+
+
+def suggest_near_or_all(unknown: str, known: Sequence[str]) -> str:
+    """Suggest similar names, or else list all, for the end of an error."""
+    return did_you_mean(unknown, known) or f"; choose one of {list_names(known)}"
+
+
+def suggest_option(unknown: str, known: Sequence[str]) -> str:
+    """Suggest the option with the same meaning, or else similar names, or else list all."""
+    same = [name for name in _SYNONYMS.get(unknown.casefold(), ()) if name in known]
+    return f"; did you mean {list_names(same)}?" if same else suggest_near_or_all(unknown, known)
+
+
+def first_fault(error: ValidationError) -> ErrorDetails:
+    """Return the error to report, of all the errors that pydantic found."""
+    found = error.errors(include_url=False)
+    # A mistyped field is the reason why another one is missing.
+    return next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+
+
+def _path(
+    model: type[BaseModel], found: tuple[int | str, ...]
+) -> tuple[list[str], list[type[BaseModel]]]:
+    """Return the path of an error as in a file, without the kinds that pydantic adds.
+
+    The second value is the models that contain the last field of the path.
+    """
+    path: list[str] = []
+    at: list[type[BaseModel]] = [model]
+    inside = at
+    # The outermost model is not one of several kinds.
+    chosen = True
+    for part in found:
+        kinds = [one for one in inside if one.model_fields.get("kind", _NONE).default == part]
+        # A field may be called like its kind.
+        if kinds and not chosen:
+            inside, chosen = kinds, True
+            continue
+        chosen = False
+        path.append(str(part))
+        if isinstance(part, int):
+            continue
+        at = inside
+        fields = (one.model_fields.get(part) for one in at)
+        inside = [inner for one in fields if one for inner in _models_in(one.annotation)]
+    return path, at
+
+
+_NONE = FieldInfo(default=None)
+
+
+def _models_in(annotation: object) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        # The base of a tagged union stands for all its kinds.
+        return [
+            annotation,
+            *(one for kind in annotation.__subclasses__() for one in _models_in(kind)),
+        ]
+    arguments = getattr(annotation, "__args__", ())
+    return [found for argument in arguments for found in _models_in(argument)]

@@ -37,7 +37,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
-from .validation import list_names, suggest_option
+from .errors import list_names, suggest_option
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass

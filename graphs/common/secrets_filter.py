@@ -15,17 +15,19 @@ from hashlib import sha256
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-from .addresses import USED_SECRETS, has_secret, list_secrets
-from .errors import SpecError
-from .key_forms import (
+from .addresses import (
     KEY_FORMATS,
     KEY_WORDS,
     SHORT_NAMES,
+    USED_SECRETS,
     KnownKeys,
+    has_secret,
     is_key_name,
     is_parameter_of_key,
+    list_secrets,
     looks_like_key,
 )
+from .errors import SpecError
 
 T = TypeVar("T")
 

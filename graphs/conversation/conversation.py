@@ -13,28 +13,38 @@ from pydantic.fields import FieldInfo
 
 from ..common.data import Migration, Spec, Versions, upgrade
 from ..common.display import Panel, Shown
-from ..common.errors import SpecError, naming_path
-from ..common.validation import check_data, check_depth, describe_unknown_field, validate
+from ..common.errors import (
+    SpecError,
+    check_data,
+    check_depth,
+    describe_unknown_field,
+    naming_path,
+    validate,
+)
 from ..ends.end import alternatives, count_of
 from ..ends.end_chat import EndChat
 from ..speakers.formats import SchemaFormat
 from ..speakers.replies import ConversationReply, HumanInputMode, HumanReply, InnerSpec
 from ..speakers.speaker import Speaker
 from ..text.names import read_name
-from .consistency import check
 from .conversation_options import (
     AnySpeaker,
     Changes,
     ConversationOptions,
+    build_model,
     duplicate_field_error,
+    mark_by_options,
+    mark_default,
     merge_changes,
     merge_speaker,
     merge_speakers,
     read_bare_words,
+    set_fields,
+    without_marks,
 )
-from .defaults import build_model, mark_by_options, mark_default, set_fields, without_marks
 from .fields import ConversationFields
 from .judges import Handoff
+from .limits import check
 
 
 def how_it_ends(conversation: ConversationFields) -> list[str]:

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, field_validator
 
 from ..common.data import MOST, AtLeast, Cap, ModelName, Name, Spec, Text
-from ..common.errors import SpecError
-from ..common.validation import list_names
+from ..common.errors import SpecError, list_names
 from ..ends.end import leaves
 from ..ends.end_chat import EndChat, EndChatMode
 from ..prompts.prompts import (
@@ -22,8 +21,8 @@ from ..prompts.prompts import (
     RenderPrompt,
     fill_template,
 )
+from ..speakers.call_settings import ModelSettings, RunningSummary
 from ..speakers.formats import describe_format, is_format_described
-from ..speakers.model_settings import ModelSettings, RunningSummary
 from ..speakers.replies import AgentReply, ConversationReply, FunctionReply, HumanInputMode
 from ..speakers.speaker import Speaker
 from ..text.words import normalize_look

@@ -1,7 +1,7 @@
 """The questions that a conversation asks people while it waits, as data.
 
 The rules for when a person is asked for a message are in `graphs.rules.turns`, and before tool
-calls in `graphs.speakers.interrupt_on`.
+calls in `graphs.speakers.call_settings`.
 """
 
 import json
@@ -27,9 +27,9 @@ from ..common.content import Content, text_of
 from ..common.content_input import read_content
 from ..common.data import Data
 from ..common.errors import AnswerError
+from ..common.files import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
-from ..common.validation import parse_json
-from ..speakers.interrupt_on import Action
+from ..speakers.call_settings import Action
 
 EXIT = "exit"
 """The answer with which a person leaves. Case and surrounding white space are ignored (Agere)."""

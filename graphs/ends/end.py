@@ -24,7 +24,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
 from ..common.data import Accepts, Fields, Kinded, by_kind
-from ..common.validation import suggest_near_or_all
+from ..common.errors import suggest_near_or_all
 from ..speakers.speaker import Speaker
 from .facts import Facts, Metadata
 

@@ -9,8 +9,13 @@ from typing import Annotated, Unpack
 from pydantic import Field
 
 from ..common.data import MOST, Mark, Temperature, Text
-from ..conversation.conversation_options import CommonOptions, Names, SpeakerName
-from ..conversation.defaults import mark_default, mark_shared_default
+from ..conversation.conversation_options import (
+    CommonOptions,
+    Names,
+    SpeakerName,
+    mark_default,
+    mark_shared_default,
+)
 from ..conversation.fields import Opening
 from ..ends.done_token import DoneToken
 from ..ends.limits import MaxMessages

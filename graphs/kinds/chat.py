@@ -12,8 +12,8 @@ from ..conversation.conversation_options import (
     SpeakerName,
     TaskOptions,
     Things,
+    mark_default,
 )
-from ..conversation.defaults import mark_default
 from ..prompts.prompts import fill_template, read_kind_prompt
 from .short_form import Parts, form_of, short_form
 

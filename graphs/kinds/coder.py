@@ -10,8 +10,7 @@ from typing import Annotated, Unpack
 from pydantic import Field
 
 from ..common.data import MOST, Temperature, Text
-from ..conversation.conversation_options import CommonOptions, SpeakerName
-from ..conversation.defaults import mark_default
+from ..conversation.conversation_options import CommonOptions, SpeakerName, mark_default
 from ..ends.events import NoCodeBlock
 from ..ends.limits import MaxMessages
 from ..prompts.prompts import fill_template, read_kind_prompt

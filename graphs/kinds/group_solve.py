@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Unpack, cast
 
 from ..common.data import AtLeast, Name, Text
-from ..common.errors import SpecError
-from ..common.validation import suggest_near_or_all
-from ..conversation.conversation_options import AnySpeaker, OptionsBesideEndChat, ReadAs
-from ..conversation.defaults import mark_default
+from ..common.errors import SpecError, suggest_near_or_all
+from ..conversation.conversation_options import (
+    AnySpeaker,
+    OptionsBesideEndChat,
+    ReadAs,
+    mark_default,
+)
 from ..ends.end_chat import AnyEndChat, EndChat
 from ..speakers.speaker import Speaker
 from .short_form import Parts, form_of, short_form

@@ -10,9 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from ..common.errors import SpecError
+from ..common.errors import SpecError, check_depth, list_names
 from ..common.files import read_fields
-from ..common.validation import check_depth, list_names
 from ..conversation.conversation import Conversation, Form, restore_conversation
 from ..speakers.replies import ConversationReply
 from . import list_kinds

@@ -9,8 +9,14 @@ from typing import Annotated, Unpack
 from pydantic import PositiveInt
 
 from ..common.data import Mark, Name, Temperature, Text
-from ..conversation.conversation_options import CommonOptions, Names, ReadAs, Role
-from ..conversation.defaults import mark_default, mark_shared_default
+from ..conversation.conversation_options import (
+    CommonOptions,
+    Names,
+    ReadAs,
+    Role,
+    mark_default,
+    mark_shared_default,
+)
 from ..conversation.fields import Opening
 from ..ends.done_token import DoneToken
 from ..ends.end_chat import EndChatMode

@@ -11,8 +11,14 @@ from typing import Annotated, Any, Final, Unpack
 from pydantic import AfterValidator, Field
 
 from ..common.data import Cap, Mark, Named, Temperature, Text, Thing, check_distinct
-from ..conversation.conversation_options import ReadAs, SpeakerName, TaskOptions, Things
-from ..conversation.defaults import mark_default, mark_shared_default
+from ..conversation.conversation_options import (
+    ReadAs,
+    SpeakerName,
+    TaskOptions,
+    Things,
+    mark_default,
+    mark_shared_default,
+)
 from ..conversation.fields import Opening
 from ..conversation.judges import MOST_CRITERIA
 from ..ends.done_token import DoneToken

@@ -16,8 +16,9 @@ from ..conversation.conversation_options import (
     SpeakerName,
     TaskOptions,
     Things,
+    mark_default,
+    mark_shared_default,
 )
-from ..conversation.defaults import mark_default, mark_shared_default
 from ..prompts.prompts import fill_template, read_kind_prompt
 from ..speakers.replies import TERMINATE, HumanInputMode
 from .short_form import Parts, form_of, short_form

@@ -14,8 +14,8 @@ from pydantic_core import to_jsonable_python
 
 from ..common.content import Block, files_of, text_of
 from ..common.content_input import keep_inline
+from ..common.errors import check_depth
 from ..common.sanitize import excerpt
-from ..common.validation import check_depth
 from ..conversation.conversation import Conversation, restore_conversation
 from ..store.serializer import PlainSerializer, plain_copy
 from .messages import metadata, place_of, says_something

@@ -26,7 +26,7 @@ from pydantic import JsonValue
 from ..common.content import Block, Content, is_inline_file, keep_stored, make_content, text_block
 from ..common.sanitize import storable as storable
 from ..conversation.usage import select_response_metadata
-from ..speakers.interrupt_on import DecisionType
+from ..speakers.call_settings import DecisionType
 from ..speakers.reply_parts import STOP
 from .metadata import (
     NOBODY,

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_seri
 
 from ..common.data import Data
 from ..conversation.judges import Verdict
-from ..speakers.interrupt_on import DecisionType
+from ..speakers.call_settings import DecisionType
 from ..speakers.replies import Failure as Failure, Flaw as Flaw, Source as Source
 from ..speakers.reply_parts import ALOUD, Stage as Stage, Stop, Thought
 

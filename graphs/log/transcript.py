@@ -22,7 +22,7 @@ from langchain_core.messages import (
 from ..common.content import describe_content
 from ..common.sanitize import dump_exact_json
 from ..conversation.conversation import Conversation
-from ..speakers.private_messages import calls_of
+from ..speakers.reply_parts import calls_of
 from .heard_text import provider_names
 from .messages import metadata, place_of, says_something
 from .metadata import MessageMetadata, is_by_person

@@ -33,8 +33,7 @@ from ..common.content import (
 from ..common.display import Messages
 from ..conversation.conversation import Conversation
 from ..prompts.prompts import RESULT_FILES, RenderPrompt
-from ..speakers.private_messages import calls_of
-from ..speakers.reply_parts import THOUGHT, Thought
+from ..speakers.reply_parts import THOUGHT, Thought, calls_of
 from ..text.done_words import defuse
 from .heard_text import (
     as_heard_alone,

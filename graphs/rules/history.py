@@ -34,7 +34,7 @@ from ..log.metadata import (
 from ..log.viewpoint import SILENCE
 from ..prompts import prompts
 from ..prompts.prompts import RenderPrompt
-from ..speakers.model_settings import KeepAll, LastMessages, RunningSummary, TokenBudget
+from ..speakers.call_settings import KeepAll, LastMessages, RunningSummary, TokenBudget
 from ..text.words import tokens_of, tokens_of_message
 
 

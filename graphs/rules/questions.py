@@ -11,15 +11,15 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ..common.content import describe_content
-from ..common.errors import AnswerError
+from ..common.errors import AnswerError, first_fault, list_names, suggest_near_or_all
+from ..common.files import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
-from ..common.validation import first_fault, list_names, parse_json, suggest_near_or_all
 from ..conversation.conversation import Conversation
 from ..conversation.questions import ApprovalQuestion, Asking, interrupt_payload
 from ..ends.end import count_of
 from ..log.messages import newest_calls
 from ..log.viewpoint import newly_heard
-from ..speakers.interrupt_on import (
+from ..speakers.call_settings import (
     DECISIONS,
     ActionRequest,
     Approval,

@@ -11,15 +11,14 @@ from langchain_core.messages import BaseMessage
 
 from ..common.content import Content, text_of
 from ..common.data import Data
-from ..common.errors import SpecError
-from ..common.validation import suggest_near_or_all
+from ..common.errors import SpecError, suggest_near_or_all
 from ..conversation.conversation import (
     Conversation,
     first_allowed,
     hand_off_targets,
     read_next_speaker,
 )
-from ..conversation.defaults import Default
+from ..conversation.conversation_options import Default
 from ..conversation.judges import Concurrent, RoundRobin
 from ..conversation.questions import Asking, Because, Empty, is_exit
 from ..ends.end_chat import EndChatMode

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...tools.registry.functions import call
-from ..common.errors import SpecError
-from ..common.validation import name_type
+from ..common.errors import SpecError, name_type
 from ..conversation.judges import Finding
 from .result import SimulationResult
 from .scenario import ScenarioVerdict

@@ -5,8 +5,7 @@ from typing import Final, NamedTuple
 
 from ...nodes.models.adapters.composed import Chat
 from ...nodes.models.adapters.families import adapter_of
-from ..common.errors import SpecError
-from ..common.validation import name_type
+from ..common.errors import SpecError, name_type
 from ..conversation.judges import Finding, Verdict
 from ..session.judging import judge_with
 from ..session.listing import known_store

@@ -10,10 +10,9 @@ from functools import partial
 from typing import Any, Final, Unpack, cast
 
 from ...nodes.models.adapters.composed import Chat
-from ..common.errors import SpecError
+from ..common.errors import SpecError, name_type
 from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
-from ..common.validation import name_type
 from ..ends.all_ends import Reason
 from ..kinds.simulation import DONE, GIVE_UP, HAND_OVER
 from ..log.heard_text import done_tokens, heard_text

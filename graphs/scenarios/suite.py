@@ -13,9 +13,8 @@ from ..batch.grid import set_values
 from ..batch.spec import Batch, BatchLimits
 from ..batch.values import canonical_json
 from ..common.data import Accepts, Cap, Fields, Name, NamedObject, Spec, Text, default
-from ..common.errors import SpecError
+from ..common.errors import SpecError, name_type, validate
 from ..common.files import read_fields
-from ..common.validation import name_type, validate
 from .scenario import Scenario
 
 AGENT: Final = "agent"

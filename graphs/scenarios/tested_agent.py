@@ -16,8 +16,7 @@ from ...nodes.models.gate import reply_limit
 from ...nodes.models.recorder import note_new_ids
 from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
 from ..common.addresses import check_address, remember_secrets, show_address
-from ..common.errors import SpecError
-from ..common.validation import name_type
+from ..common.errors import SpecError, name_type
 from .a2a_agent import A2A, A2aAgent
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from unicodedata import normalize
 from ..common.content import Content, files_of, join_content, text_of
 from ..common.content_input import read_content
 from ..common.data import Data
-from ..common.errors import SpecError
+from ..common.errors import SpecError, check_depth, validate
 from ..common.sanitize import excerpt
-from ..common.validation import check_depth, validate
 from ..view.request_body import MOST_TEXT
 
 IGNORED: Final = frozenset(

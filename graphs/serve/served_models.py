@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from ..common.content import Content
-from ..common.errors import SpecError
-from ..common.validation import list_names
+from ..common.errors import SpecError, list_names
 from ..conversation.conversation import Conversation
 from ..conversation.usage import Usage
 from ..log.messages import metadata, place_of

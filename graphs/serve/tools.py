@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..common.data import Data
-from ..common.errors import SpecError
-from ..common.validation import check_depth, validate
+from ..common.errors import SpecError, check_depth, validate
 from ..conversation.conversation import Conversation
 from ..conversation.served import (
     check_host,

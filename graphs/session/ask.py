@@ -17,12 +17,11 @@ from ..build import build_graph
 from ..common.content import Content, make_content
 from ..common.content_input import read_files
 from ..common.data import Fields, is_agent
-from ..common.errors import SpecError, UnreadableAnswerError
+from ..common.errors import SpecError, UnreadableAnswerError, name_type
 from ..common.model_help import check_options, list_options
 from ..common.sanitize import excerpt
 from ..common.settings import load_settings
 from ..common.threads import in_background
-from ..common.validation import name_type
 from ..conversation.conversation import Conversation
 from ..conversation.conversation_options import AnySpeaker
 from ..conversation.questions import MessageQuestion, is_exit

@@ -11,7 +11,7 @@ from ...tools.registry.registry import Registered, Registry
 from ..common.addresses import show_address
 from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
-from ..speakers.private_messages import read_messages
+from ..speakers.reply_parts import read_messages
 from ..store.rows import check_session_id
 from .export_formats import ExportFormat, export_session
 from .listing import known_store

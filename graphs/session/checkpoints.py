@@ -21,8 +21,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import StateSnapshot
 
 from ..build import Graph
-from ..common.errors import AnswerError, SessionError, SpecError
-from ..common.validation import name_type
+from ..common.errors import AnswerError, SessionError, SpecError, name_type
 from ..conversation.conversation import Conversation, restore_conversation
 from ..conversation.questions import MessageQuestion, Question, check_message, read_question
 from ..log.messages import metadata, place_name, place_of

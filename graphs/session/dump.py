@@ -19,9 +19,8 @@ from pydantic import (
 )
 
 from ..common.data import Data, Migration, Versions, upgrade
-from ..common.errors import SpecError
+from ..common.errors import DEEPEST, SpecError, check_data, check_depth, list_names, validate
 from ..common.files import read_file
-from ..common.validation import DEEPEST, check_data, check_depth, list_names, validate
 from ..conversation.conversation import Conversation, migrate_spec, restore_conversation
 from ..conversation.sandbox import Kept, new_key
 from ..conversation.usage import Usage, read_usage
@@ -43,7 +42,7 @@ from ..log.state import State, log_of, update_of
 from ..rules.outcome import Outcome
 from ..rules.position import MOVES, Position
 from ..rules.transitions import decide
-from ..speakers.interrupt_on import AnyDecision
+from ..speakers.call_settings import AnyDecision
 from .dumped_files import put_files_back, take_files_out
 from .dumped_message import Message, dumped
 from .later_verdicts import LaterVerdict

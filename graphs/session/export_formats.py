@@ -38,7 +38,7 @@ async def export_session(
 
 def check_format(form: str) -> None:
     """Raise if there is no format of this name."""
-    from ..common.validation import list_names
+    from ..common.errors import list_names
 
     if form not in FORMATS:
         raise SpecError(f"format: {form!r} is unknown; choose one of {list_names(FORMATS)}")

@@ -62,8 +62,7 @@ from ..log.metadata import (
     verdict_of,
 )
 from ..log.transcript import trajectory
-from ..speakers.private_messages import calls_of
-from ..speakers.reply_parts import StopCause
+from ..speakers.reply_parts import StopCause, calls_of
 from .stored_session import StoredSession
 
 MODEL: Final = "none/none"

@@ -15,10 +15,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, PositiveInt
 
 from ..common.data import Data
-from ..common.errors import SessionError
+from ..common.errors import SessionError, suggest_near_or_all, validate
 from ..common.settings import load_settings
 from ..common.threads import in_background
-from ..common.validation import suggest_near_or_all, validate
 from ..store.errors import unknown_batch, unknown_session
 from ..store.open import Store, open_store
 from ..store.rows import SessionRow, Wanted, place

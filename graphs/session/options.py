@@ -11,8 +11,8 @@ from langgraph.store.base import BaseStore
 from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.registry import Registered
 from ..common.content_input import ContentInput
+from ..common.errors import name_type
 from ..common.model_help import Default, check_options
-from ..common.validation import name_type
 from ..conversation.questions import Answer
 
 MessageLike: TypeAlias = BaseMessage | str | int

@@ -17,9 +17,8 @@ from ...tools.registry.registry import Registered, Registry
 from ..build import build_graph
 from ..common.content import text_of
 from ..common.content_input import load_content
-from ..common.errors import SessionError, SpecError, naming_path
+from ..common.errors import SessionError, SpecError, list_names, naming_path
 from ..common.settings import Settings, load_settings
-from ..common.validation import list_names
 from ..conversation.conversation import Conversation, write_conversation
 from ..conversation.conversation_options import first_difference
 from ..conversation.judges import SeparateJudge

@@ -14,8 +14,7 @@ from ...nodes.turn.sent_prompt import last_prompt
 from ...tools.registry.registry import Registry
 from ...tools.sandbox import sandbox
 from ..build import Graph, build_graph
-from ..common.errors import SessionError, SpecError
-from ..common.validation import list_names
+from ..common.errors import SessionError, SpecError, list_names
 from ..conversation.conversation import Conversation, write_conversation
 from ..conversation.usage import Usage, add_usage, read_usage
 from ..log.state import State

@@ -8,10 +8,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ..common.errors import SpecError, how_to_install
+from ..common.errors import SpecError, how_to_install, list_names
 from ..common.files import write_file
 from ..common.sanitize import clean
-from ..common.validation import list_names
 from ..conversation.conversation import Conversation, hand_off_targets
 from ..conversation.judges import (
     Concurrent,

@@ -8,12 +8,19 @@ from pydantic import Field, ValidationInfo, field_validator
 from typing_extensions import TypedDict
 
 from ..common.data import AtLeast, DistinctNames, Fields, ModelName, Name, Named, Spec, Text, Thing
-from ..common.validation import did_you_mean
+from ..common.errors import did_you_mean
+from .call_settings import (
+    Context,
+    InterruptOn,
+    KeepAll,
+    ModelSettings,
+    PrivateOpening,
+    Rule,
+    SmallModelPrompt,
+)
 from .formats import Format, LabelledFormat, SchemaFormat
-from .interrupt_on import InterruptOn, Rule
-from .model_settings import Context, KeepAll, ModelSettings, PrivateOpening, SmallModelPrompt
-from .private_messages import Examples, PrivateMessage
 from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
+from .reply_parts import Examples, PrivateMessage
 
 
 class SpeakerOptions(TypedDict, total=False):

@@ -28,8 +28,8 @@ from ..common.errors import (
     SpecError,
     StoreError,
 )
+from ..common.files import parse_json
 from ..common.threads import in_thread
-from ..common.validation import parse_json
 from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion, Question
 from ..ends.all_ends import Reason
 from ..session.listing import known_store

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
 from ..common.errors import SpecError
-from ..common.validation import parse_json
+from ..common.files import parse_json
 
 MOST_TEXT: Final = 300_000
 """Maximum size of the texts in a request of a program, in characters.

@@ -20,7 +20,7 @@ from ...graphs.rules.questions import (
     needing_approval,
     read_answer,
 )
-from ...graphs.speakers.interrupt_on import (
+from ...graphs.speakers.call_settings import (
     Action,
     AnyDecision,
     Approval,

@@ -29,7 +29,7 @@ from ...graphs.log.artifacts import parts_of_result, store_artifact
 from ...graphs.log.memory import talk_of
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import CallOutcome, Failure, InnerSession, UnheardResult
-from ...graphs.speakers.interrupt_on import DecisionType
+from ...graphs.speakers.call_settings import DecisionType
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import check_arguments, is_cancelled, parameters_of
 from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState, timeout_of

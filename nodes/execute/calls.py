@@ -20,7 +20,7 @@ from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.sandbox import Kept, Language, Sandbox, new_key
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CodeCalls, Failure
-from ...graphs.speakers.interrupt_on import AnyDecision, DecisionType
+from ...graphs.speakers.call_settings import AnyDecision, DecisionType
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.hooks import RunCode, languages_of, timeout_of
 from ...tools.registry.registry import ConversationTool

@@ -11,8 +11,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import create_model
 
-from ...graphs.common.errors import SpecError
-from ...graphs.common.validation import list_names
+from ...graphs.common.errors import SpecError, list_names
 from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Handoff, Moderator, TurnFunction
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message
@@ -21,7 +20,7 @@ from ...graphs.prompts import prompts
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_choice, after_unread_choice
 from ...graphs.rules.turns import in_turn, next_speaker
-from ...graphs.speakers.model_settings import ModelSettings
+from ...graphs.speakers.call_settings import ModelSettings
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ...graphs.text.names import read_name
 from ...tools.registry.functions import call

@@ -29,7 +29,7 @@ from ...graphs.prompts.prompts import RenderPrompt
 from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.transitions import after_verdict
 from ...graphs.rules.turns import is_judged
-from ...graphs.speakers.model_settings import ModelSettings
+from ...graphs.speakers.call_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ..models.answers import thought_of

@@ -20,9 +20,14 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ValidationError
 
 from ...graphs.common.content import Block, files_of, hide_files
-from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
+from ...graphs.common.errors import (
+    ContextTooLongError,
+    ModelError,
+    SpecError,
+    list_names,
+    name_type,
+)
 from ...graphs.common.settings import Settings, load_settings
-from ...graphs.common.validation import list_names, name_type
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.usage import Price
 from ...graphs.ends.limits import ends_by_money

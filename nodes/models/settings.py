@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from ...graphs.common.data import UNSET
 from ...graphs.common.errors import DuologueError, SpecError, iter_causes
 from ...graphs.common.sanitize import excerpt
-from ...graphs.speakers.model_settings import ModelSettings
+from ...graphs.speakers.call_settings import ModelSettings
 from .refusals import find_refusal, read_too_long, text_of
 
 

@@ -22,8 +22,8 @@ from ...graphs.common.errors import (
     ServerDownError,
     SpecError,
     find_address,
+    list_names,
 )
-from ...graphs.common.validation import list_names
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.usage import Charges, Usage, add_usage
 from ...graphs.ends.limits import ends_by_money

@@ -30,7 +30,7 @@ from ...graphs.rules.transitions import (
     decide,
     position_after_removals,
 )
-from ...graphs.speakers.model_settings import ModelSettings
+from ...graphs.speakers.call_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
 from ...tools.registry.registry import Registry

@@ -38,7 +38,7 @@ from ...graphs.rules.history import PromptOverhead
 from ...graphs.rules.met_ends import is_answer_due
 from ...graphs.rules.position import Phase
 from ...graphs.rules.shortened_messages import shorten_messages
-from ...graphs.speakers.model_settings import RunningSummary, SmallModelPrompt, TokenBudget
+from ...graphs.speakers.call_settings import RunningSummary, SmallModelPrompt, TokenBudget
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.words import tokens_of, tokens_of_message
 from ..models.answers import ran_out_of_room

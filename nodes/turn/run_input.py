@@ -12,8 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from ...graphs.common.content import Content, arrange_blocks, files_of, join_content, text_of
 from ...graphs.common.content_input import keep_inline, read_content
-from ...graphs.common.errors import SessionError, SpecError
-from ...graphs.common.validation import list_names, validate
+from ...graphs.common.errors import SessionError, SpecError, list_names, validate
 from ...graphs.conversation.conversation import Conversation, Form, restore_conversation
 from ...graphs.conversation.questions import is_exit
 from ...graphs.log.messages import KEY, PLACE, make_message, stored_form, stored_metadata

@@ -20,7 +20,7 @@ from ...graphs.log.transcript import format_call, format_line, quote_text
 from ...graphs.log.viewpoint import SILENCE
 from ...graphs.prompts import prompts
 from ...graphs.rules.shortened_messages import shorten_messages
-from ...graphs.speakers.model_settings import SUMMARY_TEMPERATURE, ModelSettings, RunningSummary
+from ...graphs.speakers.call_settings import SUMMARY_TEMPERATURE, ModelSettings, RunningSummary
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.words import cut
 from ..models.answers import thought_of

@@ -24,7 +24,7 @@ from duologue.graphs.log.metadata import (
     Stage,
     ToolCalls,
 )
-from duologue.graphs.speakers.model_settings import PrivateOpening
+from duologue.graphs.speakers.call_settings import PrivateOpening
 from duologue.graphs.speakers.speaker import Speaker
 
 

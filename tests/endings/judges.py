@@ -26,7 +26,7 @@ from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import decide
 from duologue.graphs.session.options import Options
 from duologue.graphs.session.run import make_resources
-from duologue.graphs.speakers.model_settings import ModelSettings
+from duologue.graphs.speakers.call_settings import ModelSettings
 from duologue.nodes.judge.self_judge import judge_yourself
 from duologue.nodes.judge.verdicts import yes_or_no
 from duologue.nodes.turn.node_context import NodeContext, Resources

@@ -37,7 +37,7 @@ from duologue.graphs.rules.transitions import (
     decide,
 )
 from duologue.graphs.rules.turns import NextTurn, asking, meaning
-from duologue.graphs.speakers.model_settings import RunningSummary
+from duologue.graphs.speakers.call_settings import RunningSummary
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from oracle.reckoning import Tally, amount_of
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs.conversation.sandbox import Level, Sandbox
-from duologue.tools.sandbox import bubblewrap
+from duologue.tools.sandbox import launch
 from support.sandboxes import Session, answerer, bystander, listener, need
 
 pytestmark = pytest.mark.process
@@ -265,9 +265,9 @@ async def test_of_pythons_folder_is_shown_what_python_is_made_of(
     )
     monkeypatch.setattr(os.path, "realpath", str)
     monkeypatch.setattr(Path, "is_dir", lambda self: str(self) in there)
-    monkeypatch.setattr(bubblewrap, "_open_to_all", lambda path: True)
+    monkeypatch.setattr(launch, "_open_to_all", lambda path: True)
 
-    command = bubblewrap.launch(Sandbox()).command
+    command = launch.launch_bubblewrap(Sandbox()).command
 
     bound = {command[at + 1] for at, part in enumerate(command) if part == "--ro-bind"}
     expected = {f"{base}/{name}" for name in shown} | ({packages} if shown else set())

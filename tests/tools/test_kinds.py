@@ -11,7 +11,7 @@ from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ConfigDict, Field
 
 from duologue.graphs import SpecError, build_graph
-from duologue.tools.registry.registrable import check_kind
+from duologue.tools.registry.functions import check_kind
 
 
 class Odd:

@@ -22,7 +22,7 @@ from duologue.graphs import (
 )
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
-from duologue.tools.registry.registrable import NOUNS
+from duologue.tools.registry.functions import NOUNS
 from duologue.tools.registry.registry import Registered, Registry
 
 NAMES: dict[str, Callable[[str], dict[str, Any]]] = {

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from langchain_core.tools import BaseTool
 
-from ...graphs.common.errors import SpecError, how_to_install
-from ...graphs.common.validation import did_you_mean, list_names
+from ...graphs.common.errors import SpecError, did_you_mean, how_to_install, list_names
 from .servers import Server, ServerError
 
 

@@ -16,10 +16,9 @@ from pydantic import AfterValidator, Field, PositiveFloat
 
 from ...graphs.common.addresses import check_address
 from ...graphs.common.data import Data, Text
-from ...graphs.common.errors import SpecError
+from ...graphs.common.errors import SpecError, did_you_mean, validate
 from ...graphs.common.files import read_file
 from ...graphs.common.settings import load_settings
-from ...graphs.common.validation import did_you_mean, validate
 
 McpServer: TypeAlias = Mapping[str, Any]
 """An MCP server, as `langchain_mcp_adapters` accepts it: ``{"command": …, "args": […], "env":

@@ -16,9 +16,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from ...graphs.common.data import NamedObject
-from ...graphs.common.errors import SpecError
+from ...graphs.common.errors import SpecError, did_you_mean, list_names
 from ...graphs.common.threads import run_coroutine
-from ...graphs.common.validation import did_you_mean, list_names
 from ...graphs.conversation.conversation import (
     MOST_LEVELS,
     Conversation,
@@ -35,23 +34,21 @@ from ...graphs.speakers.speaker import TO_USER, Speaker
 from ..mcp.named_tools import find_tools
 from ..mcp.servers import McpServer, Server, configured_servers, hint_of, is_at, read_given_servers
 from .functions import (
+    NOUNS,
     Agent,
     OrderFunction,
     PredicateFunction,
     ReplyFunction,
-    needs_store,
-    parameters_of,
-)
-from .hooks import Hook, languages_of
-from .registrable import (
-    NOUNS,
     as_tool,
     by_name,
     check_kind,
     check_name,
     load_entry_points,
+    needs_store,
+    parameters_of,
     tools_in,
 )
+from .hooks import Hook, languages_of
 
 RunConversation = Callable[[str | None], Awaitable[str]]
 """Runs a conversation with a task, or with a person's first message, and returns its output."""

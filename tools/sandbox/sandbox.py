@@ -1,7 +1,6 @@
 """Running untrusted code, by one function for all levels.
 
-The modules `tools.sandbox.launch` and `tools.sandbox.bubblewrap` start the interpreter of a level.
-`tools.sandbox.workers` sends code to a running interpreter.
+`tools.sandbox.launch` starts the interpreter of a level. `tools.sandbox.workers` sends code to it.
 """
 
 import asyncio
@@ -16,8 +15,7 @@ from typing import Any
 from ...graphs.common.errors import SpecError
 from ...graphs.common.threads import LoopThread
 from ...graphs.conversation.sandbox import CODE_KIB, Kept, Language, Level, Sandbox
-from . import bubblewrap
-from .launch import Launch, StartError, launch_monty, launch_on_host
+from .launch import Launch, StartError, launch_bubblewrap, launch_monty, launch_on_host
 from .workers import MOST_MEMORY, CappedOutput, WorkerEnded, Workers
 
 __all__ = ["Ran", "check", "close", "level_for", "run"]
@@ -160,7 +158,7 @@ async def _launch_monty() -> Launch:
 async def _launch(level: Level, sandbox: Sandbox) -> Launch:
     if level == "host":
         return await asyncio.to_thread(launch_on_host)
-    return await asyncio.to_thread(bubblewrap.launch, sandbox)
+    return await asyncio.to_thread(launch_bubblewrap, sandbox)
 
 
 async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level") -> Level:

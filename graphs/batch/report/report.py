@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ...common.errors import DuologueError, SpecError
+from ...common.errors import DuologueError, SpecError, suggest_near_or_all
 from ...common.files import make_folders, write_file
-from ...common.validation import suggest_near_or_all
 from ...session.page import read_page
 from ...store.batches import BatchRow, CellRow, CellsWanted
 from ...store.errors import unknown_batch

@@ -21,8 +21,8 @@ from ....graphs.common.errors import ModelError, SpecError
 from ....graphs.conversation.fields import TaskSpecification
 from ....graphs.log.metadata import ModelOutput
 from ....graphs.prompts.prompts import RenderPrompt, build_task_request
+from ....graphs.speakers.call_settings import SmallModelPrompt
 from ....graphs.speakers.formats import LabelledFormat
-from ....graphs.speakers.model_settings import SmallModelPrompt
 from ....graphs.speakers.speaker import Speaker
 from ..client.failures import broke_off, describe_retry, name_of
 from ..gate import GatedCall, announce_tries

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.tools import BaseTool
 
-from ....graphs.common.env_file import is_weights
 from ....graphs.common.errors import ModelUnavailableError
-from ....graphs.common.settings import EMBEDDED_CONTEXT, Settings
+from ....graphs.common.settings import EMBEDDED_CONTEXT, Settings, is_weights
 from ....graphs.conversation.fields import TaskSpecification
 from ....graphs.log.metadata import SpecifiedTask
 from ....graphs.prompts.prompts import RenderPrompt, build_small_model_task_request
-from ....graphs.speakers.model_settings import SmallModelPrompt
+from ....graphs.speakers.call_settings import SmallModelPrompt
 from ....graphs.speakers.speaker import Speaker
 from ..connections import Endpoint
 from ..settings import CallSettings

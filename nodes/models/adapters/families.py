@@ -7,10 +7,8 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from ....graphs.common.addresses import has_secret, show_address
-from ....graphs.common.env_file import is_weights
-from ....graphs.common.errors import ModelUnavailableError, SpecError
-from ....graphs.common.settings import Settings
-from ....graphs.common.validation import name_type
+from ....graphs.common.errors import ModelUnavailableError, SpecError, name_type
+from ....graphs.common.settings import Settings, is_weights
 from ..client.failures import address_of
 from ..connections import close_with_loop
 from . import embedded

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from duologue.graphs import AnswerError
-from duologue.graphs.common import validation
-from duologue.graphs.common.validation import parse_json
+from duologue.graphs.common import files
+from duologue.graphs.common.files import parse_json
 from duologue.graphs.conversation.questions import ApprovalQuestion, ToolQuestion
 from duologue.graphs.rules.questions import read_answer
 
@@ -37,7 +37,7 @@ def test_only_bytes_outside_strings_count(value: object, most: int, start: int) 
     # Strings count by their quotation marks alone.
     outside, marks = len(_STRING.sub("", text)), 2 * len(_STRING.findall(text))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "_MOST_OUTSIDE", most)
+        patch.setattr(files, "_MOST_OUTSIDE", most)
         if max(outside, marks) <= most:
             assert parse_json(text) == value
         else:

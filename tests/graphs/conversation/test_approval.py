@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from duologue.graphs import InterruptOn, SpecError, load_conversation
 from duologue.graphs.conversation.conversation import restore_conversation
 from duologue.graphs.rules.questions import build_approval, find_misfit, find_misshapen
-from duologue.graphs.speakers.interrupt_on import DECISIONS, Approval, Decisions
+from duologue.graphs.speakers.call_settings import DECISIONS, Approval, Decisions
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.tools.registry.functions import parameters_of
 

@@ -16,7 +16,7 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.conversation.limits import ROOM, fixed_tokens, least_limit, most_calls
-from duologue.graphs.speakers.model_settings import Context, KeepAll
+from duologue.graphs.speakers.call_settings import Context, KeepAll
 from duologue.graphs.text.words import tokens_of
 from duologue.nodes.testing import ScriptedChatModel, ScriptExhaustedError
 

@@ -18,7 +18,7 @@ from duologue.graphs import (
     group_solve,
     load_conversation,
 )
-from duologue.graphs.common import validation
+from duologue.graphs.common import errors
 from duologue.nodes.testing import ScriptedChatModel
 
 TWO: list[dict[str, Any]] = [
@@ -239,7 +239,7 @@ FULL: list[Any] = [
 def test_a_whole_conversation_is_held_to_the_same(fields: dict[str, Any], sentence: str) -> None:
     whole = {"speakers": TWO, **fields}
     with pytest.raises(SpecError) as caught:
-        validation.validate(Conversation, whole)
+        errors.validate(Conversation, whole)
     assert str(caught.value).startswith(sentence)
     with pytest.raises(SpecError) as caught:
         load_conversation(whole)

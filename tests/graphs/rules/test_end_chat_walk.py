@@ -23,7 +23,7 @@ from duologue.graphs.ends.end_chat import EndChat, EndChatMode
 from duologue.graphs.ends.events import NoCodeBlock, Predicate, StopRequested, ToolCalled
 from duologue.graphs.ends.limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
 from duologue.graphs.rules.position import max_steps
-from duologue.graphs.speakers.model_settings import Context, KeepAll, PrivateOpening, RunningSummary
+from duologue.graphs.speakers.call_settings import Context, KeepAll, PrivateOpening, RunningSummary
 from duologue.graphs.speakers.replies import (
     CodeReply,
     HumanInputMode,

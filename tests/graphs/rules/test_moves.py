@@ -15,7 +15,7 @@ from duologue.graphs.ends.end_chat import EndChat, EndChatMode
 from duologue.graphs.ends.events import Predicate
 from duologue.graphs.rules.met_ends import ENDS
 from duologue.graphs.rules.position import MOVES, Phase
-from duologue.graphs.speakers.model_settings import RunningSummary
+from duologue.graphs.speakers.call_settings import RunningSummary
 from duologue.graphs.speakers.replies import CodeReply, HumanReply, ModelReply
 from duologue.graphs.speakers.speaker import Speaker
 from oracle.onlooker import Came

@@ -45,7 +45,7 @@ from duologue.graphs.log.metadata import (
 )
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import LEFT_OUT
-from duologue.graphs.speakers.model_settings import KeepAll
+from duologue.graphs.speakers.call_settings import KeepAll
 from duologue.graphs.speakers.reply_parts import ALOUD
 from duologue.graphs.text.words import tokens_of, tokens_of_message
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall

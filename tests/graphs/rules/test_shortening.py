@@ -33,7 +33,7 @@ from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.history import History, PromptOverhead, Shortened
-from duologue.graphs.speakers.model_settings import (
+from duologue.graphs.speakers.call_settings import (
     Context,
     KeepAll,
     LastMessages,

@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message
 
 from duologue.graphs import Session, chat
-from duologue.graphs.common import validation
+from duologue.graphs.common import files
 from duologue.graphs.serve import chat_completions, chat_requests
 from duologue.graphs.view import request_body
 from duologue.nodes.testing import Prompt, Reply
@@ -145,7 +145,7 @@ def test_the_page_names_the_limits() -> None:
         (request_body.MOST_TEXT, "characters of text"),
         (chat_requests.MOST_MESSAGES, "messages"),
         (chat_requests.MOST_PARTS, "parts"),
-        (validation._MOST_OUTSIDE, "bytes of JSON"),
+        (files._MOST_OUTSIDE, "bytes of JSON"),
         (request_body._SLOWEST, "seconds"),
     ):
         assert f"{limit:,.0f} {unit}" in " ".join(page.split())

@@ -15,7 +15,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel, PrivateAttr, SecretStr
 
 from duologue.graphs.log.metadata import Speech
-from duologue.graphs.speakers.model_settings import ModelSettings
+from duologue.graphs.speakers.call_settings import ModelSettings
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Listener
 from duologue.nodes.models.model import Model
