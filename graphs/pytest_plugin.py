@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from secrets import token_hex
+from time import localtime, strftime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
@@ -17,7 +19,7 @@ from _pytest.outcomes import OutcomeException
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .scenarios.finished_trials import FinishedTrial, SimulatedScenario, TrialStore
+    from .scenarios.pytest_report import Digests, FinishedTrial
     from .scenarios.result import SimulationResult
     from .scenarios.scenario import Scenario
 
@@ -123,19 +125,17 @@ def pytest_report_collectionfinish(
 def _run_of(config: pytest.Config) -> str:
     """Return the name of the run, which is made at its first use."""
     if _RUN not in config.stash:
-        from .scenarios.finished_trials import make_run_name
-
-        config.stash[_RUN] = make_run_name()
+        config.stash[_RUN] = f"{strftime('%Y%m%d-%H%M%S', localtime())}-{token_hex(2)}"
     return config.stash[_RUN]
 
 
 def _find_run(config: pytest.Config, name: str) -> str:
     """Return the name of the run to resume, or raise UsageError if there is no such run."""
-    from .scenarios.finished_trials import LAST, list_runs
+    from .scenarios.pytest_report import list_runs
 
     folder = _cache_folder(config, _RUNS)
     known = [] if folder is None else list_runs(folder)
-    found = known[0] if name == LAST and known else name
+    found = known[0] if name == "last" and known else name
     if found not in known:
         listed = f"choose one of {', '.join(known)}" if known else "no run has finished a trial"
         raise pytest.UsageError(f"--simulate-resume: there is no run {name!r}; {listed}")
@@ -161,40 +161,38 @@ class _Simulations:
     trial: int
     """The number of the trial, from 1."""
     results: list[SimulationResult] = field(default_factory=list)
-    scenarios: list[SimulatedScenario] = field(default_factory=list)
-    """The scenarios with the agent's versions, in the order of their beginnings."""
+    scenarios: list[Digests] = field(default_factory=list)
+    """The scenarios and the agent's versions, in the order of their beginnings."""
     finished: FinishedTrial | None = None
     """The same trial in the run that is resumed. None if it is not finished."""
     is_refused: bool = False
     """Whether the test differs from the resumed run or a recording, which fails all trials."""
 
     @cached_property
-    def store(self) -> TrialStore | None:
-        """The finished trials of this run. None without pytest's cache."""
-        from .scenarios.finished_trials import TrialStore
-
+    def folder(self) -> Path | None:
+        """The folder of the finished trials of this run. None without pytest's cache."""
         folder = _cache_folder(self.item.config, _RUNS)
-        return None if folder is None else TrialStore(folder / _run_of(self.item.config))
+        return None if folder is None else folder / _run_of(self.item.config)
 
     @cached_property
     def source(self) -> str:
         """The digest of the test's file."""
-        from .scenarios.finished_trials import digest_file
+        from .scenarios.pytest_report import digest_file
 
         return digest_file(self.item.path)
 
     def begin(self, scenario: object, agent_version: str | None) -> None:
         """Note a simulation before it begins, and end the test if its trial is finished."""
-        from .scenarios.finished_trials import SimulatedScenario
+        from .scenarios.pytest_report import digest_scenario, read_trial
         from .scenarios.scenario import Scenario
 
         if not isinstance(scenario, Scenario):
             # `simulate` raises the error.
             return
-        now = SimulatedScenario.of(scenario, agent_version)
-        if not self.scenarios and self.item.config.getoption("--simulate-resume") is not None:
-            store = self.store
-            self.finished = None if store is None else store.read(self.item.nodeid, self.trial)
+        now = digest_scenario(scenario, agent_version)
+        is_resumed = self.item.config.getoption("--simulate-resume") is not None
+        if is_resumed and not self.scenarios and self.folder is not None:
+            self.finished = read_trial(self.folder, self.item.nodeid, self.trial)
         self.scenarios.append(now)
         if self.finished is None:
             return
@@ -338,17 +336,17 @@ def _store_trial(
     A trial that another error has ended, such as that of a server that is down, runs again.
     """
     from .common.errors import InconclusiveResult
-    from .scenarios.finished_trials import FinishedTrial
+    from .scenarios.pytest_report import FinishedTrial, write_trial
 
     is_decided = error is None or isinstance(error, AssertionError | InconclusiveResult)
-    if found.store is None or not is_decided or not found.scenarios:
+    if found.folder is None or not is_decided or not found.scenarios:
         return
     config = found.item.config
     data = config.hook.pytest_report_to_serializable(config=config, report=report)
     finished = FinishedTrial(
         test=found.item.nodeid, source=found.source, scenarios=found.scenarios, report=data
     )
-    found.store.write(found.trial, finished)
+    write_trial(found.folder, found.trial, finished)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,8 +9,7 @@ from ..batch.worker import COLLECTED
 from ..scenarios.compare import compare_suites
 from ..scenarios.run_suite import open_suite
 from ..scenarios.simulate import SimulateOptions
-from ..scenarios.suite_page import write_suite_page
-from ..scenarios.suite_report import SuiteReport, TrialOutcome, read_suite
+from ..scenarios.suite_report import SuiteReport, TrialOutcome, read_suite, write_suite_page
 from ..session.listing import known_store
 from .exit import ExitCode, run_to_exit
 from .run_batch import BatchCommand

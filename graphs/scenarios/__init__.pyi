@@ -1,12 +1,14 @@
-from .agreement import Agreement as Agreement, measure_agreement as measure_agreement
 from .compare import (
     ScenarioChange as ScenarioChange,
     SuiteComparison as SuiteComparison,
     compare_suites as compare_suites,
 )
 from .red_team import Tactic as Tactic, load_tactics as load_tactics, red_team as red_team
-from .rerun import arerun_simulation as arerun_simulation, rerun_simulation as rerun_simulation
-from .result import SimulationResult as SimulationResult
+from .result import (
+    Agreement as Agreement,
+    SimulationResult as SimulationResult,
+    measure_agreement as measure_agreement,
+)
 from .run_suite import arun_suite as arun_suite, run_suite as run_suite
 from .scenario import (
     Ending as Ending,
@@ -14,8 +16,6 @@ from .scenario import (
     JudgeOpinion as JudgeOpinion,
     Scenario as Scenario,
     ScenarioVerdict as ScenarioVerdict,
-)
-from .script import (
     agent as agent,
     check as check,
     judge as judge,
@@ -24,7 +24,9 @@ from .script import (
 )
 from .simulate import (
     SimulateOptions as SimulateOptions,
+    arerun_simulation as arerun_simulation,
     asimulate as asimulate,
+    rerun_simulation as rerun_simulation,
     simulate as simulate,
 )
 from .suite import Suite as Suite, load_suite as load_suite

@@ -1,19 +1,49 @@
-"""The verdicts of judges about the criteria of a scenario, which are stored with the session."""
+"""The verdicts of judges and of checks about a simulation, which are stored with its session."""
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ...nodes.models.adapters.composed import Chat
 from ...nodes.models.adapters.families import adapter_of
+from ...tools.registry.functions import call
 from ..common.errors import SpecError, name_type
-from ..conversation.judges import Finding, Verdict
+from ..conversation.judges import Finding, FindingReason, Verdict
 from ..session.judging import judge_with
+from ..session.later_verdicts import verdicts_on
 from ..session.listing import known_store
 from ..session.options import Options
 from ..session.session import Result, result_of
+from .result import SimulationResult, classify_end
 from .scenario import JudgeOpinion, Scenario, ScenarioVerdict
 
-_UNREAD: Final = "the judge's answer could not be read"
+
+def _name_check(check: Callable[..., Any]) -> str:
+    """Return the name of a check in verdicts: that of the function, or of the object's class."""
+    return getattr(check, "__name__", None) or type(check).__name__
+
+
+async def run_check(check: Callable[..., Any], result: SimulationResult) -> ScenarioVerdict:
+    """Call a check.
+
+    Raises:
+        SpecError: The check raised another error than an AssertionError, or returned a value that
+            is no decision.
+    """
+    name = _name_check(check)
+    try:
+        found = await call("check", name, check, result)
+    except SpecError as error:
+        if not isinstance(error.__cause__, AssertionError):
+            raise
+        reason = " ".join(str(error.__cause__).split()) or "an assertion failed"
+        return ScenarioVerdict(name, Finding.NOT_MET, reason)
+    if found is None or found is True:
+        return ScenarioVerdict(name, Finding.MET, "")
+    if found is False:
+        return ScenarioVerdict(name, Finding.NOT_MET, "it returned False")
+    raise SpecError(
+        f"the check {name!r} failed: it must return True, False or None, not {name_type(found)}"
+    )
 
 
 class Judges(NamedTuple):
@@ -76,35 +106,31 @@ async def judge_scenario(
             judged = await judge_with(store, found.session.id, None, name, judges.options)
             found = result_of(judged.session, store.address)
         verdicts[name or ""] = judged.verdict
-    return found, read_verdicts(scenario, verdicts)
+    return found, _read_verdicts(scenario, verdicts)
 
 
-def read_verdicts(scenario: Scenario, verdicts: dict[str, Verdict]) -> tuple[ScenarioVerdict, ...]:
-    """Return stored verdicts as verdicts about the criteria of a scenario.
-
-    Args:
-        scenario: The scenario.
-        verdicts: The verdict of each judge, by the name of its model: one or two.
-    """
-    return tuple(_combine(text, _read_opinions(text, verdicts)) for text in scenario.criteria)
-
-
-def _read_opinions(criterion: str, verdicts: dict[str, Verdict]) -> tuple[JudgeOpinion, ...]:
-    return tuple(_read_opinion(criterion, name, one) for name, one in verdicts.items())
+def _read_verdicts(
+    scenario: Scenario, verdicts: Mapping[str, Verdict]
+) -> tuple[ScenarioVerdict, ...]:
+    """Return the verdicts of one or two judges, by their names, as verdicts about the criteria."""
+    return tuple(
+        _combine(text, [JudgeOpinion(name, *_read(one, text)) for name, one in verdicts.items()])
+        for text in scenario.criteria
+    )
 
 
-def _read_opinion(criterion: str, judge: str, verdict: Verdict) -> JudgeOpinion:
+def _read(verdict: Verdict, criterion: str) -> tuple[Finding, str, int | None]:
+    """Return the decision on a criterion or check, its reason, and the message that shows it."""
     if not verdict.readable:
-        return JudgeOpinion(judge, Finding.INCONCLUSIVE, _UNREAD)
-    reason = verdict.reasons.get(criterion)
-    text, message = ("", None) if reason is None else (reason.text, reason.message)
-    return JudgeOpinion(judge, verdict.findings[criterion], text, message)
+        return Finding.INCONCLUSIVE, "the judge's answer could not be read", None
+    reason = verdict.reasons.get(criterion) or FindingReason(text="")
+    return verdict.findings[criterion], reason.text, reason.message
 
 
-def _combine(criterion: str, opinions: tuple[JudgeOpinion, ...]) -> ScenarioVerdict:
+def _combine(criterion: str, opinions: Sequence[JudgeOpinion]) -> ScenarioVerdict:
     """Return the verdict of one judge, or of two judges, which is inconclusive if they differ."""
     first, *others = opinions
-    kept = opinions if others else ()
+    kept = tuple(opinions) if others else ()
     if all(one.finding is first.finding for one in others):
         return ScenarioVerdict(criterion, first.finding, first.reason, first.message, kept)
     described = "; ".join(
@@ -113,3 +139,67 @@ def _combine(criterion: str, opinions: tuple[JudgeOpinion, ...]) -> ScenarioVerd
     message = next((one.message for one in opinions if one.message is not None), None)
     reason = f"the judges differ ({described})"
     return ScenarioVerdict(criterion, Finding.INCONCLUSIVE, reason, message, kept)
+
+
+def name_checks(scenario: Scenario) -> list[str]:
+    """Return a unique name for each check of a scenario."""
+    names: list[str] = []
+    for check in scenario.checks:
+        name = _name_check(check)
+        same = sum(one.partition(" (")[0] == name for one in names)
+        names.append(f"{name} ({same + 1})" if same else name)
+    return names
+
+
+def read_simulation(
+    result: Result, scenario: Scenario, checks: Sequence[str], judges: Sequence[str | None] = ()
+) -> SimulationResult:
+    """Return the result of a simulation with the verdicts that are stored beside its session.
+
+    Args:
+        result: The session.
+        scenario: The scenario. Its checks are not called.
+        checks: The names of its checks.
+        judges: The names of the models of two judges. Empty if there is one judge.
+    """
+    stored = find_stored_checks(result, checks)
+    checked = (
+        ScenarioVerdict(name, Finding.INCONCLUSIVE, "the check could not be run")
+        if stored is None
+        else ScenarioVerdict(name, *_read(stored, name))
+        for name in checks
+    )
+    verdicts = (*read_criteria(result, scenario, judges), *checked)
+    return SimulationResult(scenario, result, classify_end(result), None, verdicts)
+
+
+def find_stored_checks(result: Result, names: Sequence[str]) -> Verdict | None:
+    """Return the stored verdict of the checks with these names, or None."""
+    found = verdicts_on(result.messages, result.later_verdicts)
+    own = (one.verdict for one in found if one.judge.criteria == tuple(names) and not one.answer)
+    return next(own, None)
+
+
+def read_criteria(
+    result: Result, scenario: Scenario, judges: Sequence[str | None]
+) -> tuple[ScenarioVerdict, ...]:
+    """Return the stored verdict on each criterion: of two judges, or of the newest one judge."""
+    found = [
+        one
+        for one in verdicts_on(result.messages, result.later_verdicts)
+        if one.judge.criteria == scenario.criteria and one.answer
+    ]
+    by_judge = {name or "": [one for one in found if one.judge.model == name] for name in judges}
+    own = by_judge or {"": found}
+    # The newest verdict that could be read, or the newest one.
+    verdicts = {
+        name: max(reversed(given), key=lambda one: one.verdict.readable).verdict
+        for name, given in own.items()
+        if given
+    }
+    if len(verdicts) == len(own):
+        return _read_verdicts(scenario, verdicts)
+    return tuple(
+        ScenarioVerdict(one, Finding.INCONCLUSIVE, "the judge returned no verdict")
+        for one in scenario.criteria
+    )

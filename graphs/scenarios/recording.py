@@ -32,8 +32,7 @@ from ..common.errors import ContextTooLongError, SessionError
 from ..common.files import make_folders, read_file, remove_abandoned_files, write_file
 from ..common.secrets_filter import SecretsFilter
 from ..speakers.reply_parts import STOP, THOUGHT, Stop, Thought
-from .differences import describe_difference
-from .http_recording import Exchange, HttpTape, refusing_calls
+from .http_recording import Exchange, HttpTape, describe_difference, refusing_calls
 from .scenario import Scenario
 
 T = TypeVar("T")

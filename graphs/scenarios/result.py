@@ -1,6 +1,7 @@
 """The result of a simulation, and its report."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -10,13 +11,54 @@ from langchain_core.messages import AIMessage
 from ..common.errors import InconclusiveResult
 from ..common.sanitize import excerpt
 from ..conversation.judges import Finding
+from ..ends.all_ends import Reason
+from ..kinds.simulation import DONE, GIVE_UP, HAND_OVER
+from ..log.heard_text import done_tokens, heard_text
 from ..log.messages import metadata
 from ..log.transcript import transcript_lines
 from ..session.session import Result, Session
-from .agreement import Agreement, measure_agreement
-from .scenario import Ending, Scenario, ScenarioVerdict
+from .scenario import Ending, EndKind, Scenario, ScenarioVerdict
 
-_SHOWN: Final = 6  # messages of a report if no verdict names a message
+
+@dataclass(frozen=True)
+class Agreement:
+    """The agreement of two judges. ``str(agreement)`` is a short description."""
+
+    count: int
+    """Number of criteria that both have judged."""
+    agreed: int
+    """Number of criteria with the same decision."""
+    kappa: float | None
+    """Cohen's κ: 1 is full agreement, 0 is the agreement of chance. None if it is not defined,
+    because both always decided the same."""
+
+    def __str__(self) -> str:
+        kappa = "not defined" if self.kappa is None else f"{self.kappa:.2f}"
+        return f"the judges agree on {self.agreed} of {self.count} criteria (κ {kappa})"
+
+
+def measure_agreement(verdicts: Iterable[ScenarioVerdict]) -> Agreement | None:
+    """Return the agreement of two judges on the criteria of one or many simulations.
+
+    Args:
+        verdicts: The verdicts. Those of checks and of a single judge are left out.
+
+    Returns:
+        The agreement. None if no criterion has two judges.
+    """
+    pairs = [tuple(one.finding for one in verdict.opinions) for verdict in verdicts]
+    pairs = [pair for pair in pairs if len(pair) == 2]  # two judges
+    if not pairs:
+        return None
+    count, agreed = len(pairs), sum(one is other for one, other in pairs)
+    firsts, seconds = (Counter(found) for found in zip(*pairs, strict=True))
+    # Equals 1 if each judge always decided the same.
+    by_chance = sum(firsts[one] * seconds[one] for one in Finding) / count**2
+    kappa = None if by_chance == 1 else (agreed / count - by_chance) / (1 - by_chance)
+    return Agreement(count, agreed, kappa)
+
+
+_SHOWN_MESSAGES: Final = 6  # messages of a report if no verdict names a message
 
 
 @dataclass(frozen=True)
@@ -122,7 +164,7 @@ class SimulationResult:
         ]
         near = {at + step for at in named for step in (-1, 0, 1)}
         shown = [at for at in range(1, len(lines) + 1) if at in near]
-        shown = shown or [*range(1, len(lines) + 1)][-_SHOWN:]
+        shown = shown or [*range(1, len(lines) + 1)][-_SHOWN_MESSAGES:]
         for before, at in pairwise([0, *shown]):
             if at != before + 1:
                 yield "…"
@@ -134,3 +176,30 @@ class SimulationResult:
 def numbered_lines(found: Result) -> list[str]:
     """Return the messages, tool calls and results of a conversation, one line of text each."""
     return [line.text for line in transcript_lines(found.messages)]
+
+
+_TOKENS: Final[Mapping[str, EndKind]] = {
+    # A user that says several words is taken at its worst.
+    GIVE_UP: "gave_up",
+    HAND_OVER: "handed_over",
+    DONE: "done",
+}
+
+
+def classify_end(found: Result) -> Ending:
+    """Return how a conversation with a simulated user ended."""
+    if found.outcome is None:
+        waits = ", ".join(one.summary() for one in found.pending)
+        return Ending("unfinished", None, waits)
+    user = found.conversation.names[0]
+    if found.outcome.reason is Reason.DONE_TOKEN:
+        for message in reversed(found.messages):
+            about = metadata(message)
+            if about.speaker != user or not about.is_spoken:
+                continue
+            said = done_tokens(found.conversation, user, message.text, found.messages)
+            kind = next((kind for token, kind in _TOKENS.items() if token in said), None)
+            if kind is not None:
+                rest = heard_text(found.conversation, message, about).strip(" \n:,;-")
+                return Ending(kind, found.stop_reason, rest if kind == "gave_up" else "")
+    return Ending("stopped", found.stop_reason, "; ".join(found.outcome.explanations))

@@ -1,23 +1,161 @@
-"""Running a suite of scenarios as a batch."""
+"""Running a suite of scenarios as a batch: its agent, its judge, and its driver."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack, cast
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from pydantic import JsonValue
 
 from ..batch.driver import CONCURRENCY, BatchSettings, Driver
 from ..batch.limiter import PATIENCE
 from ..batch.run import batch_name, open_driver
+from ..batch.scores import MissingScoreError
+from ..common.errors import InconclusiveResult
 from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
+from ..conversation.judges import Finding, FindingReason, SeparateJudge, Verdict
+from ..session.later_verdicts import LaterVerdict, hash_log
 from ..session.listing import known_store
 from ..session.options import Options
-from .judging import name_judges
-from .simulate import SimulateOptions
-from .suite import AGENT, Suite, import_object, load_suite, to_json
-from .suite_agent import SuiteAgent, SuiteJudge
+from ..session.session import Result
+from .judging import (
+    find_stored_checks,
+    name_checks,
+    name_judges,
+    read_criteria,
+    read_simulation,
+    run_check,
+)
+from .result import SimulationResult, classify_end
+from .scenario import Scenario, ScenarioVerdict
+from .simulate import SimulateOptions, add_objects
+from .suite import AGENT, SCENARIO, Suite, import_object, load_suite, to_json
 from .suite_report import SuiteReport, read_suite
-from .tested_agent import is_address
+from .tested_agent import OnInterrupt, TestedAgent, is_address
+
+
+@dataclass
+class SuiteAgent:
+    """The agent under test in many sessions, each with its own thread and state."""
+
+    agent: Any = field(repr=False)
+    """The agent, as `simulate` accepts it."""
+    on_interrupt: OnInterrupt | None = None
+    """A function that answers a graph's interrupts. None if there is none."""
+    timeout: float | None = None
+    """Seconds after which a reply is cancelled. The default if None."""
+    reference: str | None = None
+    """The agent as ``module:name``, for other processes. None if only the object is known."""
+    _by_session: dict[str, TestedAgent] = field(default_factory=dict, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the agent by its reference, because many agents can't be pickled."""
+        fields = (self.on_interrupt, self.timeout, self.reference)
+        if self.reference is None:
+            return type(self), (self.agent, *fields)
+        return _load_agent, fields
+
+    @property
+    def name(self) -> str:
+        """Return the agent's name."""
+        return TestedAgent.of(self.agent, self.on_interrupt, self.timeout).name
+
+    def runnable(self) -> Runnable[Any, Any]:
+        """Return the Runnable that is registered as the agent of all sessions."""
+        return RunnableLambda(self.areply, name=self.name)
+
+    async def areply(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:  # noqa: ANN401
+        """Return the agent's answer in the session of the configuration."""
+        session = str(config.get("configurable", {}).get("thread_id"))
+        tested = self._by_session.get(session)
+        if tested is None:
+            tested = TestedAgent.of(self.agent, self.on_interrupt, self.timeout)
+            self._by_session[session] = tested
+        try:
+            return await tested.areply(messages, config)
+        except BaseException:
+            # The thread of a reply that has failed may contain a part of it.
+            self._by_session.pop(session, None)
+            raise
+
+    def take_state(self, session: str) -> Any:  # noqa: ANN401  # the state of any graph
+        """Return the final state of the agent in a session, and forget it. None if not known."""
+        tested = self._by_session.pop(session, None)
+        return None if tested is None else tested.state
+
+
+def _load_agent(
+    on_interrupt: OnInterrupt | None, timeout: float | None, reference: str
+) -> SuiteAgent:
+    found = import_object(reference, "agent")
+    return SuiteAgent(found, on_interrupt, timeout, reference)
+
+
+@dataclass(frozen=True)
+class SuiteJudge:
+    """The functions of a suite's batch that judge in code, and compute whether a trial passed."""
+
+    scenarios: Mapping[str, Scenario]
+    """The scenarios, by name."""
+    agent: SuiteAgent
+    """The agent under test."""
+    judges: Sequence[str | None] = ()
+    """The names of the models of two judges. Empty if there is one judge."""
+
+    async def examine(self, result: Result, values: Mapping[str, JsonValue]) -> LaterVerdict | None:
+        """Run the checks of a session that has ended, unless their verdict is stored already."""
+        scenario = self.scenarios[str(values[SCENARIO])]
+        state = self.agent.take_state(result.session_id)
+        names = name_checks(scenario)
+        if not names or find_stored_checks(result, names) is not None:
+            return None
+        judged = read_criteria(result, scenario, self.judges)
+        found = SimulationResult(scenario, result, classify_end(result), state, judged)
+        verdicts = [await run_check(one, found) for one in scenario.checks]
+        judge = SeparateJudge(names, with_reasons=True)
+        return LaterVerdict(
+            judge=judge,
+            log=hash_log(result.messages, judge),
+            answer="",
+            verdict=_make_verdict(result, names, verdicts),
+            created_at=datetime.now(UTC),
+        )
+
+    def passed(self, result: Result, values: Mapping[str, JsonValue]) -> bool:
+        """Return whether a trial passed.
+
+        Raises:
+            MissingScoreError: The trial is inconclusive.
+        """
+        scenario = self.scenarios[str(values[SCENARIO])]
+        found = read_simulation(result, scenario, name_checks(scenario), self.judges)
+        try:
+            return found.passed
+        except InconclusiveResult as error:
+            raise MissingScoreError(str(error)) from None
+
+
+def _make_verdict(
+    result: Result, names: Sequence[str], verdicts: Sequence[ScenarioVerdict]
+) -> Verdict:
+    """Return the verdicts of checks in the form in which verdicts are stored."""
+    by_name = dict(zip(names, verdicts, strict=True))
+    return Verdict(
+        speaker=result.conversation.names[1],
+        complete=all(one.finding is Finding.MET for one in verdicts),
+        findings={name: one.finding for name, one in by_name.items()},
+        reasons={
+            name: FindingReason(text=one.reason, message=one.message)
+            for name, one in by_name.items()
+            if one.reason
+        },
+    )
+
 
 SuiteLike: TypeAlias = Suite | Mapping[str, Any] | str | Path
 """A suite, or a dict or file that contains it."""
@@ -107,9 +245,8 @@ async def open_suite(
     if trials is not None:
         suite = Suite(**dict(suite) | {"trials": trials})
     tested = _read_agent(agent, given.pop("on_interrupt", None), given.pop("agent_timeout", None))
-    if tools := suite.tools():
-        given["tools"] = [*(given.get("tools") or ()), *tools]
-    given["agents"] = {**(given.get("agents") or {}), AGENT: tested.runnable()}
+    tools = (name for one in suite.scenarios.values() for name in one.tools)
+    add_objects(given, AGENT, tested.runnable(), tools)
     judge = SuiteJudge(suite.scenarios, tested, judges.names if second_judge else ())
     facts = {
         **suite.facts(),

@@ -4,36 +4,42 @@
 and calls the checks.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any, Final, Unpack, cast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self, Unpack, cast
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable
 
 from ...nodes.models.adapters.composed import Chat
+from ..common.data import NamedObject
 from ..common.errors import SpecError, name_type
 from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
-from ..ends.all_ends import Reason
-from ..kinds.simulation import DONE, GIVE_UP, HAND_OVER
-from ..log.heard_text import done_tokens, heard_text
-from ..log.messages import metadata
+from ..conversation.conversation import Conversation
+from ..conversation.judges import Finding
+from ..conversation.questions import MessageQuestion
+from ..log.messages import metadata, place_of
+from ..log.transcript import transcript_lines
 from ..session.converse import aconverse
-from ..session.options import Options, StoreOptions
-from ..session.session import Result
-from .checks import run_check
-from .judging import Judges, judge_scenario, name_judges
-from .result import SimulationResult
-from .scenario import Ending, EndKind, Scenario, ScenarioVerdict
-from .script import begins_with_agent
-from .scripted_run import ScriptedRun, make_scripted
+from ..session.options import GivenAnswer, Options, StoreOptions
+from ..session.run import run_to_end
+from ..session.session import Result, Session, result_of
+from ..speakers.replies import AgentReply, HumanReply
+from .judging import Judges, judge_scenario, name_judges, run_check
+from .result import SimulationResult, classify_end
+from .scenario import (
+    AgentTurn,
+    CheckNow,
+    Ending,
+    Proceed,
+    Scenario,
+    ScenarioVerdict,
+    Step,
+    UserTurn,
+    begins_with_agent,
+)
 from .tested_agent import OnInterrupt, TestedAgent
-
-_TOKENS: Final[Mapping[str, EndKind]] = {
-    # A user that says several words is taken at its worst.
-    GIVE_UP: "gave_up",
-    HAND_OVER: "handed_over",
-    DONE: "done",
-}
 
 
 class SimulateOptions(StoreOptions, total=False):
@@ -101,72 +107,244 @@ async def asimulate(
     if not isinstance(scenario, Scenario):
         raise TypeError(f"scenario: must be a Scenario, not {name_type(scenario)}")
     check_options(options, SimulateOptions, "agent")
-    given: dict[str, Any] = {**options}
-    judge_model = given.pop("judge_model", None)
-    given.pop("agent_version", None)
-    own = given.pop("on_interrupt", None), given.pop("agent_timeout", None)
-    tested = TestedAgent.of(agent, *own)
-    tested.speaks_first = scenario.script is not None and begins_with_agent(scenario.script)
-    judges = name_judges(judge_model, cast("Options", given))
-    conversation = scenario.conversation(tested.runnable())
+    run = _Simulation.prepare(scenario, agent, options)
+    run.tested.speaks_first = scenario.script is not None and begins_with_agent(scenario.script)
+    conversation = scenario.conversation(run.tested.runnable())
     if scenario.script is None:
-        found = await aconverse(conversation, **given)
-        return await conclude(scenario, found, ending_of(found), tested, judges)
-    if given.get("answer") is not None:
+        return await run.conclude(await aconverse(conversation, **run.options))
+    if run.options.get("answer") is not None:
         raise SpecError("answer: a script answers each question; remove the option or the script")
-    run = ScriptedRun(
-        make_scripted(conversation, scenario.script),
-        tested,
-        cast("Options", given),
-        partial(judge_scenario, scenario, judges=judges),
-        lambda found, known: SimulationResult(
-            scenario, found, ending_of(found), tested.state, known
-        ),
-    )
-    found = await run.play(scenario.script)
-    if run.failure:
-        ended = Ending("script_failed", found.stop_reason, run.failure)
-        known = (*run.judged, *run.checked)
-        return SimulationResult(scenario, found, ended, tested.state, known)
-    ended = (
-        Ending("script_finished", found.stop_reason, "") if run.is_finished else ending_of(found)
-    )
-    return await conclude(scenario, found, ended, tested, judges, run.checked)
+    return await run.play(_wait_for_script(conversation, scenario.script), scenario.script)
 
 
 simulate = in_background(asimulate)
 
 
-async def conclude(
+@list_options
+async def arerun_simulation(
+    session: Session,
     scenario: Scenario,
-    found: Result,
-    ended: Ending,
-    tested: TestedAgent,
-    judges: Judges,
-    checked: Sequence[ScenarioVerdict] = (),
+    agent: object,
+    *,
+    at: int,
+    **options: Unpack[SimulateOptions],
 ) -> SimulationResult:
-    """Ask the judges about the criteria, and call the checks."""
-    found, judged = await judge_scenario(scenario, found, judges=judges)
-    known = (*judged, *checked)
-    result = SimulationResult(scenario, found, ended, tested.state, known)
-    last = [await run_check(one, result) for one in scenario.checks]
-    return replace(result, verdicts=(*known, *last))
+    """Run a simulation again from the message at which it went wrong, with a changed agent.
+
+    The session is forked and does not change. The fork keeps the messages before the turn of the
+    message ``at``; the turn and all later messages are new. A graph receives the kept messages in a
+    new thread, so a state that it had beside the messages is not restored. Then the judge is asked
+    and the checks are called, as in `simulate`.
+
+    Args:
+        session: The session of a `SimulationResult`, or of a suite's simulation.
+        scenario: The scenario of the simulation, for its checks and expected ends.
+        agent: The changed agent, as `simulate` accepts it.
+        at: The number of a message, as in reports and in the reasons of verdicts.
+        **options: The options of `simulate`, without ``store``: the session names it.
+
+    Returns:
+        The result of the fork.
+
+    Raises:
+        TypeError: The agent has a wrong type, or an option is unknown.
+        SpecError: The message does not exist or is the first one, or the session is not a
+            simulation.
+        SessionError: The session does not exist.
+        DuologueError: The conversation failed, as in `converse`.
+
+    Example:
+        >>> from duologue import Scenario, simulate
+        >>> from duologue.graphs.scenarios import rerun_simulation
+        >>> from duologue.nodes.testing import ScriptedChatModel
+        >>> refund = Scenario("Get order 7 refunded")
+        >>> script = ["Please refund order 7.", "###GIVE-UP### It refuses."]
+        >>> model = ScriptedChatModel(script)
+        >>> result = simulate(refund, lambda messages: "No.", model=model, store="memory:docs")
+        >>> result.passed
+        False
+        >>> def polite(messages):
+        ...     return "Order 7 is refunded."
+        >>> model = ScriptedChatModel(["###STOP###"])
+        >>> rerun_simulation(result.session, refund, polite, at=2, model=model).passed
+        True
+    """
+    check_options(options, SimulateOptions, "at")
+    if scenario.script is not None:
+        raise SpecError("scenario.script: a script can't begin in its middle; remove it")
+    if options.get("store") is not None:
+        raise TypeError("store: the session names its store; leave out the option")
+    run = _Simulation.prepare(scenario, agent, options)
+    found = await session.astate()
+    name = _name_agent(found.conversation)
+    fork = await session.afork(at=_find_place_before(found.messages, at))
+    given: dict[str, Any] = {**run.options}
+    given.pop("store", None)
+    add_objects(given, name, run.tested.runnable(), scenario.tools)
+    return await run.conclude(await fork.aresume(**given))
 
 
-def ending_of(found: Result) -> Ending:
-    """Return how a conversation with a simulated user ended."""
-    if found.outcome is None:
-        waits = ", ".join(one.summary() for one in found.pending)
-        return Ending("unfinished", None, waits)
-    user = found.conversation.names[0]
-    if found.outcome.reason is Reason.DONE_TOKEN:
-        for message in reversed(found.messages):
-            about = metadata(message)
-            if about.speaker != user or not about.is_spoken:
-                continue
-            said = done_tokens(found.conversation, user, message.text, found.messages)
-            kind = next((kind for token, kind in _TOKENS.items() if token in said), None)
-            if kind is not None:
-                rest = heard_text(found.conversation, message, about).strip(" \n:,;-")
-                return Ending(kind, found.stop_reason, rest if kind == "gave_up" else "")
-    return Ending("stopped", found.stop_reason, "; ".join(found.outcome.explanations))
+rerun_simulation = in_background(arerun_simulation)
+
+
+def _name_agent(conversation: Conversation) -> str:
+    """Return the name of the agent under test in a simulation."""
+    replies = conversation.speakers[1].replies if len(conversation.speakers) > 1 else ()
+    name = next((one.name for one in replies if isinstance(one, AgentReply)), None)
+    if name is None:
+        raise SpecError(
+            "session: no registered agent replies in it; pass the session of a simulation of an "
+            "agent"
+        )
+    return str(name)
+
+
+def _find_place_before(log: Sequence[BaseMessage], at: int) -> str:
+    """Return the place of the last message before the turn of a numbered message."""
+    lines = transcript_lines(log)
+    if isinstance(at, bool) or not isinstance(at, int) or not 1 <= at <= len(lines):
+        raise SpecError(
+            f"at: there is no message {at!r}; the messages of this simulation have the numbers 1 "
+            f"to {len(lines)}"
+        )
+    places = {line.place for line in lines}
+    spoken = [one for one in log if place_of(one) in places]
+    end = next(number for number, one in enumerate(spoken) if place_of(one) == lines[at - 1].place)
+    speaker = metadata(spoken[end]).speaker
+    before = (one for one in reversed(spoken[:end]) if metadata(one).speaker != speaker)
+    kept = next(before, None)
+    if kept is None:
+        raise SpecError(
+            f"at: no message precedes message {at}; run a new simulation, or name a later message"
+        )
+    return place_of(kept)
+
+
+@dataclass
+class _Simulation:
+    """A simulation, with its verdicts so far.
+
+    In a scripted conversation, both speakers are first asked as people are. A fixed text is their
+    answer; an empty answer leaves the turn to the simulated user or to the agent. Between two turns
+    nobody uses the session, so checks and judges read its state.
+    """
+
+    scenario: Scenario
+    """The scenario."""
+    tested: TestedAgent
+    """The agent."""
+    judges: Judges
+    """The judges of the criteria."""
+    options: Options
+    """The options of the run."""
+    judged: tuple[ScenarioVerdict, ...] = ()
+    """The newest verdicts about the criteria."""
+    checked: list[ScenarioVerdict] = field(default_factory=list)
+    """The verdicts of the checks so far."""
+
+    @classmethod
+    def prepare(cls, scenario: Scenario, agent: object, options: SimulateOptions) -> Self:
+        """Return a simulation that has not begun."""
+        given: dict[str, Any] = {**options}
+        own = [given.pop(name, None) for name in ("judge_model", "on_interrupt", "agent_timeout")]
+        given.pop("agent_version", None)
+        tested = TestedAgent.of(agent, *own[1:])
+        run = cast("Options", given)
+        return cls(scenario, tested, name_judges(own[0], run), run)
+
+    def make_result(self, found: Result, ended: Ending | None = None) -> SimulationResult:
+        """Return the result with the verdicts so far."""
+        known = (*self.judged, *self.checked)
+        end = ended or classify_end(found)
+        return SimulationResult(self.scenario, found, end, self.tested.state, known)
+
+    async def conclude(self, found: Result, ended: Ending | None = None) -> SimulationResult:
+        """Ask the judges about the criteria, and call the checks."""
+        found, self.judged = await judge_scenario(self.scenario, found, judges=self.judges)
+        result = self.make_result(found, ended)
+        last = [await run_check(one, result) for one in self.scenario.checks]
+        return replace(result, verdicts=(*result.verdicts, *last))
+
+    async def play(self, conversation: Conversation, script: Sequence[Step]) -> SimulationResult:
+        """Do the steps of a script in order. After a step that failed, no other step is done."""
+        found = await aconverse(conversation, **self.options)
+        failure: Ending | None = None
+        for number, step in enumerate(script, start=1):
+            found, verdicts = await self._do_step(step, found, conversation)
+            failed = next((one for one in verdicts if one.finding is Finding.NOT_MET), None)
+            if failed is not None:
+                failure = Ending("script_failed", None, f"step {number}: {failed}")
+                break
+        ended = None
+        if _find_next_speaker(found) is not None:
+            # Nobody will write the next message.
+            await found.session.astop()
+            found = await found.session.astate()
+            ended = Ending("script_finished", found.stop_reason, "")
+        if failure is not None:
+            return self.make_result(found, replace(failure, stop_reason=found.stop_reason))
+        return await self.conclude(found, ended)
+
+    async def _do_step(
+        self, step: Step, found: Result, conversation: Conversation
+    ) -> tuple[Result, Sequence[ScenarioVerdict]]:
+        """Do a step. Return the session after it, and the verdicts of a check or a judge."""
+        match step:
+            case UserTurn(text=text) | AgentTurn(text=text):
+                return await self._take_turn(found, text, conversation), ()
+            case Proceed(rounds=rounds):
+                user, replies = conversation.names[0], 0
+                while (speaker := _find_next_speaker(found)) and (
+                    rounds is None or replies < rounds
+                ):
+                    replies += speaker != user
+                    found = await self._take_turn(found, None, conversation)
+                return found, ()
+            case CheckNow(check=check):
+                self.checked.append(await run_check(check, self.make_result(found)))
+                return found, self.checked[-1:]
+        found, self.judged = await judge_scenario(self.scenario, found, judges=self.judges)
+        return found, self.judged
+
+    async def _take_turn(
+        self, found: Result, text: str | None, conversation: Conversation
+    ) -> Result:
+        """Let the next speaker say a text, or reply by itself. An ended session stays as it is."""
+        speaker = _find_next_speaker(found)
+        if speaker is None:
+            return found
+        if text is not None and speaker != conversation.names[0]:
+            self.tested.scripted += 1
+        answer = GivenAnswer(text or "")
+        return result_of(
+            *await run_to_end(conversation, found.session.id, self.options, reply=answer)
+        )
+
+
+def _find_next_speaker(found: Result) -> str | None:
+    """Return the speaker whose turn the session waits for. None if it waits for no turn."""
+    return next((one.speaker for one in found.pending if isinstance(one, MessageQuestion)), None)
+
+
+_NEVER: Final = "###TERMINATE-SCRIPT###"
+"""A termination word that nobody says. After such a word, an empty answer would end the session."""
+
+
+def _wait_for_script(conversation: Conversation, script: Sequence[Step]) -> Conversation:
+    """Return a conversation in which both speakers are asked before each turn."""
+    asked = HumanReply(termination=_NEVER)
+    replies = {one.name: {"replies": (asked, *one.replies)} for one in conversation.speakers}
+    if not begins_with_agent(script):
+        return conversation.replace(speakers=replies)
+    # The instruction for the first message of a user would be an instruction for the agent.
+    opening = {"first_speaker": conversation.names[1], "first_line": None}
+    return conversation.replace(speakers=replies, opening=opening)
+
+
+def add_objects(
+    options: dict[str, Any], name: str, agent: Runnable[Any, Any], tools: Iterable[str]
+) -> None:
+    """Register the agent under test, and the users' tools that were passed as Python objects."""
+    brought = [one.brought for one in dict.fromkeys(tools) if isinstance(one, NamedObject)]
+    options["agents"] = {**(options.get("agents") or {}), name: agent}
+    options["tools"] = [*(options.get("tools") or ()), *brought]

@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue, NonNegativeInt, model_validator
 from ..batch.grid import set_values
 from ..batch.spec import Batch, BatchLimits
 from ..batch.values import canonical_json
-from ..common.data import Accepts, Cap, Fields, Name, NamedObject, Spec, Text, default
+from ..common.data import Accepts, Cap, Fields, Name, Spec, Text, default
 from ..common.errors import SpecError, name_type, validate
 from ..common.files import read_fields
 from .scenario import Scenario
@@ -75,11 +75,6 @@ class Suite(Spec):
     def has_criteria(self) -> bool:
         """Return whether a judge is asked about one of the scenarios."""
         return any(scenario.criteria for scenario in self.scenarios.values())
-
-    def tools(self) -> list[Any]:
-        """Return the tools of the users that were passed as Python objects."""
-        found = {name: name for one in self.scenarios.values() for name in one.tools}
-        return [name.brought for name in found if isinstance(name, NamedObject)]
 
     def batch(self, judge_model: str | None = None) -> Batch:
         """Return the batch that runs the suite.

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from langchain_core.utils.iter import batch_iterate
@@ -11,6 +12,7 @@ from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from ..batch.batch_row import read_facts
 from ..batch.report.estimates import Estimate, Trials, pass_hat
+from ..batch.report.report import PageVariant, write_report
 from ..batch.values import canonical_json
 from ..common.data import Data, sum_known
 from ..common.display import Panel, Shown
@@ -23,11 +25,10 @@ from ..store.batches import CellRow, CellsWanted
 from ..store.errors import unknown_batch
 from ..store.open import Store
 from ..store.rows import reading_store
-from .agreement import Agreement, measure_agreement
-from .result import SimulationResult
+from .judging import read_simulation
+from .result import Agreement, SimulationResult, measure_agreement
 from .scenario import Scenario, ScenarioVerdict
 from .suite import PERSONA, SCENARIO
-from .suite_agent import judged_result
 
 TrialOutcome: TypeAlias = Literal["failed", "error", "inconclusive", "unfinished", "passed"]
 """The outcome of a simulation, worst first. With ``error``, it could not be run to its end."""
@@ -273,7 +274,7 @@ async def _read_row(
         stored = await read_stored_session(store, row.session)
     except DuologueError as error:
         return _ReadRow(made.model_copy(update={"outcome": "error", "error": str(error)}))
-    result = judged_result(result_of(stored, store.address), one.scenario, one.checks, judges)
+    result = read_simulation(result_of(stored, store.address), one.scenario, one.checks, judges)
     return _ReadRow(made.model_copy(update=_facts_of(result)), result.verdicts)
 
 
@@ -337,3 +338,41 @@ def _scenario_rows(
             ends=dict(ends.most_common()),
             cost=sum_known(row.cost for row in group),
         )
+
+
+_ROWS: Final = 200
+"""Maximum number of scenarios with their personas that are listed."""
+
+_WORST: Final = 40
+"""Maximum number of simulations whose verdicts are shown."""
+
+_TRANSCRIPTS: Final = 1000
+"""Maximum number of transcripts that are written."""
+
+_LABELS: Final = "labels."
+
+
+async def write_suite_page(store: Store, report: SuiteReport, page: Path) -> None:
+    """Write the report of a suite as a page, with a folder of transcripts next to it.
+
+    Args:
+        store: The store of the sessions.
+        report: The report.
+        page: The file of the page, which is replaced if it exists.
+
+    Raises:
+        SpecError: The page can't be written.
+    """
+    places = {one.session: place for place, one in enumerate(report.simulations)}
+
+    def rank(row: CellRow) -> tuple[float, ...]:
+        return (places.get(row.session, len(places)), row.number)
+
+    values = {
+        "suite": report,
+        "has_personas": any(one.persona is not None for one in report.scenarios),
+        "rows": _ROWS,
+        "listed": _WORST,
+    }
+    variant = PageVariant("simulations.html", values, rank, lambda path: path.startswith(_LABELS))
+    await write_report(store, report.batch, page, _TRANSCRIPTS, None, variant)

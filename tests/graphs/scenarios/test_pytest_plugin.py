@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 
 # `pytester` forgets modules that its runs import, so they are imported here.
-import duologue.graphs.scenarios.finished_trials
 import duologue.graphs.scenarios.pytest_report
 import duologue.graphs.scenarios.recording
 import duologue.graphs.scenarios.simulate

@@ -9,7 +9,6 @@ import pytest
 import vcr.cassette  # noqa: F401
 
 # `pytester` forgets modules that its runs import, so they are imported here.
-import duologue.graphs.scenarios.finished_trials
 import duologue.graphs.scenarios.pytest_report
 import duologue.graphs.scenarios.recording
 import duologue.graphs.scenarios.simulate
