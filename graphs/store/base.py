@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, Typ
 from .batches import Batches, BatchLease
 from .errors import unknown_session
 from .lease import Lease, LeaseSubject
-from .rows import SessionRow, SessionStatus, Wanted, check_session_id
+from .rows import SessionRow, Wanted, check_session_id
 
 if TYPE_CHECKING:
     # Code that only lists sessions does not load LangGraph.
@@ -45,10 +45,12 @@ class SessionLease(ABC):
     without writing if the run has lost the lease, and `StoreError` if the database fails.
     """
 
-    session: str
-    url: str
-    lease: Lease
     checkpointer: "GuardedSaver"
+
+    def __init__(self, url: str, lease: Lease) -> None:
+        self.session = lease.subject.name
+        self.url = url
+        self.lease = lease
 
     @abstractmethod
     async def add(self, *, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
@@ -61,27 +63,27 @@ class SessionLease(ABC):
 
     async def finish(self, reason: str) -> None:
         """Mark the session as finished because of `reason`; a second call replaces the reason."""
-        await self._mark("finished", reason)
+        await self._change(status="finished", reason=reason)
 
     async def wait(self) -> None:
         """Mark the session as waiting for a person."""
-        await self._mark("waiting")
+        await self._change(status="waiting", reason=None)
 
     async def reopen(self) -> None:
         """Mark the session as unfinished, from any status."""
-        await self._mark("unfinished")
+        await self._change(status="unfinished", reason=None)
 
-    @abstractmethod
-    async def _mark(self, status: SessionStatus, reason: str | None = None) -> None:
-        """Change the status of the session's row."""
-
-    @abstractmethod
     async def clear_stop(self) -> None:
         """Clear a stop request for the session, as a starting run does."""
+        await self._change(stop_requested=False)
 
-    @abstractmethod
     async def touch(self) -> None:
         """Note in the session's row that it was used now."""
+        await self._change()
+
+    @abstractmethod
+    async def _change(self, **values: str | bool | None) -> None:
+        """Change fields of the session's row, and the time of its last change."""
 
     @abstractmethod
     async def put_verdict(self, number: int, verdict: str) -> None:
@@ -208,19 +210,20 @@ class Store(ABC):
     @asynccontextmanager
     async def _hold(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> AsyncIterator[L]:
         until, pause = time.monotonic() + _PATIENCE, _PAUSE
-        while (taken := await self._take(subject, make)) is None:
+        while (lease := await self._take(subject)) is None:
             if time.monotonic() > until:
                 raise subject.busy_error()
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.2)
+        holder = make(lease)
         try:
-            yield taken
+            yield holder
         finally:
-            await settled(self._free(taken))
+            await settled(self._free(holder))
 
     @abstractmethod
-    async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
-        """Acquire a lease; return an object that writes under it, or None if another run has it."""
+    async def _take(self, subject: LeaseSubject) -> Lease | None:
+        """Acquire a lease; return None if another run has it."""
 
     @abstractmethod
     async def _free(self, holder: LeaseHolder) -> None:

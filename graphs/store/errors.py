@@ -51,6 +51,13 @@ def busy_session(session: str) -> BusySessionError:
     )
 
 
+def replaced_session(session: str) -> ReplacedSessionError:
+    """Return the error for a session that was changed while it was read."""
+    return ReplacedSessionError(
+        f"Session {session!r} was changed by another run while it was read; read it again."
+    )
+
+
 def unknown_batch(batch: str, url: str) -> BatchError:
     """Return the error for a batch that `url` does not contain."""
     return BatchError(f"There is no batch {batch!r} in {url}.")

@@ -1,9 +1,11 @@
 """Sessions in this process's memory, which are lost when it ends."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from heapq import nsmallest
 from itertools import count
 from typing import Any, Final
@@ -12,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.memory import InMemorySaver
 
-from .base import L, LeaseHolder, SessionLease, Store
+from .base import LeaseHolder, SessionLease, Store
 from .batches import (
     SUMMED,
     Batches,
@@ -23,19 +25,45 @@ from .batches import (
     CellsWanted,
     add_counts,
 )
-from .errors import lost_session, taken_session, unknown_session
+from .errors import taken_session, unknown_session
 from .lease import Lease, LeaseSubject
-from .message_files import MemoryFiles
-from .rows import SessionRow, SessionStatus, Wanted, new_row, place
-from .saver import GuardedSaver, ReplacedReader
-from .serializer import PlainSerializer
+from .rows import SessionRow, Wanted, new_row, place
+from .saver import GuardedSaver
+from .serializer import PlainSerializer, encode_file
 
 _OWNER: Final = "memory"
 _NUMBERS: Final = count(1)
 
 
-class _Reader(ReplacedReader, InMemorySaver):
-    """A checkpointer that can only be read."""
+class _Files:
+    """The files of the sessions in memory.
+
+    Args:
+        known: The files of all sessions: their bytes by digest, then by session.
+        session: The session that is written. None if nothing is written.
+    """
+
+    def __init__(self, known: dict[str, dict[str, bytes]], session: str | None) -> None:
+        self._known = known
+        self._session = session
+
+    def put(self, digest: str, data: bytes) -> None:
+        """See `MessageFiles.put`."""
+        if self._session is not None:
+            self._known.setdefault(digest, {})[self._session] = data
+
+    def get(self, digest: str) -> str:
+        """See `MessageFiles.get`."""
+        found = [*self._known.get(digest, {}).values()]
+        return encode_file(digest, found[0] if found else None)
+
+    def delete(self, session: str) -> None:
+        """Delete the files of a session."""
+        for digest in [*self._known]:
+            found = self._known[digest]
+            found.pop(session, None)
+            if not found:
+                self._known.pop(digest, None)
 
 
 @dataclass
@@ -48,11 +76,7 @@ class _Space:
     cells: dict[str, dict[str, CellRow]] = field(default_factory=dict)
     verdicts: dict[str, dict[int, str]] = field(default_factory=dict)
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    saver: _Reader = field(init=False)
-
-    def __post_init__(self) -> None:
-        # Serialized, so that reading returns the same values as from a database.
-        self.saver = _Reader(serde=PlainSerializer(MemoryFiles(self.files, None)))
+    checkpoints: InMemorySaver = field(default_factory=InMemorySaver)
 
     def check(self, lease: Lease) -> None:
         """Raise an error if a lease is lost."""
@@ -72,27 +96,50 @@ class _Space:
 _SPACES: dict[str, _Space] = {}
 
 
-class _Saver(GuardedSaver, InMemorySaver):
-    """A checkpointer on the sessions of one address, for the run that has leased one of them."""
+class MemorySaver(GuardedSaver, InMemorySaver):
+    """A checkpointer on the sessions of one address. Without a lease, it can only be read."""
 
-    def __init__(self, space: _Space, held: "MemorySessionLease") -> None:
-        self._files = MemoryFiles(space.files, held.session)
+    def __init__(self, space: _Space, url: str, lease: Lease | None = None) -> None:
+        self._files = _Files(space.files, lease.subject.name if lease else None)
+        # Serialized, so that reading returns the same values as from a database.
         super().__init__(serde=PlainSerializer(self._files))
         self.storage, self.writes, self.blobs = (
-            space.saver.storage,
-            space.saver.writes,
-            space.saver.blobs,
+            space.checkpoints.storage,
+            space.checkpoints.writes,
+            space.checkpoints.blobs,
         )
-        self.store_url = held.url
-        self._run = held
+        self.store_url = url
+        self.lease = lease
+        self._space = space
 
-    def _check_writable(self, session: str) -> None:
-        self._run.check(session)
+    @contextmanager
+    def _writing(self, session: str) -> Iterator[None]:
+        with super()._writing(session):
+            if self.lease is not None:
+                self._space.check(self.lease)
+            yield
+
+    async def aput(self, config: RunnableConfig, *given: Any, **named: Any) -> RunnableConfig:
+        """Save a checkpoint (see LangGraph's `BaseCheckpointSaver`)."""
+        with self._writing(config["configurable"]["thread_id"]):
+            return await super().aput(config, *given, **named)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Save the writes of one task (see LangGraph's `BaseCheckpointSaver`)."""
+        with self._writing(config["configurable"]["thread_id"]):
+            await super().aput_writes(config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints of a session, and its files."""
-        await super().adelete_thread(thread_id)
-        self._files.delete(thread_id)
+        with self._writing(thread_id):
+            await super().adelete_thread(thread_id)
+            self._files.delete(thread_id)
 
     async def replace_all(
         self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
@@ -115,53 +162,35 @@ class MemorySessionLease(SessionLease):
     """A lease on a session in memory."""
 
     def __init__(self, space: _Space, url: str, lease: Lease) -> None:
-        self.url = url
-        self.session = lease.subject.name
-        self.lease = lease
+        super().__init__(url, lease)
         self._space = space
-        self.checkpointer = _Saver(space, self)
-
-    def check(self, session: str) -> None:
-        """Raise an error if this is another session, or if the lease is lost."""
-        if session != self.session:
-            raise lost_session(session)
-        self._space.check(self.lease)
+        self.checkpointer = MemorySaver(space, url, lease)
 
     async def add(self, *, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
         """See `SessionLease.add`."""
-        self.check(self.session)
+        self._space.check(self.lease)
         row = new_row(self.session, title, spec, forked_from)
         if self._space.rows.setdefault(self.session, row) is not row:
             raise taken_session(self.session, self.url)
         return row
 
     async def _remove(self) -> bool:
-        self.check(self.session)
+        self._space.check(self.lease)
         return self._space.rows.pop(self.session, None) is not None
 
     async def put_verdict(self, number: int, verdict: str) -> None:
         """See `SessionLease.put_verdict`."""
-        self.check(self.session)
+        self._space.check(self.lease)
         self._space.verdicts.setdefault(self.session, {})[number] = verdict
 
     async def delete_verdicts(self) -> None:
         """See `SessionLease.delete_verdicts`."""
-        self.check(self.session)
+        self._space.check(self.lease)
         self._space.verdicts.pop(self.session, None)
 
-    async def _mark(self, status: SessionStatus, reason: str | None = None) -> None:
-        self.check(self.session)
-        self._space.change(self.session, self.url, status=status, reason=reason)
-
-    async def clear_stop(self) -> None:
-        """See `SessionLease.clear_stop`."""
-        self.check(self.session)
-        self._space.change(self.session, self.url, stop_requested=False)
-
-    async def touch(self) -> None:
-        """See `SessionLease.touch`."""
-        self.check(self.session)
-        self._space.change(self.session, self.url)
+    async def _change(self, **values: str | bool | None) -> None:
+        self._space.check(self.lease)
+        self._space.change(self.session, self.url, **values)
 
 
 class MemoryStore(Store):
@@ -173,10 +202,10 @@ class MemoryStore(Store):
         self.url = url
         self._space = _SPACES.setdefault(url, _Space())
 
-    @property
-    def checkpointer(self) -> InMemorySaver:
+    @cached_property
+    def checkpointer(self) -> MemorySaver:
         """See `Store.checkpointer`."""
-        return self._space.saver
+        return MemorySaver(self._space, self.url)
 
     @property
     def batches(self) -> "MemoryBatches":
@@ -195,11 +224,10 @@ class MemoryStore(Store):
         """See `Store.request_stop`."""
         self._space.change(session, self.url, stop_requested=True)
 
-    async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
+    async def _take(self, subject: LeaseSubject) -> Lease | None:
         lease = Lease(subject, _OWNER, next(_NUMBERS))
-        made = make(lease)
         # `setdefault` is atomic, so two event loops in two threads can't both acquire it.
-        return made if self._space.leases.setdefault(subject.key, lease) is lease else None
+        return lease if self._space.leases.setdefault(subject.key, lease) is lease else None
 
     async def _free(self, holder: LeaseHolder) -> None:
         del self._space.leases[holder.lease.subject.key]

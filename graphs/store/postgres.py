@@ -26,13 +26,11 @@ from ..common.addresses import show_address
 from ..common.errors import StoreError
 from .base import settled
 from .errors import as_store_error, store_errors, store_failure
-from .lease import Lease
-from .message_files import FetchedFiles
-from .postgres_pool import Connection, Connections, FetchedRows, UnreachableError
+from .lease import Job, Lease, Results, WriteFailure, Writer
+from .postgres_pool import Connection, Connections, FetchedFiles, FetchedRows, UnreachableError
+from .saver import RecordingSaver, SqlSaver
 from .serializer import PlainSerializer
-from .sql_saver import LeasedSaver, NotingSaver
 from .sql_tables import STORE_VERSION, SqlStore
-from .writer import Job, Results, Statement, WriteFailure, Writer
 
 _Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 
@@ -136,13 +134,13 @@ class PostgresOwner:
             await self._connection.close()
 
 
-class _NotingSaver(NotingSaver, langgraph.PostgresSaver):
+class _RecordingSaver(RecordingSaver, langgraph.PostgresSaver):
     @contextmanager
     def _cursor(self, *, pipeline: bool = False) -> Iterator[Any]:
-        yield self.noted
+        yield self.recorder
 
 
-class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
+class PostgresSaver(SqlSaver, AsyncPostgresSaver):
     """The saver of a PostgreSQL database."""
 
     placeholder = "%s"
@@ -154,8 +152,8 @@ class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
         super().__init__(connections.pool, serde=PlainSerializer(self._fetched))
         # This saver never connects. LangGraph's async saver serializes in threads, which takes
         # longer.
-        noting = _NotingSaver(None, serde=self.serde)  # type: ignore[arg-type]
-        self._write_by(noting, self._fetched, writer, lease)
+        recording = _RecordingSaver(None, serde=self.serde)  # type: ignore[arg-type]
+        self._write_by(recording, self._fetched, writer, lease)
         self.store_url = url
         self._connections = connections
 
@@ -212,6 +210,7 @@ class PostgresStore(SqlStore):
     # Time to replace a broken connection; until then, its leases must not be taken over.
     second_look = 2.0
     like = "ILIKE"
+    placeholder = "%s"
     each_of = "SELECT json_array_elements_text(CAST(? AS json))"
     bytes_type = "BYTEA"
     known_tables = "SELECT 1 WHERE to_regclass('duologue_schema') IS NOT NULL"
@@ -253,24 +252,21 @@ class PostgresStore(SqlStore):
         with store_errors(self.url):
             await self._connections.pool.open()
             async with _advisory_lock(connection, f"set-up {found['s']}", self.url):
-                known = await self._read(self.known_tables)
-                missing = self.missing_tables(await self._read(STORE_VERSION) if known else [])
+                known = await self.read(self.known_tables)
+                missing = self.missing_tables(await self.read(STORE_VERSION) if known else [])
                 if missing:
                     await self.writer.write(*missing)
                 # A pooler could keep the pool's connections waiting.
                 await AsyncPostgresSaver(connection).setup()
         self._owner.watch()
 
-    def statement(self, sql: LiteralString, *values: object) -> Statement:
-        """See `SqlStore.statement`."""
-        return Statement(sql.replace("?", "%s"), values)
-
-    async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
+    async def read(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
+        """See `SqlStore.read`."""
         with store_errors(self.url):
             return await self._connections.fetch(sql.replace("?", "%s"), values, tuple_row)
 
     async def _is_alive(self, owner: str) -> bool:
-        return bool(await self._read(ALIVE, *halves(owner)))
+        return bool(await self.read(ALIVE, *halves(owner)))
 
     async def _commit(self, jobs: Sequence[Job]) -> Results:
         return await self._connections.again(partial(self._commit_once, jobs))

@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, LiteralString, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import psycopg
 from psycopg.rows import AsyncRowFactory, DictRow, dict_row, tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential
 
-from .message_files import FIND_FILES, FetchedFiles
+from .saver import SqlFiles
+from .serializer import encode_file, find_digests
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -23,6 +25,9 @@ for _name in ("psycopg", "psycopg.pool"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 _TRIES: Final = 4
+_FIND_FILES: Final[LiteralString] = (
+    "SELECT DISTINCT ON (digest) digest, data FROM duologue_files WHERE digest = ANY(%s)"
+)
 
 
 class UnreachableError(psycopg.OperationalError):
@@ -119,7 +124,7 @@ class Connections:
 
     async def fetch(
         self,
-        query: LiteralString,
+        query: str,
         values: Sequence[object],
         row_factory: AsyncRowFactory[Row],
         *,
@@ -152,6 +157,49 @@ def _is_worth_a_try(error: BaseException) -> bool:
     return _is_of_connection(error) or isinstance(error, psycopg.errors.DeadlockDetected)
 
 
+class _Text(str):
+    """A text that can be referenced weakly."""
+
+
+class FetchedFiles(SqlFiles):
+    """The files of a saver that reads asynchronously, so that it must fetch them beforehand.
+
+    A file stays in memory while a message, or the rows of a query, contain it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lambda digest: None)
+        self._fetched: WeakValueDictionary[str, _Text] = WeakValueDictionary()
+
+    def get(self, digest: str) -> str:
+        """See `MessageFiles.get`."""
+        found = self._fetched.get(digest)
+        return super().get(digest) if found is None else found
+
+    def missing(self, rows: Iterable[object]) -> list[str]:
+        """Return the digests of the files in rows that were not fetched yet."""
+        return [digest for digest in {*_digests(rows)} if digest not in self._fetched]
+
+    def keep(self, found: Iterable[tuple[str, bytes]]) -> list[object]:
+        """Keep files that were fetched as long as the returned list is referenced."""
+        kept: list[object] = []
+        for digest, data in found:
+            text = self._fetched[digest] = _Text(encode_file(digest, data))
+            kept.append(text)
+        return kept
+
+
+def _digests(value: object) -> Iterator[str]:
+    """Yield the digests in the binary values of rows."""
+    if isinstance(value, bytes):
+        yield from find_digests(value)
+    elif isinstance(value, dict):
+        yield from _digests(value.values())
+    elif not isinstance(value, str | None) and isinstance(value, Iterable):
+        for one in value:
+            yield from _digests(one)
+
+
 class FetchedRows:
     """A replacement for the cursor that LangGraph's saver expects.
 
@@ -165,13 +213,11 @@ class FetchedRows:
         self._rows: list[DictRow] = []
         self._kept: list[object] = []
 
-    async def execute(
-        self, query: LiteralString, values: Sequence[object] = (), **_: object
-    ) -> None:
+    async def execute(self, query: str, values: Sequence[object] = (), **_: object) -> None:
         """Run a query and read all its rows."""
         self._rows = await self._connections.fetch(query, values, dict_row, binary=True)
         if digests := self._files.missing(self._rows):
-            found = await self._connections.fetch(FIND_FILES, [digests], tuple_row, binary=True)
+            found = await self._connections.fetch(_FIND_FILES, [digests], tuple_row, binary=True)
             # LangGraph reads the rows before it drops this object.
             self._kept += self._files.keep((digest, data) for digest, data in found)
 

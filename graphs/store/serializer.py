@@ -2,15 +2,21 @@
 
 LangGraph's serializer imports and calls any object that a stored value names, so a store from an
 unknown source could run code. This one writes the same format, but only creates types in its table.
+
+It takes images and other files out of messages: a checkpoint contains only the digest of a file.
+The bytes are stored once for each session, so that a session that is deleted takes no bytes from
+its forks. Graphs never see digests, because the serializer finds the bytes when it reads a message.
 """
 
 import dataclasses
 import re
+from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
+from hashlib import sha256
 from ipaddress import (
     IPv4Address,
     IPv4Interface,
@@ -20,7 +26,7 @@ from ipaddress import (
     IPv6Network,
 )
 from pathlib import Path, PosixPath, WindowsPath
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -51,8 +57,101 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt, Overwrite, Send, TimeoutPolicy
 
 from ..common.addresses import hide_addresses
-from .errors import UnknownTypeError
-from .message_files import MessageFiles, digest_of, take_out_files, take_out_of_lists
+from ..common.content import Content, is_inline_file
+from .errors import DamagedFileError, UnknownTypeError
+
+SMALLEST: Final = 2048
+"""Minimum length of the base64 of a file that is stored in the table. Shorter files stay in the
+message."""
+
+MARK: Final = b"duologue-file:"
+"""The bytes in front of a digest in a stored value."""
+
+_MARKED: Final = re.compile(re.escape(MARK) + rb"([0-9a-f]{64})")
+
+
+class MessageFiles(Protocol):
+    """The place of the files, as the serializer uses it."""
+
+    def put(self, digest: str, data: bytes) -> None:
+        """Store a file under its SHA-256 digest."""
+        ...
+
+    def get(self, digest: str) -> str:
+        """Return a file in base64.
+
+        Raises:
+            DamagedFileError: The file is missing, or its bytes have changed.
+        """
+        ...
+
+
+def _take_out_files(
+    content: Content, files: MessageFiles, refer: Callable[[bytes], object]
+) -> list[Any]:
+    """Return content in which a reference to a stored file replaces the bytes of each file.
+
+    Args:
+        content: The content of a message.
+        files: The place where the files are stored.
+        refer: Returns the reference for the bytes that name a file.
+    """
+    shown: list[Any] = []
+    for one in content:
+        if isinstance(one, dict) and is_inline_file(one) and len(one["base64"]) >= SMALLEST:
+            data = _decode(one["base64"])
+            if data is not None:
+                digest = sha256(data).hexdigest()
+                files.put(digest, data)
+                one = {**one, "base64": refer(MARK + digest.encode())}
+        shown.append(one)
+    return shown
+
+
+def _take_out_of_lists(
+    value: list[Any], files: MessageFiles, refer: Callable[[bytes], object]
+) -> list[Any]:
+    """Return content, or a list of contents, as `_take_out_files` does. Other lists do not change.
+
+    LangGraph writes a person's answer in this form.
+    """
+    if type(value[0]) is list:
+        return [
+            _take_out_of_lists(one, files, refer) if type(one) is list and one else one
+            for one in value
+        ]
+    return _take_out_files(value, files, refer) if type(value[0]) is dict else value
+
+
+def _decode(text: str) -> bytes | None:
+    """Return the bytes of base64. None if encoding them again does not return the same text."""
+    try:
+        data = b64decode(text, validate=True)
+    except ValueError:
+        return None
+    return data if b64encode(data).decode() == text else None
+
+
+def _digest_of(reference: bytes) -> str:
+    """Return the digest in a reference to a file."""
+    found = _MARKED.fullmatch(reference)
+    if found is None:
+        raise DamagedFileError("a reference to a file in a message is damaged")
+    return found[1].decode()
+
+
+def find_digests(written: bytes) -> Sequence[str]:
+    """Return the digests of the files to which a stored value refers."""
+    return [found.decode() for found in _MARKED.findall(written)] if MARK in written else ()
+
+
+def encode_file(digest: str, data: object) -> str:
+    """Return a stored file in base64, and raise an error if it is missing or has changed."""
+    if data is None:
+        raise DamagedFileError(f"the file {digest} of a message is missing")
+    if not isinstance(data, bytes) or sha256(data).hexdigest() != digest:
+        raise DamagedFileError(f"the file {digest} of a message is damaged")
+    return b64encode(data).decode()
 
 
 class PlainSerializer(JsonPlusSerializer):
@@ -94,7 +193,7 @@ class PlainSerializer(JsonPlusSerializer):
             # Content, or a list of contents, that is not in a message.
             first = obj[0][0] if type(obj[0]) is list and obj[0] else obj[0]
             if type(first) is dict and "type" in first:
-                obj = take_out_of_lists(obj, self._files, _refer)
+                obj = _take_out_of_lists(obj, self._files, _refer)
         return "msgpack", self._pack(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ANN401
@@ -165,7 +264,7 @@ class _Writer:
             return list(value)
         plain = parts(value)
         if code == EXT_PYDANTIC_V2 and self._files is not None and type(value.content) is list:
-            plain["content"] = take_out_files(value.content, self._files, _refer)
+            plain["content"] = _take_out_files(value.content, self._files, _refer)
         # The only method in this format is the one that creates a datetime.
         method = ("fromisoformat",) if code == EXT_METHOD_SINGLE_ARG else ()
         return ormsgpack.Ext(code, self.pack((kind.__module__, kind.__name__, plain, *method)))
@@ -290,7 +389,7 @@ class _Reader:
     def _read_extension(self, code: int, written: bytes) -> Any:  # noqa: ANN401
         try:
             if code == _EXT_FILE and self._files is not None:
-                return self._files.get(digest_of(written))
+                return self._files.get(_digest_of(written))
             found = self._unpack(written)
             return _DeltaSnapshot(found) if code == EXT_DELTA_SNAPSHOT else _create(code, found)
         except Exception as error:

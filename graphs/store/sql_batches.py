@@ -1,27 +1,21 @@
 """The tables of batches and their cells, in the SQL that SQLite and PostgreSQL share."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeVar
+from typing import Any, Final, LiteralString, TypeVar
 
 from pydantic import BaseModel
 
 from .batches import (
     SUMMED,
     Batches,
-    BatchLease,
     BatchRow,
     CellCount,
     CellRow,
     CellsWanted,
 )
-from .lease import Lease
 from .rows import moment, reading_store
-
-if TYPE_CHECKING:
-    from .sql_leases import LeasedStore
-
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -44,27 +38,36 @@ BATCH_TABLES: Final[Sequence[LiteralString]] = (
     """CREATE INDEX IF NOT EXISTS duologue_cells_by_status
     ON duologue_cells (batch, status, reason)""",
 )
-_BATCH: Final = """SELECT batch, title, spec, settings, cells, seconds, stopped, created_at,
-    updated_at FROM duologue_batches"""
-_CELL: Final = """SELECT batch, number, session, trial, varied, status, reason, error, complete,
-    rounds, messages, calls, input_tokens, output_tokens, cost, seconds, scores, updated_at
-    FROM duologue_cells"""
-_PUT: Final[LiteralString] = """INSERT INTO duologue_batches (batch, title, spec, settings, cells,
-    seconds, stopped, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (batch) DO UPDATE SET title = excluded.title, spec = excluded.spec,
-    settings = excluded.settings, cells = excluded.cells, seconds = excluded.seconds,
-    stopped = excluded.stopped, created_at = excluded.created_at,
-    updated_at = excluded.updated_at"""
-_PUT_CELL: Final[LiteralString] = """INSERT INTO duologue_cells (batch, number, session, trial,
-    varied, status, reason, error, complete, rounds, messages, calls, input_tokens, output_tokens,
-    cost, seconds, scores, updated_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (batch, session) DO UPDATE SET number = excluded.number, trial = excluded.trial,
-    varied = excluded.varied, status = excluded.status, reason = excluded.reason,
-    error = excluded.error, complete = excluded.complete, rounds = excluded.rounds,
-    messages = excluded.messages, calls = excluded.calls, input_tokens = excluded.input_tokens,
-    output_tokens = excluded.output_tokens, cost = excluded.cost, seconds = excluded.seconds,
-    scores = excluded.scores, updated_at = excluded.updated_at"""
+
+
+def select_rows(table: LiteralString, kind: type[BaseModel]) -> str:
+    """Return a query for rows of a table, whose columns are the fields of a model."""
+    return f"SELECT {', '.join(kind.model_fields)} FROM {table}"  # noqa: S608
+
+
+def insert_row(table: LiteralString, kind: type[BaseModel], *key: str, replace: bool) -> str:
+    """Return a statement that adds a row.
+
+    Args:
+        table: The table. Its columns are the fields of the model, in their order.
+        kind: The model.
+        *key: The columns of the table's key.
+        replace: Whether a row with the same key is replaced. Otherwise it stays.
+    """
+    names = [*kind.model_fields]
+    values = ", ".join("?" * len(names))
+    changes = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
+    conflict = f"UPDATE SET {changes}" if replace else "NOTHING"
+    return (
+        f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values}) "  # noqa: S608
+        f"ON CONFLICT ({', '.join(key)}) DO {conflict}"
+    )
+
+
+_BATCH: Final = select_rows("duologue_batches", BatchRow)
+_CELL: Final = select_rows("duologue_cells", CellRow)
+PUT_BATCH: Final = insert_row("duologue_batches", BatchRow, "batch", replace=True)
+PUT_CELL: Final = insert_row("duologue_cells", CellRow, "batch", "session", replace=True)
 _COUNT: Final[LiteralString] = """SELECT status, reason, COUNT(*), CAST(SUM(messages) AS BIGINT),
     CAST(SUM(calls) AS BIGINT), CAST(SUM(input_tokens) AS BIGINT),
     CAST(SUM(output_tokens) AS BIGINT), SUM(cost)
@@ -75,9 +78,15 @@ _IN_JSON: Final = ("varied", "scores")
 class SqlBatches(Batches):
     """The batches of a store in SQL."""
 
-    def __init__(self, store: "LeasedStore", each_of: LiteralString) -> None:
-        self._store = store
+    def __init__(
+        self,
+        url: str,
+        each_of: LiteralString,
+        fetch: Callable[..., Awaitable[Sequence[Sequence[Any]]]],
+    ) -> None:
+        self._url = url
         self._each_of = each_of
+        self._fetch = fetch
 
     async def get(self, batch: str) -> BatchRow | None:
         """See `Batches.get`."""
@@ -91,7 +100,7 @@ class SqlBatches(Batches):
     async def known(self, batch: str, sessions: Sequence[str]) -> dict[str, CellRow]:
         """See `Batches.known`."""
         # Both databases read one JSON text faster than hundreds of values.
-        one_of: LiteralString = f" WHERE batch = ? AND session IN ({self._each_of})"
+        one_of = f" WHERE batch = ? AND session IN ({self._each_of})"
         rows = await self._read(CellRow, _CELL + one_of, batch, json.dumps(list(sessions)))
         return {row.session: row for row in rows}
 
@@ -99,7 +108,7 @@ class SqlBatches(Batches):
         """See `Batches.find`."""
         number, session = wanted.after
         # The first condition can use a range of the index; the second alone could not.
-        where: LiteralString = " WHERE batch = ? AND number >= ? AND (number > ? OR session > ?)"
+        where = " WHERE batch = ? AND number >= ? AND (number > ? OR session > ?)"
         values: list[object] = [wanted.batch, number, number, session]
         if wanted.status is not None:
             where += " AND status = ?"
@@ -107,58 +116,29 @@ class SqlBatches(Batches):
         if wanted.reason is not None:
             where += " AND reason = ?"
             values.append(wanted.reason)
-        order: LiteralString = " ORDER BY number, session LIMIT ?"
+        order = " ORDER BY number, session LIMIT ?"
         return await self._read(CellRow, _CELL + where + order, *values, wanted.limit)
 
     async def count(self, batch: str) -> Sequence[CellCount]:
         """See `Batches.count`."""
-        found = await self._store._read(_COUNT, batch)
+        found = await self._fetch(_COUNT, batch)
         names = ("status", "reason", "cells", *SUMMED)
-        with reading_store(self._store.url):
+        with reading_store(self._url):
             return [CellCount.model_validate(dict(zip(names, row, strict=True))) for row in found]
 
-    async def _read(self, kind: type[R], sql: LiteralString, *values: object) -> Sequence[R]:
-        found = await self._store._read(sql, *values)
-        with reading_store(self._store.url):
+    async def _read(self, kind: type[R], sql: str, *values: object) -> Sequence[R]:
+        found = await self._fetch(sql, *values)
+        with reading_store(self._url):
             return [_row(kind, row) for row in found]
 
 
-class SqlBatchLease(BatchLease):
-    """A lease on a batch of a store in SQL; each write checks it in the same transaction."""
-
-    def __init__(self, store: "LeasedStore", lease: Lease) -> None:
-        super().__init__(lease)
-        self._store = store
-
-    async def put(self, row: BatchRow) -> None:
-        """See `BatchLease.put`."""
-        await self._store.write(_PUT, *_values(row), lease=self.lease)
-
-    async def put_cell(self, row: CellRow) -> None:
-        """See `BatchLease.put_cell`."""
-        await self._store.write(_PUT_CELL, *_values(row), lease=self.lease)
-
-    async def delete(self) -> None:
-        """See `BatchLease.delete`."""
-        statement = self._store.statement
-        await self._store.writer.write(
-            statement("DELETE FROM duologue_cells WHERE batch = ?", self.batch),
-            statement("DELETE FROM duologue_batches WHERE batch = ?", self.batch),
-            lease=self.lease,
-        )
-
-    async def check(self) -> None:
-        """See `BatchLease.check`."""
-        if not await self._store.is_valid(self.lease):
-            raise self.lease.subject.lost_error()
-
-
-def _values(row: BaseModel) -> Sequence[object]:
+def columns_of(row: BaseModel) -> Sequence[object]:
     """Return a row's values in the form that a database stores."""
-    return [_value(value) for _, value in row]
+    return [to_column(value) for _, value in row]
 
 
-def _value(value: object) -> object:
+def to_column(value: object) -> object:
+    """Return a value in the form that a database stores."""
     if isinstance(value, dict):
         return json.dumps(value)
     if isinstance(value, bool):

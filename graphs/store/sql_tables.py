@@ -1,32 +1,50 @@
-"""The table of sessions, in the SQL that SQLite and PostgreSQL share."""
+"""The tables of sessions and leases, in the SQL that SQLite and PostgreSQL share."""
 
+import asyncio
 import json
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, LiteralString
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 from ..common.data import Versions
-from .base import SessionLease
+from ..common.errors import StoreError
+from .base import LeaseHolder, SessionLease, Store
+from .batches import BatchLease, BatchRow, CellRow
 from .errors import taken_session, unknown_session
-from .lease import Lease
-from .message_files import FILES_TABLE
-from .rows import SessionRow, SessionStatus, Wanted, moment, new_row, read_row, read_version
-from .sql_batches import BATCH_TABLES, SqlBatches, SqlBatchLease
-from .sql_leases import LeasedStore
-from .writer import Statement
+from .lease import Lease, LeaseSubject, Statement, Writer
+from .rows import SessionRow, Wanted, moment, new_row, read_row, read_version
+from .sql_batches import (
+    BATCH_TABLES,
+    PUT_BATCH,
+    PUT_CELL,
+    SqlBatches,
+    columns_of,
+    insert_row,
+    select_rows,
+    to_column,
+)
 
 if TYPE_CHECKING:
-    from .sql_saver import LeasedSaver
+    from .saver import SqlSaver
+
+
+LEASE: Final = "SELECT 1 FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
+"""Returns a row while a lease is valid."""
+
+_RETRY: Final = 1.0  # seconds
+
 
 STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=12)
 """The versions of the tables. Each step has the statements that upgrade to the next."""
 STORE_VERSION: Final = "SELECT version FROM duologue_schema"
 """A query for the version of the tables. Tables of an older version are upgraded."""
-_ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
-    created_at, updated_at, forked_from FROM duologue_sessions"""
+_ROW: Final = select_rows("duologue_sessions", SessionRow)
+_ADD_ROW: Final = insert_row("duologue_sessions", SessionRow, "session", replace=False)
 _ORDER: Final = " ORDER BY created_at DESC, session"
 # In the order of SessionRow's fields. Times are ISO 8601 text of fixed width, in UTC, so that both
 # databases sort and return them alike.
@@ -38,7 +56,9 @@ _TABLES: Final[Sequence[LiteralString]] = (
     """CREATE TABLE IF NOT EXISTS duologue_verdicts (
     session TEXT NOT NULL, number BIGINT NOT NULL, verdict TEXT NOT NULL,
     PRIMARY KEY (session, number))""",
-    FILES_TABLE,
+    """CREATE TABLE IF NOT EXISTS duologue_files (
+    digest TEXT NOT NULL, session TEXT NOT NULL, data {bytes} NOT NULL,
+    PRIMARY KEY (digest, session))""",
     """CREATE TABLE IF NOT EXISTS duologue_leases (
     session TEXT PRIMARY KEY, owner TEXT NOT NULL, number INTEGER NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)",
@@ -53,9 +73,21 @@ _TABLES: Final[Sequence[LiteralString]] = (
 )
 
 
-class SqlStore(LeasedStore):
-    """A store in SQL. A subclass for each database runs the statements."""
+class SqlStore(Store):
+    """A store in SQL. A subclass for each database runs the statements.
 
+    A lease is a row that names its owner, the open store that has acquired it. A lease whose owner
+    is dead may be taken over. Every write checks its lease in its own transaction.
+    """
+
+    owner: str
+    writer: Writer
+    second_look: float = 0.0
+    """Seconds after which an owner that seemed dead is checked a second time. 0 means no second
+    check.
+    """
+    placeholder: LiteralString = "?"
+    """The database's placeholder of a value in a statement."""
     like: LiteralString = "LIKE"
     """The operator that searches a text and ignores case."""
     each_of: LiteralString
@@ -67,24 +99,152 @@ class SqlStore(LeasedStore):
     known_tables: LiteralString
     """A query that returns a row if duologue's tables exist."""
 
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._taken = set[int]()
+        """The numbers of the leases that are acquired here, or are being acquired."""
+        self._freeing = set[asyncio.Task[None]]()
+
     @abstractmethod
-    def _saver(self, lease: Lease | None = None) -> "LeasedSaver":
+    async def read(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
+        """Return the rows of a query, whose placeholders are `?`."""
+
+    def statement(self, sql: str, *values: object) -> Statement:
+        """Return a statement with the placeholders `?` replaced by this database's own."""
+        return Statement(sql.replace("?", self.placeholder), values)
+
+    @abstractmethod
+    async def _is_alive(self, owner: str) -> bool:
+        """Return whether another open store is alive."""
+
+    async def write(self, sql: str, *values: object, lease: Lease | None = None) -> int:
+        """Run and commit one statement; return the number of rows it changed."""
+        return await self.writer.write(self.statement(sql, *values), lease=lease)
+
+    async def _is_leased(self, subject: LeaseSubject) -> bool:
+        lease = await self._lease(subject)
+        return lease is not None and await self._is_in_use(lease)
+
+    async def is_valid(self, lease: Lease) -> bool:
+        """Return whether the database still contains this lease."""
+        return bool(await self.read(LEASE, *lease.terms))
+
+    async def _lease(self, subject: LeaseSubject) -> tuple[str, int] | None:
+        """Return the owner and the number of the lease on a subject, or None if there is none."""
+        found = await self.read(
+            "SELECT owner, number FROM duologue_leases WHERE session = ?", subject.key
+        )
+        # Not validated, because a takeover compares the exact stored values.
+        return (found[0][0], found[0][1]) if found else None
+
+    async def _is_in_use(self, lease: tuple[str, int]) -> bool:
+        """Return whether the owner of a lease still uses it."""
+        owner, number = lease
+        # A lease of this store that exists only in the table could not be deleted when it was
+        # released.
+        return number in self._taken if owner == self.owner else await self._is_alive(str(owner))
+
+    async def _take(self, subject: LeaseSubject) -> Lease | None:
+        lease = Lease(subject, self.owner, next(self._numbers))
+        self._taken.add(lease.number)
+        try:
+            if await self._acquire(lease):
+                return lease
+        except BaseException:
+            # The writer continues for a cancelled caller, so the lease may be acquired anyway.
+            self._taken.remove(lease.number)
+            self._free_later(lease)
+            raise
+        self._taken.remove(lease.number)
+        return None
+
+    async def _acquire(self, lease: Lease) -> bool:
+        """Acquire a lease; return whether that was possible."""
+        # Twice, because the lease may be released between the check and the write.
+        for _ in range(2):
+            # Written first, because most sessions have no lease.
+            added = await self.write(
+                "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
+                "ON CONFLICT (session) DO NOTHING",
+                *lease.terms,
+            )
+            if added:
+                return True
+            held = await self._lease(lease.subject)
+            if held is None:
+                continue
+            if await self._is_in_use(held):
+                return False
+            if self.second_look and held[0] != self.owner:
+                await asyncio.sleep(self.second_look)
+                if await self._is_in_use(held):
+                    return False
+            taken_over = await self.write(
+                "UPDATE duologue_leases SET owner = ?, number = ? "
+                "WHERE session = ? AND owner = ? AND number = ?",
+                *(lease.owner, lease.number, lease.subject.key, *held),
+            )
+            if taken_over:
+                return True
+        return False
+
+    async def _free(self, holder: LeaseHolder) -> None:
+        lease = holder.lease
+        try:
+            with suppress(Exception):
+                # The writes of a cancelled step come first; their errors have no receiver any more.
+                await holder.drain()
+            await self._delete(lease)
+        except StoreError:
+            self._free_later(lease)
+        finally:
+            self._taken.remove(lease.number)
+
+    def _free_later(self, lease: Lease) -> None:
+        """Delete a lease in the background; for other processes it is valid until then."""
+        task = asyncio.create_task(self._delete_with_retries(lease))
+        self._freeing.add(task)
+        task.add_done_callback(self._freeing.discard)
+
+    async def _delete_with_retries(self, lease: Lease) -> None:
+        while True:
+            try:
+                return await self._delete(lease)
+            except StoreError:
+                await asyncio.sleep(_RETRY)
+
+    async def _delete(self, lease: Lease) -> None:
+        await self.write(
+            "DELETE FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?",
+            *lease.terms,
+        )
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        if self._freeing:
+            for task in self._freeing:
+                task.cancel()
+            await asyncio.wait(self._freeing)
+        await self.writer.drain()
+
+    @abstractmethod
+    def _saver(self, lease: Lease | None = None) -> "SqlSaver":
         """Return a saver that writes under a lease; without a lease it only reads."""
 
     @cached_property
-    def checkpointer(self) -> "LeasedSaver":
+    def checkpointer(self) -> "SqlSaver":
         """See `Store.checkpointer`."""
         return self._saver()
 
     @cached_property
     def batches(self) -> SqlBatches:
         """See `Store.batches`."""
-        return SqlBatches(self, self.each_of)
+        return SqlBatches(self.url, self.each_of, self.read)
 
     def _make_session_lease(self, lease: Lease) -> "SqlSessionLease":
         return SqlSessionLease(self, lease, self._saver(lease))
 
-    def _make_batch_lease(self, lease: Lease) -> SqlBatchLease:
+    def _make_batch_lease(self, lease: Lease) -> "SqlBatchLease":
         return SqlBatchLease(self, lease)
 
     def missing_tables(self, versions: Sequence[Sequence[object]]) -> Sequence[Statement]:
@@ -107,13 +267,13 @@ class SqlStore(LeasedStore):
 
     async def get(self, session: str) -> SessionRow | None:
         """See `Store.get`."""
-        found = await self._read(_ROW + " WHERE session = ?", session)
+        found = await self.read(_ROW + " WHERE session = ?", session)
         return read_row(found[0], self.url) if found else None
 
     async def find(self, wanted: Wanted) -> list[SessionRow]:
         """See `Store.find`."""
-        conditions: list[LiteralString] = []
-        values: list[object] = []
+        conditions = list[str]()
+        values = list[object]()
         if wanted.status is not None:
             conditions.append("status = ?")
             values.append(wanted.status)
@@ -136,39 +296,42 @@ class SqlStore(LeasedStore):
         if wanted.text:
             like = self.like + " ? ESCAPE '!'"
             conditions.append("(title " + like + " OR session " + like + ")")
-            values += [_pattern(wanted.text)] * 2
-        where: LiteralString = " WHERE " + " AND ".join(conditions) if conditions else ""
-        found = await self._read(_ROW + where + _ORDER + " LIMIT ?", *values, wanted.limit)
+            escaped = re.sub("[!%_]", r"!\g<0>", wanted.text)
+            values += [f"%{escaped}%"] * 2
+        where = " WHERE " + " AND ".join(conditions) if conditions else ""
+        found = await self.read(_ROW + where + _ORDER + " LIMIT ?", *values, wanted.limit)
         return [read_row(row, self.url) for row in found]
 
     async def locked(self, sessions: Sequence[str]) -> frozenset[str]:
         """See `Store.locked`."""
-        sql: LiteralString = "SELECT session, owner, number FROM duologue_leases WHERE session IN "
-        found = await self._read(sql + f"({self.each_of})", json.dumps([*sessions]))
+        sql = "SELECT session, owner, number FROM duologue_leases WHERE session IN "
+        found = await self.read(sql + f"({self.each_of})", json.dumps([*sessions]))
         leases = [(name, (owner, number)) for name, owner, number in found]
         return frozenset([name for name, lease in leases if await self._is_in_use(lease)])
 
     async def list(self) -> list[SessionRow]:
         """See `Store.list`."""
-        found = await self._read(_ROW + _ORDER)
+        found = await self.read(_ROW + _ORDER)
         return [read_row(values, self.url) for values in found]
 
     async def verdicts(self, session: str) -> Sequence[str]:
         """See `Store.verdicts`."""
-        sql: LiteralString = "SELECT verdict FROM duologue_verdicts WHERE session = ?"
-        return [text for (text,) in await self._read(sql + " ORDER BY number", session)]
+        sql = "SELECT verdict FROM duologue_verdicts WHERE session = ?"
+        return [text for (text,) in await self.read(sql + " ORDER BY number", session)]
 
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
-        await self.update(session, "stop_requested = 1")
+        await self.update(session, stop_requested=True)
 
     async def update(
-        self, session: str, changes: LiteralString, *values: object, lease: Lease | None = None
+        self, session: str, lease: Lease | None = None, **values: str | bool | None
     ) -> None:
-        """Change fields of a session's row."""
+        """Change fields of a session's row, and the time of its last change."""
+        names = [*values, "updated_at"]
+        changes = ", ".join(f"{name} = ?" for name in names)
         changed = await self.write(
-            f"UPDATE duologue_sessions SET {changes}, updated_at = ? WHERE session = ?",  # noqa: S608
-            *(*values, _now(), session),
+            f"UPDATE duologue_sessions SET {changes} WHERE session = ?",  # noqa: S608
+            *(*map(to_column, values.values()), moment(datetime.now(UTC)), session),
             lease=lease,
         )
         if not changed:
@@ -177,7 +340,7 @@ class SqlStore(LeasedStore):
     async def stop_requested(self, session: str) -> bool:
         """See `Store.stop_requested`."""
         # Read at every turn, so without the whole row, which contains the spec.
-        found = await self._read(
+        found = await self.read(
             "SELECT stop_requested FROM duologue_sessions WHERE session = ?", session
         )
         if not found:
@@ -188,12 +351,10 @@ class SqlStore(LeasedStore):
 class SqlSessionLease(SessionLease):
     """A lease on a session in SQL."""
 
-    checkpointer: "LeasedSaver"
+    checkpointer: "SqlSaver"
 
-    def __init__(self, store: SqlStore, lease: Lease, checkpointer: "LeasedSaver") -> None:
-        self.session = lease.subject.name
-        self.url = store.url
-        self.lease = lease
+    def __init__(self, store: SqlStore, lease: Lease, checkpointer: "SqlSaver") -> None:
+        super().__init__(store.url, lease)
         self.checkpointer = checkpointer
         self._store = store
 
@@ -209,15 +370,7 @@ class SqlSessionLease(SessionLease):
         self, title: str, spec: str, forked_from: str | None, *first: Statement
     ) -> SessionRow:
         row = new_row(self.session, title, spec, forked_from)
-        insert = self._store.statement(
-            "INSERT INTO duologue_sessions (session, title, spec, digest, status, reason, "
-            "stop_requested, created_at, updated_at, forked_from) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (session) DO NOTHING",
-            *(row.session, row.title, row.spec, row.digest, row.status, row.reason),
-            *(int(row.stop_requested), moment(row.created_at), moment(row.updated_at)),
-            row.forked_from,
-        )
+        insert = self._store.statement(_ADD_ROW, *columns_of(row))
         added = await self._store.writer.write(*first, insert, lease=self.lease)
         # A write that is retried after its connection broke may find its own row.
         if not added and await self._store.get(self.session) != row:
@@ -226,8 +379,8 @@ class SqlSessionLease(SessionLease):
 
     async def _remove(self) -> bool:
         # Read first, because a retried DELETE, after its connection broke, may change no row.
-        row: LiteralString = "FROM duologue_sessions WHERE session = ?"
-        found = await self._store._read("SELECT 1 " + row, self.session)
+        row = "FROM duologue_sessions WHERE session = ?"
+        found = await self._store.read("SELECT 1 " + row, self.session)
         await self._store.write("DELETE " + row, self.session, lease=self.lease)
         return bool(found)
 
@@ -252,24 +405,35 @@ class SqlSessionLease(SessionLease):
         await self.checkpointer.flush()
         await self.lease.drain()
 
-    async def _mark(self, status: SessionStatus, reason: str | None = None) -> None:
-        changes: LiteralString = "status = ?, reason = ?"
-        await self._store.update(self.session, changes, status, reason, lease=self.lease)
-
-    async def clear_stop(self) -> None:
-        """See `SessionLease.clear_stop`."""
-        await self._store.update(self.session, "stop_requested = 0", lease=self.lease)
-
-    async def touch(self) -> None:
-        """See `SessionLease.touch`."""
-        await self._store.update(self.session, "status = status", lease=self.lease)
+    async def _change(self, **values: str | bool | None) -> None:
+        await self._store.update(self.session, self.lease, **values)
 
 
-def _pattern(text: str) -> str:
-    """Return the pattern of texts that contain this text, with special characters escaped."""
-    found = re.sub("[!%_]", r"!\g<0>", text)
-    return f"%{found}%"
+class SqlBatchLease(BatchLease):
+    """A lease on a batch of a store in SQL; each write checks it in the same transaction."""
 
+    def __init__(self, store: SqlStore, lease: Lease) -> None:
+        super().__init__(lease)
+        self._store = store
 
-def _now() -> str:
-    return moment(datetime.now(UTC))
+    async def put(self, row: BatchRow) -> None:
+        """See `BatchLease.put`."""
+        await self._store.write(PUT_BATCH, *columns_of(row), lease=self.lease)
+
+    async def put_cell(self, row: CellRow) -> None:
+        """See `BatchLease.put_cell`."""
+        await self._store.write(PUT_CELL, *columns_of(row), lease=self.lease)
+
+    async def delete(self) -> None:
+        """See `BatchLease.delete`."""
+        statement = self._store.statement
+        await self._store.writer.write(
+            statement("DELETE FROM duologue_cells WHERE batch = ?", self.batch),
+            statement("DELETE FROM duologue_batches WHERE batch = ?", self.batch),
+            lease=self.lease,
+        )
+
+    async def check(self) -> None:
+        """See `BatchLease.check`."""
+        if not await self._store.is_valid(self.lease):
+            raise self.lease.subject.lost_error()

@@ -1,27 +1,333 @@
 """Sessions in one SQLite file, which several processes may use at once.
 
-Each open store has two connections, one to read and one to write, each in its own thread.
+Each open store has two connections, one to read and one to write, each in its own thread. Nothing
+here opens a database file that is in use: closing any descriptor of it drops all locks of this
+process on it, and another process may then delete recent writes. The owner's lock ends with the
+process. It needs Linux or macOS and a file system with `flock` locks, which network file systems
+often lack.
 """
 
+import asyncio
+import os
+import re
+import shutil
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, LiteralString
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeVar
+from weakref import WeakSet
 
 from ..common.errors import StoreError
-from .base import L
 from .errors import as_store_error, store_errors, store_failure
-from .lease import Lease, LeaseSubject
-from .sql_leases import LEASE
-from .sql_tables import STORE_VERSION, SqlStore
-from .sqlite_files import Owner, SqliteThread, StoreFile
-from .writer import Job, Results, Statement, WriteFailure, Writer
+from .lease import Job, Lease, LeaseSubject, Results, WriteFailure, Writer
+from .sql_tables import LEASE, STORE_VERSION, SqlStore
 
 if TYPE_CHECKING:
-    from .sqlite_saver import SqliteSessionSaver
+    from .saver import SqliteSessionSaver
+
+
+_GONE: Final = "it was deleted or replaced while it was in use, and newer messages are not in it"
+_REPLACED: Final = (
+    "{name}, {name}-wal or {name}-shm was deleted or replaced while a run used it; wait until that "
+    "run has ended, or delete {name}-wal and {name}-shm if it was killed"
+)
+_CUT: Final = "it was truncated while it was in use; restore it from a copy"
+_CLOSE_SECONDS: Final = 30.0  # seconds
+_SIDE_FILES: Final = 64 * 1024  # bytes
+_INDEX: Final = 32 * 1024  # bytes of the index of a WAL, at least
+
+
+class StoreFile:
+    """The file of a SQLite store."""
+
+    is_read_only = False
+    """Whether the file can be read only, because of its disk or its mode. See `prepare`."""
+
+    def __init__(self, path: Path, url: str) -> None:
+        self.path = path
+        self.url = url
+        self.locks = path.with_name(f"{path.name}.locks")
+        self._wal, self._index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+        self._files: list[tuple[Path, os.stat_result]] = []
+        self._largest = 0
+        self._unchanged: tuple[object, ...] = ()
+
+    def prepare(self, is_alive: Callable[[str], bool]) -> None:
+        """Create the file and its folders if they are missing, readable by their owner only.
+
+        Args:
+            is_alive: A function that returns whether the owner of a lock file is alive.
+        """
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.path.exists():
+            self._check_old()
+        if self.is_read_only:
+            return
+        self.locks.mkdir(mode=0o700, exist_ok=True)
+        self._check_owners(is_alive)
+        with suppress(FileExistsError):
+            # SQLite gives its two side files the mode of the first.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+    def _check_old(self) -> None:
+        found = self.path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("not a file" if not stat.S_ISDIR(found.st_mode) else "Is a directory")
+        if not _is_allowed(self.path, os.R_OK):
+            raise PermissionError("Permission denied")
+        if found.st_nlink > 1:
+            # SQLite names its side files after the file: with two names there are two stores that
+            # overwrite each other.
+            raise OSError(
+                f"the file has {found.st_nlink} names (hard links), which SQLite can't handle; "
+                "copy it instead"
+            )
+        written = [self.path, self.path.parent, *([self.locks] if self.locks.exists() else [])]
+        self.is_read_only = not all(_is_allowed(one, os.W_OK) for one in written)
+
+    def _check_owners(self, is_alive: Callable[[str], bool]) -> None:
+        """Raise an error if the files do not belong together, which SQLite would not notice."""
+        for lock in self.locks.iterdir():
+            try:
+                before = lock.read_text("ascii", errors="replace").split(",")
+            except OSError:
+                continue
+            # Read after the lock file: another process may have opened the store just now.
+            here = self._identities()
+            # A copy of a killed run's files is accepted: all of its files have other numbers.
+            is_left = before[0] != here[0] and before[1:2] == here[1:2] != [""]
+            if is_left or (len(before) == len(here) and before != here and is_alive(lock.name)):
+                raise store_failure(self.url, _REPLACED.format(name=self.path.name))
+
+    def _identities(self) -> list[str]:
+        return [_inode(path) for path in (self.path, self._wal, self._index)]
+
+    def connect(self) -> sqlite3.Connection:
+        """Return a connection to the file. A file that was deleted meanwhile is not created."""
+        options = "mode=rw"
+        if self.is_read_only and not _size(self._wal):
+            # Otherwise SQLite tries to create the WAL. It must notice no change of the file then.
+            options = "mode=ro&immutable=1"
+            self._unchanged = self._state()
+        elif self.is_read_only:
+            # Without the WAL's index, SQLite reads the WAL only under an exclusive lock, which a
+            # file that can't be written does not permit, and which nobody needs here.
+            has_index = _size(self._index) >= _INDEX
+            options = "mode=ro" if has_index else "mode=ro&vfs=unix-none"
+        connection = sqlite3.connect(
+            f"{self.path.as_uri()}?{options}",
+            uri=True,
+            timeout=_CLOSE_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        if options.endswith("none"):
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        return connection
+
+    def lacks_space(self) -> bool:
+        """Return whether the disk has no room for the side files."""
+        return shutil.disk_usage(self.path.parent).free < _SIDE_FILES
+
+    def _state(self) -> tuple[object, ...]:
+        found = self.path.stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size, _size(self._wal)
+
+    def check_unchanged(self) -> None:
+        """Raise an error if a file that SQLite reads as immutable has changed meanwhile."""
+        if self._unchanged and self._unchanged != self._state():
+            raise store_failure(self.url, "it was changed while it was read", "open it again")
+
+    def opened(self) -> str:
+        """Record the identities of the opened files, after the connection has read from them.
+
+        Returns:
+            The identities, for the lock file of the owner.
+        """
+        self._files = [(path, path.stat()) for path in (self.path, self._wal, self._index)]
+        self._largest = self._files[0][1].st_size
+        return ",".join(self._identities())
+
+    def is_replaced(self) -> bool:
+        """Return whether one of the files was deleted or replaced since it was opened."""
+        try:
+            return not all(os.path.samestat(path.stat(), before) for path, before in self._files)
+        except OSError:
+            return True
+
+    def check(self, connection: sqlite3.Connection) -> None:
+        """Raise an error if the committed data is not in the file that other processes see."""
+        if self.is_replaced():
+            raise store_failure(self.url, _GONE)
+        size = self.path.stat().st_size
+        if size < self._largest and connection.execute("PRAGMA quick_check(1)").fetchone() != (
+            "ok",
+        ):
+            raise store_failure(self.url, _CUT)
+        self._largest = size
+
+
+def _is_allowed(path: Path, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _inode(path: Path) -> str:
+    """Return the number of a file, or an empty text if there is no such file."""
+    try:
+        return str(path.stat().st_ino)
+    except OSError:
+        return ""
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_NAME: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class Owner:
+    """An open store, known to other processes by its name."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.name = token_hex(16)
+        self._descriptor: int | None = None
+
+    def open(self) -> None:
+        """Create the lock file and lock it."""
+        if fcntl is None:
+            raise OSError("SQLite stores need Linux or macOS; use memory: or postgresql://…")
+        self._descriptor = self._create_lock_file()
+        _OWNERS.add(self)
+
+    def write(self, text: str) -> None:
+        """Write a text into the lock file."""
+        if self._descriptor is not None:
+            os.pwrite(self._descriptor, text.encode(), 0)
+
+    def _create_lock_file(self) -> int:
+        while True:
+            path = self._folder / self.name
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                # Another store may have removed it before it was locked.
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                        return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+            self.name = token_hex(16)
+
+    def is_alive(self, name: str, *, remove: bool = True) -> bool:
+        """Return whether another open store is alive; remove the file of a dead one."""
+        # The name comes from the database.
+        if not _NAME.fullmatch(name):
+            return False
+        path = self._folder / name
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        except PermissionError:
+            # The file of another user, who removes it when the store is closed.
+            return True
+        try:
+            # Shared, because two simultaneous checks must not take each other for the owner.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            # On a read-only disk it stays.
+            with suppress(OSError):
+                if remove:
+                    path.unlink()
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def close(self) -> None:
+        """Remove the file, which releases the lock."""
+        _OWNERS.discard(self)
+        with suppress(OSError):
+            (self._folder / self.name).unlink()
+        self.leave()
+
+    def leave(self) -> None:
+        """Close only the descriptor; a forked child must do so, or its copy keeps the lock."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+
+_OWNERS: Final = WeakSet[Owner]()
+
+
+def _leave_all() -> None:
+    for owner in list(_OWNERS):
+        owner.leave()
+    _OWNERS.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all)
+
+
+T = TypeVar("T")
+
+
+class SqliteThread:
+    """A connection in its own thread."""
+
+    connection: sqlite3.Connection
+
+    def __init__(self, file: StoreFile) -> None:
+        self._file = file
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="duologue-store")
+
+    def connect(self) -> None:
+        """Open the connection, in the calling thread."""
+        self.connection = self._file.connect()
+
+    async def run(self, function: Callable[..., T], *given: object) -> T:
+        """Call a function in the thread, after all earlier calls."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, partial(function, *given))
+
+    async def read(self, function: Callable[[], T]) -> T:
+        """Call a function that reads, in the thread; raise `StoreError` if the file changed."""
+
+        def read() -> T:
+            try:
+                return function()
+            finally:
+                self._file.check_unchanged()
+
+        return await self.run(read)
+
+    def end(self, *, wait: bool) -> None:
+        """End the thread after all earlier calls."""
+        self._executor.shutdown(wait=wait)
+
+    def disconnect(self) -> None:
+        """Close the connection, in the calling thread."""
+        # Opening may have failed.
+        if hasattr(self, "connection"):
+            with suppress(sqlite3.Error):
+                self.connection.close()
+
 
 _WAIT: Final = 30.0  # seconds to wait for another process's write, or for its set-up of the file
 _PAUSE: Final = 0.01  # seconds between two attempts
@@ -56,9 +362,10 @@ class SqliteStore(SqlStore):
         self._has_checkpoints = False
 
     def _saver(self, lease: Lease | None = None) -> "SqliteSessionSaver":
-        from .sqlite_saver import SqliteSessionSaver  # loads LangGraph
+        from .saver import SqliteSessionSaver  # loads LangGraph
 
-        return SqliteSessionSaver(self.url, self._reading, self.writer, lease)
+        reading = self._reading
+        return SqliteSessionSaver(self.url, reading.connection, reading.read, self.writer, lease)
 
     async def open(self) -> None:
         """Create the file and its tables if they are missing."""
@@ -108,13 +415,16 @@ class SqliteStore(SqlStore):
         # The first read creates the WAL.
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         self._owner.write(self._file.opened())
-        self._owner.tidy()
+        # The files of stores whose processes have ended are removed.
+        for lock in self._file.locks.iterdir():
+            with suppress(OSError):
+                self._owner.is_alive(lock.name)
 
-    async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
+    async def _take(self, subject: LeaseSubject) -> Lease | None:
         if not self._has_checkpoints:
             with store_errors(self.url):
                 await self._writing.run(self._make_checkpoints)
-        return await super()._take(subject, make)
+        return await super()._take(subject)
 
     def _make_checkpoints(self) -> None:
         """Create LangGraph's tables if they are missing; listing sessions needs none of them."""
@@ -128,11 +438,9 @@ class SqliteStore(SqlStore):
             connection.execute("PRAGMA busy_timeout = 0")
         self._has_checkpoints = True
 
-    def statement(self, sql: LiteralString, *values: object) -> Statement:
-        """See `SqlStore.statement`."""
-        return Statement(sql, values)
+    async def read(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
+        """See `SqlStore.read`."""
 
-    async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
         def read() -> list[Any]:
             return self._reading.connection.execute(sql, values).fetchall()
 

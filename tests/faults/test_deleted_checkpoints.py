@@ -27,9 +27,9 @@ from duologue.graphs.session.checkpoints import (
     delete_older_checkpoints,
 )
 from duologue.graphs.store.errors import LostSessionError
+from duologue.graphs.store.lease import Statement
 from duologue.graphs.store.open import Store, open_store
-from duologue.graphs.store.sql_saver import LeasedSaver
-from duologue.graphs.store.writer import Statement
+from duologue.graphs.store.saver import SqlSaver
 from duologue.nodes.testing import ScriptedChatModel
 from support.breaking import Breakage
 from support.cases import drawn_cases
@@ -155,13 +155,13 @@ def test_an_error_in_the_middle_of_the_deletion_undoes_it(
     store = tmp_path / "s.db"
     play("side_by_side", store, keep_checkpoints=True)
     expected = read(store)
-    deletion = LeasedSaver._deletion
+    deletion = SqlSaver._deletion
 
-    def broken(saver: LeasedSaver, session: str) -> list[Statement]:
+    def broken(saver: SqlSaver, session: str) -> list[Statement]:
         first, *_ = deletion(saver, session)
         return [first, Statement("DELETE FROM no_such_table WHERE 1")]
 
-    monkeypatch.setattr(LeasedSaver, "_deletion", broken)
+    monkeypatch.setattr(SqlSaver, "_deletion", broken)
     with pytest.raises(DuologueError, match="no_such_table"):
         asyncio.run(shorten(store))
     assert read(store) == expected
@@ -173,7 +173,7 @@ def test_a_run_that_ends_survives_an_error_of_the_deletion(
     async def fails(*given: object) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr(LeasedSaver, "replace_all", fails)
+    monkeypatch.setattr(SqlSaver, "replace_all", fails)
     play("side_by_side", tmp_path / "s.db")
     assert asyncio.run(_count_in(tmp_path / "s.db")) > 1
 

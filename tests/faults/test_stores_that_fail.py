@@ -15,8 +15,8 @@ from drawn_faults import Faults
 from duologue.graphs import SessionError, StoreError
 from duologue.graphs.common.threads import in_thread
 from duologue.graphs.store import base, sqlite as sqlite_module
+from duologue.graphs.store.lease import Job, Results, Statement, WriteFailure, Writer
 from duologue.graphs.store.open import open_store
-from duologue.graphs.store.writer import Job, Results, Statement, WriteFailure, Writer
 
 
 async def take(store: str | Path, session: str) -> None:

@@ -7,9 +7,8 @@ from typing import NoReturn
 from unittest.mock import patch
 
 from duologue.graphs import StoreError
-from duologue.graphs.store import sql_saver as saver
-from duologue.graphs.store.lease import Lease
-from duologue.graphs.store.writer import Statement, Writer
+from duologue.graphs.store import saver
+from duologue.graphs.store.lease import Lease, Statement, Writer
 
 
 class BrokenOffError(StoreError):

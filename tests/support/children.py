@@ -23,7 +23,7 @@ CONTEXT.set_forkserver_preload(
         "duologue.graphs.session.converse",
         "duologue.graphs.cli.run_batch",
         "duologue.graphs.store.postgres",
-        "duologue.graphs.store.sqlite_saver",
+        "duologue.graphs.store.saver",
         "duologue.nodes.models.client.clients",
         "anyio._backends._asyncio",
         "genai_prices.data_snapshot",

@@ -22,7 +22,8 @@ from duologue.graphs.log.metadata import (
     ToolCalls,
     UnheardReply,
 )
-from duologue.graphs.store.saver import GuardedSaver
+from duologue.graphs.store.in_memory import MemorySaver
+from duologue.graphs.store.saver import SqlSaver
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
 
@@ -181,7 +182,8 @@ def killed_before_checkpoint(monkeypatch: pytest.MonkeyPatch, number: int) -> It
         return aput
 
     with monkeypatch.context() as patch:
-        patch.setattr(GuardedSaver, "aput", dying(GuardedSaver.aput))
+        for saver in (MemorySaver, SqlSaver):
+            patch.setattr(saver, "aput", dying(saver.aput))
         with pytest.raises(KilledError):
             yield
 

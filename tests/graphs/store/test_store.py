@@ -221,13 +221,13 @@ async def test_a_page_of_sessions_is_read_by_an_index_and_never_sorted(
     async with open_store(tmp_path / "sessions.db") as store:
         assert isinstance(store, SqlStore)
         asked = list[tuple[Any, ...]]()
-        read = store._read
+        read = store.read
 
         async def noted(sql: Any, *values: object) -> Any:  # noqa: ANN401
             asked.append((sql, *values))
             return await read(sql, *values)
 
-        store._read = noted  # type: ignore[method-assign]
+        store.read = noted  # type: ignore[method-assign]
         await store.find(Wanted(**wanted))
         ((sql, *values),) = asked
         (plan,) = await read("EXPLAIN QUERY PLAN " + sql, *values)
@@ -581,8 +581,8 @@ async def test_a_later_format_is_made_of_this_one_by_its_steps(
     for _ in range(2):  # the second time there is nothing to do
         async with open_store(shared) as store:
             assert isinstance(store, SqlStore)
-            moods = await store._read("SELECT mood FROM duologue_sessions")
-            (found,) = await store._read("SELECT version FROM duologue_schema")
+            moods = await store.read("SELECT mood FROM duologue_sessions")
+            (found,) = await store.read("SELECT version FROM duologue_schema")
             assert [*map(tuple, moods)] == [("good",)]
             assert tuple(found) == (now.newest + 2,)
 

@@ -208,7 +208,7 @@ async def test_a_full_disk_is_named_and_leaves_the_file_usable(tmp_path: Path) -
             assert not isinstance(added, BaseException)
             assert not connection.in_transaction
         assert [row.session for row in await store.list()] == ["t"]
-        assert await store._read("SELECT count(*) FROM writes") == [(0,)]
+        assert await store.read("SELECT count(*) FROM writes") == [(0,)]
 
 
 @pytest.mark.exhaustive

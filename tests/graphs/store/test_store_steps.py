@@ -20,10 +20,10 @@ from duologue.graphs import Session, StoreError, aconverse, astream
 from duologue.graphs.common.errors import SessionError
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.log.messages import place_of
-from duologue.graphs.store import sql_saver as saver
+from duologue.graphs.store import saver
+from duologue.graphs.store.lease import Writer
 from duologue.graphs.store.open import SessionLease, Store, open_store
-from duologue.graphs.store.sqlite_saver import SqliteSessionSaver
-from duologue.graphs.store.writer import Writer
+from duologue.graphs.store.saver import SqliteSessionSaver
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 
 KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
