@@ -72,7 +72,7 @@ from .kinds.user_proxy import user_proxy as user_proxy
 from .rules.outcome import Outcome as Outcome
 from .scenarios.scenario import Scenario as Scenario
 from .scenarios.simulate import asimulate as asimulate, simulate as simulate
-from .serve.as_tool import as_tool as as_tool
+from .serve.tools import as_tool as as_tool
 from .session.ask import aask as aask, aremember as aremember, ask as ask, remember as remember
 from .session.converse import (
     aconverse as aconverse,

@@ -1,10 +1,10 @@
-"""The commands of `duologue` and their arguments.
+"""The commands of `duologue` that run, show and stop a session, and those for conversation files.
 
-The commands in which a person takes part are in `graphs.cli.people`; those that list and delete
-sessions are in `graphs.cli.manage`; those that fork, dump, load,
-reset, copy or export sessions are in `graphs.cli.transfer`; those for conversation files are in
-`graphs.cli.file`. Each command imports its modules inside its function, so that help and a mistyped
-option load nothing that runs a conversation.
+The commands in which a person takes part are in `graphs.cli.people`; those that list, delete, fork,
+dump, load, reset, copy or export sessions are in `graphs.cli.manage`; those that run or judge many
+sessions are in `graphs.cli.batch`; servers are in `graphs.cli.servers`. Each command imports its
+modules inside its function, so that help and a mistyped option load nothing that runs a
+conversation.
 """
 
 import sys
@@ -15,19 +15,18 @@ from typing import Annotated, Any
 
 import typer
 
-from .batch import app as batch
-from .compare import compare
-from .exit import EXIT_CODES
-from .file import check, graph, init
-from .judge import judge
-from .manage import delete, sessions
-from .mcp import mcp
+from ..common.errors import SpecError
+from ..kinds import list_kinds
+from .batch import app as batch, compare, judge, simulate
+from .manage import copy, delete, dump, export, fork, load, reset, sessions
 from .options import (
     BEGIN,
+    EXIT_CODES,
     HELP,
     Commands,
     Json,
     ModelOption,
+    OutputOption,
     Reset,
     Seed,
     Session,
@@ -37,10 +36,76 @@ from .options import (
     mode_option,
 )
 from .people import answer, chat, say
-from .serve import serve
-from .simulate import simulate
-from .transfer import copy, dump, export, fork, load, reset
-from .view import view
+from .servers import mcp, serve, view
+
+_File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A .toml or .json file with a conversation.")
+]
+
+_SUFFIX = ".toml"
+
+
+def init(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KIND",
+            help=f"The kind of sample: {', '.join(list_kinds())}; conversation, which lists every "
+            f"field; or batch, for `duologue batch run`. [default: role_play]",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="The file to write. [default: KIND.toml]"),
+    ] = None,
+) -> None:
+    """Write a sample conversation to a TOML file, with comments.
+
+    An existing file is not overwritten.
+    """
+    if kind is not None and file is None and kind.endswith(_SUFFIX):
+        file, kind = Path(kind), None
+    from .descriptions import read_sample
+    from .terminal.console import plain, stderr, stdout
+    from .terminal.events import FollowUp
+
+    kind = kind or "role_play"
+    text = read_sample(kind)
+    file = file or Path(f"{kind}{_SUFFIX}")
+    if file.suffix.lower() != _SUFFIX:
+        raise SpecError(f"{file}: the name must end in {_SUFFIX}")
+    try:
+        with file.open("xb") as new:
+            new.write(text.encode())
+    except FileExistsError:
+        raise SpecError(f"{file}: already exists; name another file") from None
+    except OSError as error:
+        raise SpecError(f"{file}: can't be written: {error.strerror or error}") from error
+    plain(stdout(), str(file))
+    run = "batch run" if kind == "batch" else "run"
+    plain(stderr(), f"Edit it, then run it with: {FollowUp().command(run, str(file))}")
+
+
+def check(file: _File) -> None:
+    """Check a conversation file and describe it. No model is called."""
+    from .descriptions import describe
+    from .terminal.console import stdout
+
+    describe(file, stdout())
+
+
+def graph(file: _File, output: OutputOption = None) -> None:
+    """Draw the possible turns and ends of a conversation.
+
+    The drawing is printed as Mermaid. With --output it is written as .svg, .png or .mmd, by the
+    ending of the file's name.
+    """
+    from ..show.draw import draw
+
+    text = draw(file, output)
+    if output is None:
+        typer.echo(text.encode(), nl=False)
+
 
 app = typer.Typer(
     cls=Commands,
@@ -162,7 +227,7 @@ def run(
 
     from ..kinds.role_play import role_play
     from .run import follow
-    from .terminal.follow_up import FollowUp
+    from .terminal.events import FollowUp
 
     source = task if is_file else role_play(task, **options)
     follow(source, session, FollowUp(store, model), reset=reset, as_json=as_json)
@@ -202,7 +267,7 @@ def resume(
     require_session(session, store)
 
     from .run import follow
-    from .terminal.follow_up import FollowUp
+    from .terminal.events import FollowUp
 
     follow(None, session, FollowUp(store, model), reset=False, as_json=as_json)
 
@@ -275,12 +340,12 @@ def show(
 
     require_session(session, store)
     if html:
-        from .transfer import show_page
+        from .manage import show_page
 
         show_page(session, speaker, store)
         return
     from .show import show_prompt, show_session
-    from .terminal.follow_up import FollowUp
+    from .terminal.events import FollowUp
 
     follow_up = FollowUp(store)
     if prompt and speaker is not None:
@@ -310,7 +375,7 @@ _add(delete)
 @app.command(epilog=example_of("models"))
 def models() -> None:
     """List the available models and the default one."""
-    from .models import show_models
+    from .descriptions import show_models
 
     show_models()
 

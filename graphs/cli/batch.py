@@ -1,4 +1,4 @@
-"""The commands `duologue batch …` and their arguments.
+"""The commands that run, test or judge many sessions: `batch …`, `simulate`, `compare`, `judge`.
 
 Each command imports its modules inside its function, as in `graphs.cli.app`.
 """
@@ -9,6 +9,167 @@ from typing import Annotated
 import typer
 
 from .options import Concurrency, Json, ModelOption, StoreOption, example_of
+
+
+def simulate(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .toml or .json file with scenarios.")
+    ],
+    agent: Annotated[
+        str,
+        typer.Option(
+            "--agent",
+            metavar="MODULE:NAME|URL",
+            help="The agent under test: a Runnable, such as a compiled graph, or a function of the "
+            "messages, in a Python module; or the URL of an OpenAI-compatible server, or a2a: and "
+            "the address of an A2A endpoint.",
+        ),
+    ],
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Number of simulations of each scenario with each persona. [default: as in FILE, "
+            "or 1]",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The name of the run; a run that exists is resumed. [default: made from FILE]",
+        ),
+    ] = None,
+    agent_version: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="The version of the agent. A run that was begun with another version is not "
+            "resumed.",
+        ),
+    ] = None,
+    judge_model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="The model that judges the criteria. Twice for two judges, whose agreement is "
+            "reported. [default: as --model]",
+        ),
+    ] = None,
+    agent_timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Seconds after which a reply is an error. [default: 300]"
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="The report to write. [default: NAME.html]"),
+    ] = None,
+    concurrency: Concurrency = 20,
+    retry_failed: Annotated[
+        bool,
+        typer.Option("--retry-failed", help="Run the simulations that failed with an error again."),
+    ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|HOST:PORT", help="Run the simulations with Ray, as `duologue batch run`."
+        ),
+    ] = None,
+    store: StoreOption = None,
+    model: ModelOption = None,
+    as_json: Json = False,
+) -> None:
+    """Test an agent by simulated users, and write a report.
+
+    Each scenario of the file runs with each persona, several times. The same command again resumes
+    the run. The exit code is 0 only if all simulations passed.
+    """
+    from ..batch.driver import BatchSettings
+    from ..scenarios.simulate import SimulateOptions
+    from .run_batch import simulate_here
+
+    settings = BatchSettings(name, concurrency, retry_failed, ray)
+    options = SimulateOptions(
+        store=store,
+        model=model,
+        judge_model=judge_model or None,
+        agent_timeout=agent_timeout,
+        agent_version=agent_version,
+    )
+    simulate_here(
+        file,
+        agent,
+        settings,
+        options,
+        trials=trials,
+        output=output,
+        as_json=as_json,
+    )
+
+
+_Run = "The name of a run of `duologue simulate`"
+
+
+def compare(
+    before: Annotated[
+        str, typer.Argument(metavar="BEFORE", help=f"{_Run}, with the earlier agent.")
+    ],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help=f"{_Run}, with the changed agent.")],
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two runs of `duologue simulate`, scenario by scenario. New failures come first.
+
+    The exit code is 1 if the agent became significantly worse.
+    """
+    from .run_batch import compare_here
+
+    compare_here(before, after, store, as_json=as_json)
+
+
+def judge(
+    sessions: Annotated[
+        list[str] | None, typer.Argument(metavar="SESSION", help="The ids of the sessions.")
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Judge all sessions of this batch that have ended."),
+    ] = None,
+    criteria: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A .txt file with one criterion per line, or a .toml or .json file with the "
+            "fields of a separate judge. [default: the conversation's separate judge]",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The model to judge with. [default: the model set in the separate judge]",
+        ),
+    ] = None,
+    concurrency: Concurrency = 20,
+    store: StoreOption = None,
+    as_json: Json = False,
+) -> None:
+    """Ask a judge about stored sessions, without running them again.
+
+    The verdicts are stored next to the sessions. The same command resumes after an interruption:
+    the same judge is not asked again about the same messages.
+    """
+    from ..common.errors import SpecError
+
+    if bool(sessions) is (batch is not None):
+        raise SpecError("judge: name either sessions or, with --batch, a batch")
+    from .judge_sessions import judge_here
+
+    judge_here(sessions or batch or "", criteria, model, store, concurrency, as_json=as_json)
+
 
 app = typer.Typer(
     help="Run many sessions of one conversation, and see their status.",
@@ -118,7 +279,7 @@ def run(
         shuffle=False if no_shuffle else None,
     )
     if dry_run:
-        from .show_batch import show_plan
+        from .sessions import show_plan
 
         show_plan(file, settings, as_json=as_json)
         return
@@ -138,7 +299,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show the status of a batch, even if another process runs it."""
-    from .show_batch import show_status
+    from .sessions import show_status
 
     show_status(name, store, watch=watch, as_json=as_json)
 
@@ -182,7 +343,7 @@ def report(
 @app.command("list", epilog=example_of("batch list"))
 def list_(store: StoreOption = None, as_json: Json = False) -> None:
     """List the batches, newest first."""
-    from .show_batch import show_batches
+    from .sessions import show_batches
 
     show_batches(store, as_json=as_json)
 

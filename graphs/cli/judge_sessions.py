@@ -17,7 +17,7 @@ from ..session.listing import known_store
 from ..store.batches import CellsWanted
 from ..store.open import Store
 from ..store.rows import check_session_id
-from .exit import ExitCode, explain, run_to_exit
+from .options import ExitCode, explain, run_to_exit
 from .terminal.console import cell, json_line, plain, stderr, stdout
 from .terminal.progress import Progress
 

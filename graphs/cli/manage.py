@@ -1,16 +1,31 @@
-"""The commands that list and delete sessions.
+"""The commands that list, delete, fork, dump, load, reset, copy and export sessions.
 
 Each command imports its modules inside its function, as in `graphs.cli.app`.
 """
 
+import json
 import re
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
 from ..common.errors import SpecError
-from .options import Json, StoreOption
+from ..session.export_formats import FORMATS, ExportFormat, check_format, check_log_name
+from .options import (
+    Json,
+    OutputOption,
+    Session,
+    SpeakerOption,
+    StoreOption,
+    cap_option,
+    mode_option,
+)
+
+if TYPE_CHECKING:
+    from ..session.session import Session as Handle
+
 
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -139,3 +154,346 @@ def _read_age(text: str | None) -> timedelta | None:
             "30d or 8w"
         )
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def fork(
+    session: Session,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MESSAGE",
+            help="The id of the last message to keep, such as m0007. [default: the newest]",
+        ),
+    ] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The new session's id. [default: made from SESSION]"),
+    ] = None,
+    mode: Annotated[str | None, mode_option("unchanged")] = None,
+    max_iterations: Annotated[int | None, cap_option("unchanged")] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A new task, used exactly as written.")
+    ] = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=TEXT", help="A new system prompt for a speaker. Repeatable."),
+    ] = None,
+    speaker_task: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=TEXT", help="A new private task for a speaker. Repeatable."),
+    ] = None,
+    speaker_model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEAKER=NAME", help="A new model for a speaker. Repeatable."),
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Make a new session from any message of another session.
+
+    The other session does not change. The new one has the same rules, apart from the options.
+    """
+    from .sessions import open_session
+
+    end_chat = {"mode": mode, "max_iterations": max_iterations}
+    speakers = _by_speaker(
+        ("--prompt", "system_prompt", prompt),
+        ("--speaker-task", "task", speaker_task),
+        ("--speaker-model", "model", speaker_model),
+    )
+    changes = _given({"end_chat": _given(end_chat), "task": task, "speakers": speakers})
+    new = open_session(session, store).fork(at=at, into=into, **changes)
+    _print_next_command(new)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value not in (None, {})}
+
+
+def _by_speaker(*options: tuple[str, str, list[str] | None]) -> dict[str, dict[str, str]]:
+    """Read options that set speakers' fields. Each has a name, a field and SPEAKER=TEXT pairs."""
+    found: dict[str, dict[str, str]] = {}
+    for option, field, pairs in options:
+        for pair in pairs or []:
+            name, sign, text = pair.partition("=")
+            if not sign:
+                raise SpecError(f"{option}: {pair!r} has no '='; write SPEAKER=TEXT")
+            fields = found.setdefault(name.strip(), {})
+            if field in fields:
+                raise SpecError(f"{option}: {name.strip()!r} has two values; pass one")
+            fields[field] = text
+    return found
+
+
+def dump(
+    session: Session,
+    speaker: SpeakerOption = None,
+    output: OutputOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Write a session, or one speaker's memory of it, as JSON."""
+    from .sessions import open_session
+
+    handle = open_session(session, store)
+    from ..common.sanitize import escape_json
+    from ..session.session_row import check_speaker
+    from ..speakers.reply_parts import write_message
+
+    found: object
+    if speaker is None:
+        found = handle.dump()
+    else:
+        state = handle.state()
+        check_speaker(session, state.conversation, speaker)
+        found = [write_message(one) for one in state.memory(speaker)]
+    _put(escape_json(json.dumps(found, ensure_ascii=False, indent=2)) + "\n", output)
+
+
+def load(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .json file that `duologue dump` wrote.")
+    ],
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The id of the new session or, with --as, of the session whose speaker gets the "
+            "memory. [default: the id in the file]",
+        ),
+    ] = None,
+    speaker: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="SPEAKER",
+            help="The speaker that gets the memory. Required for a file that `dump --as` wrote.",
+        ),
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Load a session or a memory that `duologue dump` wrote.
+
+    A session becomes a new session, which can be resumed. A memory replaces the memory of one
+    speaker in a session; the other speakers' memories do not change.
+    """
+    from ..common.files import read_file
+
+    if speaker is None:
+        from ..session.loading import load_session
+
+        _print_next_command(load_session(file, into=into, store=store))
+        return
+    if into is None:
+        raise SpecError(
+            "--into is missing; with --as, name the session whose speaker gets the memory"
+        )
+    given = read_file(file, json.loads)
+    from .sessions import open_session
+
+    handle = open_session(into, store)
+    from ..speakers.reply_parts import read_messages
+
+    messages = read_messages(given, str(file))
+    handle.set_memory(speaker, messages)
+    _print_next_command(handle)
+
+
+def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = None) -> None:
+    """Reset a session, or one speaker's memory, to the beginning.
+
+    A session keeps its id and its rules. A speaker keeps the messages that it has not answered yet.
+    """
+    from .sessions import open_session
+
+    handle = open_session(session, store)
+    handle.reset(speaker=speaker)
+    _print_next_command(handle)
+
+
+def copy(
+    session: Session,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The id of the new session or, with --as, of the session whose speaker gets the "
+            "memory. [default: a new id; with --to: the same id]",
+        ),
+    ] = None,
+    speaker: SpeakerOption = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The store of the copy. [default: the same store]"),
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Copy a session, or one speaker's memory.
+
+    The copy is in the same store, or in another one with --to.
+    """
+    from .sessions import open_session
+
+    handle = open_session(session, store)
+    if speaker is None:
+        _print_next_command(handle.copy(into=into, to=to))
+        return
+    if into is None:
+        raise SpecError(
+            "--into is missing; with --as, name the session whose speaker gets the memory"
+        )
+    receiver = open_session(into, to or store)
+    receiver.set_memory(speaker, handle.state().memory(speaker))
+    _print_next_command(receiver)
+
+
+def _list_formats() -> str:
+    return "; ".join(f"{name}, {row.purpose}" for name, row in FORMATS.items())
+
+
+def export(
+    session: Annotated[
+        str | None,
+        typer.Argument(metavar="SESSION", help="The session's id. Leave it out with --batch."),
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(metavar="BATCH", help="Export the sessions of this batch into one file."),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help=f"For a session: {_list_formats()}. For a batch: jsonl (one object per session), "
+            "openai, sharegpt or inspect. [default: markdown; for a batch: jsonl]",
+        ),
+    ] = None,
+    speaker: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="SPEAKER",
+            help="Only the memory of this speaker. [default: the whole session; for openai and "
+            "sharegpt: each speaker whose messages come from a model]",
+        ),
+    ] = None,
+    reason: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="REASON",
+            help="With --batch: only sessions that ended for this reason. Repeatable.",
+        ),
+    ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATUS",
+            help="With --batch: only sessions with this status: finished, failed, paused, waiting, "
+            "running or any. [default: finished]",
+        ),
+    ] = None,
+    score: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COMPARISON",
+            help="With --batch: only sessions whose score satisfies this comparison, as in "
+            "'won>=0.5'. Repeatable.",
+        ),
+    ] = None,
+    trial: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="With --batch: only trial N of each combination; the first is 1."
+        ),
+    ] = None,
+    no_metadata: Annotated[
+        bool,
+        typer.Option(
+            "--no-metadata",
+            help="For openai and sharegpt: leave out duologue's own fields, which OpenAI's service "
+            "refuses.",
+        ),
+    ] = False,
+    output: OutputOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Export a session to read, or a batch as a data set.
+
+    With --batch a manifest is written next to the file: its contents, its hash and the sessions
+    that were left out.
+    """
+    chosen = _given({"reason": reason, "score": score, "trial": trial, "status": status})
+    options: dict[str, Any] = {"speaker": speaker, "metadata": not no_metadata}
+    if batch is not None and session is None:
+        from .run_batch import export_to
+
+        export_to(batch, store, output, format=form or "jsonl", **options, **chosen)
+        return
+    if batch is not None or session is None:
+        raise SpecError("name either a session or, with --batch, a batch")
+    if chosen:
+        raise SpecError(f"--{next(iter(chosen))} works only with --batch; leave it out")
+    from .sessions import open_session
+
+    one = cast(ExportFormat, form or "markdown")
+    check_format(one)
+    if one == "inspect" and output is not None:
+        check_log_name(output, (".eval", ".json"))
+    text = open_session(session, store).export(one, **options)
+    if one == "inspect" and output is not None and output.suffix == ".eval":
+        from ..session.export_inspect import pack_session
+
+        _write(pack_session(text), output)
+        return
+    _put(text, output)
+
+
+def show_page(session: str, speaker: str | None, store: str | None) -> None:
+    """Open a session's page in the browser, or write it to a pipe or a file."""
+    import webbrowser
+    from tempfile import mkdtemp
+
+    from .sessions import open_session
+    from .terminal.console import on_screen, plain, stdout
+
+    page = open_session(session, store).export("html", speaker=speaker)
+    if not on_screen(stdout()):
+        _put(page, None)
+        return
+    # In a new private folder that is not deleted: the browser may read the file at any time.
+    path = Path(mkdtemp(prefix="duologue-")) / f"{session}.html"
+    _put(page, path)
+    webbrowser.open(path.as_uri())
+    plain(stdout(), str(path))
+
+
+def _print_next_command(session: "Handle") -> None:
+    from .terminal.console import plain, stderr, stdout
+    from .terminal.events import FollowUp
+
+    plain(stdout(), session.id)
+    store = None if session.store is None else str(session.store)
+    if session.state().outcome is None:
+        plain(stderr(), FollowUp(store).hint(session.id))
+    else:
+        # `resume` would change nothing: by the same rules a fork at its end has ended as well.
+        say = FollowUp(store).command("say", session.id, arguments=("SPEAKER", "TEXT"))
+        plain(stderr(), f"It has ended. Continue it with: {say}")
+
+
+def _put(text: str, output: Path | None) -> None:
+    from ..common.sanitize import clean
+    from .terminal.console import on_screen, stdout
+
+    if output is not None:
+        _write(text.encode(), output)
+    elif on_screen(stdout()):
+        typer.echo(clean(text), nl=False)
+    else:
+        # Always UTF-8, as in a file, whatever the terminal's encoding.
+        typer.echo(text.encode(), nl=False)
+
+
+def _write(data: bytes, output: Path) -> None:
+    from ..common.files import write_file
+
+    write_file(output, data)

@@ -71,7 +71,7 @@ def chat(
     from ..common.content import make_content
     from ..kinds.chat import chat as make
     from .run import follow
-    from .terminal.follow_up import FollowUp
+    from .terminal.events import FollowUp
 
     given = {
         "tools": [*dict.fromkeys([*(tool or []), *(approve or [])])],
@@ -121,9 +121,9 @@ def answer(
     from .sessions import require_session
 
     require_session(session, store)
-    from .question import reply_of
+    from .questions import reply_of
     from .run import follow
-    from .terminal.follow_up import FollowUp
+    from .terminal.events import FollowUp
 
     reply = reply_of(session, answer, question, store, read_attached(attach))
     follow(None, session, FollowUp(store, model), reset=False, as_json=as_json, reply=reply)
@@ -145,7 +145,7 @@ def say(
 
     handle = open_session(session, store)
     from ..common.content import make_content
-    from .terminal.follow_up import FollowUp
+    from .terminal.events import FollowUp
 
     files = read_attached(attach)
     outcome = handle.add_message(speaker, make_content(text, files)).outcome

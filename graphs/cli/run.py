@@ -24,13 +24,10 @@ from ..session.options import GivenAnswer, Options
 from ..session.run import run_session
 from ..session.stored_session import StoredSession
 from ..store.open import open_store
-from .ask import Asker
-from .exit import ExitCode
-from .question import print_question, ways_on
-from .terminal.console import plain, stderr, stdout
-from .terminal.events import JsonLines, Transcript, View
-from .terminal.follow_up import FollowUp
-from .terminal.input import Lines
+from .options import ExitCode
+from .questions import Asker, print_question, ways_on
+from .terminal.console import Lines, plain, stderr, stdout
+from .terminal.events import FollowUp, JsonLines, Transcript, View
 from .terminal.progress import Progress
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

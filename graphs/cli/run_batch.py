@@ -1,4 +1,4 @@
-"""The command `duologue batch run`: its status is shown, and a signal pauses the batch."""
+"""Runs and exports of batches and suites: the status is shown, and a signal pauses the run."""
 
 import asyncio
 import gc
@@ -8,17 +8,26 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
 
 from ..batch.driver import BatchSettings, Driver
+from ..batch.export import ExportManifest
+from ..batch.handle import BatchRun
 from ..batch.run import open_driver
 from ..batch.status import BatchStatus, read_status
 from ..batch.worker import COLLECTED
+from ..common.errors import SpecError
+from ..scenarios.compare import compare_suites
+from ..scenarios.run_suite import open_suite
+from ..scenarios.simulate import SimulateOptions
+from ..scenarios.suite_report import SuiteReport, TrialOutcome, read_suite, write_suite_page
+from ..session.listing import known_store
 from ..session.options import Options
 from ..store.batches import CellRow
-from .batch_view import BatchView
-from .exit import ExitCode, run_to_exit
-from .show_batch import print_status
-from .terminal.console import json_line, plain, stderr
+from .options import ExitCode, run_to_exit
+from .sessions import print_status
+from .terminal.console import cell, json_line, one_line, plain, stderr, stdout
+from .terminal.progress import BatchView, Progress
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -140,3 +149,102 @@ class BatchCommand:
         for number in _SIGNALS:
             with suppress(NotImplementedError):  # Windows
                 loop.add_signal_handler(number, stop, number)
+
+
+_CODES: Final[dict[TrialOutcome, ExitCode]] = {
+    "passed": ExitCode.DONE,
+    "failed": ExitCode.FAILED,
+    "error": ExitCode.UNFINISHED,
+    "unfinished": ExitCode.UNFINISHED,
+    "inconclusive": ExitCode.INCONCLUSIVE,
+}
+
+_SHOWN: Final = 3
+"""Number of simulations that have not passed and are shown."""
+
+
+def simulate_here(
+    file: Path,
+    agent: str,
+    settings: BatchSettings,
+    options: SimulateOptions,
+    *,
+    trials: int | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Run a suite in this process until it ends, pauses or is stopped."""
+
+    async def play() -> ExitCode:
+        async with open_suite(file, agent, settings, options, trials=trials) as driver:
+            command = BatchCommand(driver, as_json=False, is_suite=True)
+            code = await command.play()
+            if command.signals:
+                return code
+            name = driver.row.batch
+        # After the block, because the report of a leased batch says that it is running.
+        async with known_store(options.get("store")) as store:
+            report = await read_suite(store, name)
+            page = output or Path(f"{name}.html")
+            await write_suite_page(store, report, page)
+        _print(report, page, as_json=as_json)
+        return _CODES[report.verdict]
+
+    gc.set_threshold(*COLLECTED)
+    run_to_exit(play())
+
+
+def compare_here(before: str, after: str, store: str | None, *, as_json: bool) -> None:
+    """Print the comparison of two runs of a suite."""
+
+    async def play() -> ExitCode:
+        async with known_store(store) as opened:
+            reports = [await read_suite(opened, name) for name in (before, after)]
+        found = compare_suites(*reports)
+        if as_json:
+            json_line(found.model_dump_json())
+        else:
+            for line in str(found).splitlines():
+                plain(stdout(), one_line(line))
+        return ExitCode.FAILED if found.is_worse else ExitCode.DONE
+
+    run_to_exit(play())
+
+
+def _print(report: SuiteReport, page: Path, *, as_json: bool) -> None:
+    if as_json:
+        for one in report.simulations:
+            json_line(one.model_dump_json())
+        return
+    out = stdout()
+    out.print(report)
+    for one in [one for one in report.simulations if one.outcome != "passed"][:_SHOWN]:
+        persona = "" if one.persona is None else f", {one.persona}"
+        plain(out, one_line(f"{one.outcome}: {one.scenario}{persona} ({one.session})"))
+        for line in (one.ended, *one.verdicts, one.error or ""):
+            if line:
+                plain(out, f"  {one_line(line)}")
+    plain(stderr(), f"The report is in {page}.")
+
+
+def export_to(batch: str, store: str | None, output: Path | None, **options: Any) -> None:
+    """Write a batch to a file, and print the number of rows, sessions and left-out sessions."""
+    if output is None:
+        raise SpecError("--output is missing; name the file for the batch and its manifest")
+    if options.get("status") == "any":
+        options["status"] = None
+    told = asyncio.run(_exported(BatchRun(batch, store=store), output, options))
+    rows, sessions = _counted(told.rows, "row"), _counted(told.sessions, "session")
+    plain(stdout(), f"{output}: {rows} of {sessions}")
+    if told.left_out:
+        left = ", ".join(f"{cell(why)} {count:,}" for why, count in told.left_out.items())
+        plain(stdout(), f"Left out: {left}")
+
+
+async def _exported(batch: BatchRun, output: Path, options: dict[str, Any]) -> ExportManifest:
+    with Progress(stderr(), f"Exporting {batch}"):
+        return await batch.aexport(output, **options)
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

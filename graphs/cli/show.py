@@ -15,7 +15,7 @@ from ..session.later_verdicts import describe_later
 from ..session.session import Session
 from ..session.session_row import check_speaker, title_of
 from ..session.stored_session import StoredSession
-from .question import print_question, ways_on
+from .questions import print_question, ways_on
 from .terminal.console import (
     cell,
     json_line,
@@ -27,8 +27,7 @@ from .terminal.console import (
     stderr,
     stdout,
 )
-from .terminal.events import JsonLines, Transcript
-from .terminal.follow_up import FollowUp
+from .terminal.events import FollowUp, JsonLines, Transcript
 
 
 def show_session(

@@ -1,4 +1,4 @@
-"""The routes of OpenAI's Chat Completions API, behind which conversations answer as models.
+"""The server of OpenAI's Chat Completions API, behind which conversations answer as models.
 
 Without a session, a request is a whole conversation: its messages are the history, and nothing is
 stored. With the header ``X-Duologue-Session: new``, it starts a session, which the server names. A
@@ -35,8 +35,7 @@ from ..session.run import run_session
 from ..session.session_row import discard_session, read_stored_session, read_total_usage
 from ..session.stored_session import StoredSession
 from ..store.base import settled
-from ..view.request_body import read_body, read_json
-from .chat_requests import ChatRequest, read_request
+from ..view.local_server import LocalServer, bind_port, read_body, read_json, run_server
 from .chat_response import SILENCE, ChatResponse, Client, GoneError
 from .chat_turns import (
     LARGE,
@@ -47,15 +46,22 @@ from .chat_turns import (
     ChatTurn,
     StartedSession,
     answer_of,
+    check_people,
     continue_session,
+    start_conversation,
+    usage_since,
 )
-from .openai_format import Failure, RefusedError, describe_model, error_body, failure_of
-from .security import CALLER
-from .served_models import start_conversation, usage_since
-from .session_names import is_session_of, name_session
-from .tools import ServedTool
-
-_log = logging.getLogger("duologue")
+from .openai_format import (
+    ChatRequest,
+    Failure,
+    RefusedError,
+    describe_model,
+    error_body,
+    failure_of,
+    read_request,
+)
+from .security import CALLER, ModelGuard, check_token, is_session_of, name_session
+from .tools import ServedTool, load_tools
 
 _LARGEST: Final = 8_000_000
 """Maximum size of a request in bytes: its texts, and files in base64."""
@@ -384,3 +390,56 @@ def _respond_http_error(request: Request, error: Any) -> Response:  # noqa: ANN4
     path = excerpt(request.url.path)
     text = f"There is no {request.method} {path}; use POST /v1/chat/completions."
     return JSONResponse(error_body(status, text, "unknown_url"), status)
+
+
+def serve_models(
+    files: Sequence[Path],
+    store: str | None,
+    model: str | None,
+    port: int,
+    tokens: Sequence[str],
+    most_runs: int,
+    tell: Callable[[str, Sequence[str], Sequence[str]], None],
+) -> None:
+    """Serve the conversations of files as models on 127.0.0.1, until Ctrl-C.
+
+    Args:
+        files: The files.
+        store: The store of the sessions. If None, the store in the settings.
+        model: The model for conversations that name none.
+        port: The port. If 0, any free port.
+        tokens: The tokens that admit clients, one for each client that has its own sessions. If
+            there are none, a random token.
+        most_runs: Maximum number of conversations that run at the same time.
+        tell: A function that receives the address, the models' names and the tokens once the server
+            accepts requests.
+
+    Raises:
+        SpecError: A file is not valid, its conversation can't run here or needs several people, the
+            port is not available, or a token is too short.
+        ModelError: A model is not available.
+        StoreError: The store can't be opened.
+    """
+    for token in tokens:
+        check_token(token, "--token")
+    tools = asyncio.run(_load_models(files, store, model))
+    with bind_port(port) as listening:
+        port = listening.getsockname()[1]
+        served = ChatCompletions(tools, store, model, most_runs)
+        guard = ModelGuard(served.app(), port, *tokens)
+        names = [tool.name for tool in tools]
+        address = f"http://127.0.0.1:{port}/v1"
+        server = LocalServer(guard, lambda: tell(address, names, guard.tokens), served.stop)
+        run_server(server, listening, store, create=True)
+
+
+async def _load_models(
+    files: Sequence[Path], store: str | None, model: str | None
+) -> list[ServedTool]:
+    tools = await load_tools(files, store, model)
+    for file, tool in zip(files, tools, strict=True):
+        check_people(file, tool)
+    return tools
+
+
+_log = logging.getLogger("duologue")

@@ -1,39 +1,56 @@
-"""An MCP server with one tool per conversation.
+"""An MCP server with one tool per conversation, on stdin and stdout or by streamable HTTP.
 
 A call starts a session, or continues one that an earlier call of the same client has started. The
 server names the sessions. A client can continue only its own sessions; it gets the same error for
 the sessions of others as for sessions that do not exist.
+
+Questions become forms of MCP's elicitation. A form is flat: MCP allows only text, numbers, truth
+values and choices as its fields. The fields are those of the form on the local page, so
+`graphs.view.app.answer_of` reads the answer.
 """
 
+import asyncio
 import logging
+import os
 import secrets
-from collections.abc import Sequence
-from contextlib import aclosing
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+import anyio
 from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.session import ServerSession
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.context import RequestContext
 from pydantic import JsonValue
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from ...nodes.models.adapters.composed import Chat
 from ..common.errors import AnswerError, DuologueError, SessionError, SpecError
-from ..common.sanitize import excerpt
+from ..common.sanitize import clean, excerpt
 from ..conversation.conversation import Conversation
-from ..conversation.questions import Question
+from ..conversation.questions import ApprovalQuestion, MessageQuestion, Question
 from ..events import Event, MessageSaid, SessionStarted
+from ..session.listing import known_store
 from ..session.options import GivenAnswer, Options
 from ..session.run import run_session
 from ..session.stored_session import StoredSession
-from .forms import describe_question, form_of, read_form
-from .tools import ServedTool, ToolCall
-
-_log = logging.getLogger("duologue")
+from ..view.app import answer_of
+from ..view.local_server import MOST_TEXT, LocalServer, bind_port, read_body, read_json, run_server
+from .security import TokenGuard, check_token
+from .tools import ServedTool, ToolCall, describe_question, load_tools
 
 _TRIES: Final = 3
 """Number of times that a person is asked for a form that can be read."""
@@ -256,3 +273,193 @@ def _result(
 ) -> types.CallToolResult:
     content = types.TextContent(type="text", text=text)
     return types.CallToolResult(content=[content], structuredContent=structured, _meta=meta)
+
+
+def form_of(question: Question) -> dict[str, Any]:
+    """Return the JSON schema of the form that asks a question."""
+    if isinstance(question, ApprovalQuestion):
+        fields: dict[str, Any] = {}
+        for number, call in enumerate(question.action_requests):
+            fields |= _decision_fields(question, call, number)
+        required = [name for name in fields if name.startswith("decision")]
+        return {"type": "object", "properties": fields, "required": required}
+    if isinstance(question, MessageQuestion):
+        title, text = clean(question.speaker), "The message; exit leaves."
+        required = ["text"] if question.empty is None else []
+    else:
+        title, text, required = "Answer", "The answer, as text or JSON.", ["text"]
+    fields = {"text": {"type": "string", "title": title, "description": text}}
+    return {"type": "object", "properties": fields, "required": required}
+
+
+def _decision_fields(
+    question: ApprovalQuestion, call: dict[str, Any], number: int
+) -> dict[str, Any]:
+    """Return the fields for the decision on one call."""
+    name, allowed = clean(str(call.get("name"))), question.allowed(call)
+    choice = {"type": "string", "title": f"Decision on {name}", "enum": allowed}
+    fields: dict[str, Any] = {f"decision{number}": choice}
+    if "edit" in allowed:
+        about = "Only for edit: the new arguments, as a JSON object."
+        fields[f"args{number}"] = {"type": "string", "title": name, "description": about}
+    if "respond" in allowed or "reject" in allowed:
+        about = "Only for respond or reject: the text that the model receives."
+        fields[f"text{number}"] = {"type": "string", "title": name, "description": about}
+    return fields
+
+
+def read_form(question: Question, content: Mapping[str, object]) -> Any:  # noqa: ANN401
+    """Return the answer in a form that a person has filled in.
+
+    Raises:
+        AnswerError: The form contains no valid answer.
+    """
+    form = {name: value for name, value in content.items() if isinstance(value, str)}
+    return answer_of(question, form)
+
+
+_PATIENCE: Final = 3600
+"""Seconds after which a client without an open request is forgotten.
+
+A client that has gone without closing its connection may have left a question open. Until then,
+nobody else can continue that session.
+"""
+
+
+def _is_of_interest(record: logging.LogRecord) -> bool:
+    """Return whether a log record says more than that a client has closed its connection."""
+    return not (record.exc_info and isinstance(record.exc_info[1], anyio.ClosedResourceError))
+
+
+# The library logs a traceback for each client that closes its connection.
+logging.getLogger("mcp.server.streamable_http").addFilter(_is_of_interest)
+
+
+def serve_stdio(files: Sequence[Path], store: str | None, model: str | None) -> None:
+    """Serve the conversations of files on stdin and stdout, until stdin ends.
+
+    Args:
+        files: The files.
+        store: The store of the sessions. If None, the store in the settings.
+        model: The model for conversations that name none.
+
+    Raises:
+        SpecError: A file is not valid, or its conversation can't run here.
+        ModelError: A model is not available.
+        StoreError: The store can't be opened.
+    """
+    # Reading stdin can't be interrupted. Nothing is lost: the sessions can be continued.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    asyncio.run(_serve_stdio(files, store, model))
+
+
+async def _serve_stdio(files: Sequence[Path], store: str | None, model: str | None) -> None:
+    # First of all, because libraries that are loaded for a model may print.
+    stdin, stdout = _take_streams()
+    tools = await load_tools(files, store, model)
+    server = ConversationServer(tools, store, model).server
+    async with known_store(store, create=True), stdio_server(stdin, stdout) as (reads, writes):
+        await server.run(reads, writes, server.create_initialization_options())
+
+
+def _take_streams() -> tuple[anyio.AsyncFile[str], anyio.AsyncFile[str]]:
+    """Keep stdin and stdout for the protocol.
+
+    Everything else that reads stdin finds its end, and everything that is printed, for example by a
+    tool or a library, goes to stderr.
+    """
+    reads, writes = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return (
+        anyio.wrap_file(TextIOWrapper(os.fdopen(reads, "rb"), "utf-8", errors="replace")),
+        anyio.wrap_file(TextIOWrapper(os.fdopen(writes, "wb"), "utf-8", newline="\n")),
+    )
+
+
+def serve_http(
+    files: Sequence[Path],
+    store: str | None,
+    model: str | None,
+    port: int,
+    token: str | None,
+    tell: Callable[[str, str], None],
+) -> None:
+    """Serve the conversations of files by streamable HTTP on 127.0.0.1, until Ctrl-C.
+
+    Args:
+        files: The files.
+        store: The store of the sessions. If None, the store in the settings.
+        model: The model for conversations that name none.
+        port: The port. If 0, any free port.
+        token: The token that admits clients. If None, a random token.
+        tell: A function that receives the address and the token once the server accepts requests.
+
+    Raises:
+        SpecError: A file is not valid, its conversation can't run here, the port is not available,
+            or the token is too short.
+        ModelError: A model is not available.
+        StoreError: The store can't be opened.
+    """
+    check_token(token, "DUOLOGUE_MCP_TOKEN")
+    tools = asyncio.run(load_tools(files, store, model))
+    with bind_port(port, "--http") as listening:
+        port = listening.getsockname()[1]
+        guard = TokenGuard(http_app(ConversationServer(tools, store, model)), port, token)
+        address = f"http://127.0.0.1:{port}/mcp"
+        server = LocalServer(guard, lambda: tell(address, guard.token))
+        run_server(server, listening, store, create=True)
+
+
+def http_app(server: ConversationServer) -> Starlette:
+    """Return the application of streamable HTTP, which must be wrapped in a `TokenGuard`."""
+    manager = StreamableHTTPSessionManager(server.server, session_idle_timeout=_PATIENCE)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with manager.run():
+            yield
+
+    return Starlette(routes=[Route("/mcp", _Endpoint(manager))], lifespan=lifespan)
+
+
+class _Endpoint:
+    """The address of the protocol. Starlette passes all methods to an object like this one."""
+
+    def __init__(self, manager: StreamableHTTPSessionManager) -> None:
+        self._manager = manager
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        if request.method == "POST":
+            # The library would parse any number of values, and would not read deep JSON.
+            body = await read_body(request, MOST_TEXT)
+            try:
+                read_json(body)
+            except SpecError as error:
+                await _refuse(str(error))(scope, receive, send)
+                return
+            receive = _repeat(body, receive)
+        await self._manager.handle_request(scope, receive, send)
+
+
+def _repeat(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives a body that was read already, and what follows it."""
+    first = iter([{"type": "http.request", "body": body}])
+
+    async def receive_again() -> Message:
+        return next(first, None) or await receive()
+
+    return receive_again
+
+
+def _refuse(text: str) -> Response:
+    """Return the response to a body that is not read, as the library returns it."""
+    error = types.ErrorData(code=types.PARSE_ERROR, message=text)
+    refused = types.JSONRPCError(jsonrpc="2.0", id="server-error", error=error)
+    return JSONResponse(refused.model_dump(exclude_none=True), 400)
+
+
+_log = logging.getLogger("duologue")

@@ -1,9 +1,18 @@
-"""Answers and errors in the format of OpenAI's Chat Completions API. Pure functions."""
+"""Requests, answers and errors in the format of OpenAI's Chat Completions API. Pure functions.
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+A request can set the messages and the form of the answer, and nothing else. The file of the
+conversation sets everything that concerns the models, so the sampling parameters have no effect.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import Any, Final, Literal, NamedTuple
+from unicodedata import normalize
 
 from ...nodes.models.refusals import find_refusal, is_for_now, is_outage
+from ..common.content import Content, files_of, join_content, text_of
+from ..common.content_input import read_content
+from ..common.data import Data
 from ..common.errors import (
     AnswerError,
     ContextTooLongError,
@@ -11,8 +20,245 @@ from ..common.errors import (
     ModelError,
     SessionError,
     SpecError,
+    check_depth,
+    validate,
 )
+from ..common.sanitize import excerpt
 from ..conversation.usage import Usage
+from ..view.local_server import MOST_TEXT
+
+IGNORED: Final = frozenset(
+    {
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "max_tokens",
+        "max_completion_tokens",
+        "seed",
+        "stop",
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+        "logit_bias",
+        "reasoning_effort",
+        "verbosity",
+        "user",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "metadata",
+        "store",
+        "service_tier",
+        "parallel_tool_calls",
+    }
+)
+"""Parameters that are accepted and have no effect."""
+
+
+def _is_plain_format(given: object) -> bool:
+    return isinstance(given, Mapping) and given.get("type") == "text"
+
+
+_UNSUPPORTED: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "n": (lambda given: given == 1, "only one answer is possible"),
+    "tools": (lambda given: given == [], "the file of the conversation sets the tools"),
+    "functions": (lambda given: given == [], "the file of the conversation sets the tools"),
+    "tool_choice": (
+        lambda given: given in ("none", "auto"),
+        "the file of the conversation sets the tools",
+    ),
+    "function_call": (
+        lambda given: given in ("none", "auto"),
+        "the file of the conversation sets the tools",
+    ),
+    "response_format": (_is_plain_format, "the file of the conversation sets the format"),
+    "logprobs": (lambda given: given is False, "log probabilities are not available"),
+    "top_logprobs": (lambda given: given == 0, "log probabilities are not available"),
+    "modalities": (lambda given: given == ["text"], "the answer is text"),
+    "audio": (lambda given: False, "the answer is text"),
+    "prediction": (lambda given: False, "predictions are not supported"),
+    "web_search_options": (
+        lambda given: False,
+        "the file of the conversation sets the tools",
+    ),
+}
+"""Parameters that are not supported: whether a value has no effect, so that it is accepted, and the
+reason why other values are refused."""
+
+
+MOST_MESSAGES: Final = 1000
+"""Maximum number of messages in a request."""
+
+MOST_PARTS: Final = 400
+"""Maximum number of parts, such as texts and images, in all messages of a request."""
+
+_MOST_FIELDS: Final = 100
+"""Maximum number of fields of a request. Each unknown field is an error that is described."""
+
+
+class HistoryMessage(NamedTuple):
+    """A message of a request."""
+
+    role: Literal["user", "assistant"]
+    """The side that wrote the message. Messages of the system count as the user's."""
+    content: Content
+    """The text, or text and files. It is blank only if no message of the request has a text."""
+
+    @property
+    def text(self) -> str:
+        """The text of the message."""
+        return text_of(self.content)
+
+    @property
+    def has_files(self) -> bool:
+        """Return whether the message contains images or other files."""
+        return bool(files_of(self.content))
+
+
+class _StreamOptions(Data):
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class _Body(Data):
+    """The parameters that have an effect."""
+
+    model: str
+    messages: list[dict[str, Any]]
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+
+
+class ChatRequest(NamedTuple):
+    """A request for an answer."""
+
+    model: str
+    """The name of the served conversation."""
+    messages: tuple[HistoryMessage, ...]
+    """The messages, oldest first, without blank ones. Two messages of one side in a row are joined.
+    Empty if the list is empty.
+    """
+    stream: bool
+    """Whether the answer is streamed."""
+    include_usage: bool
+    """Whether a stream ends with the usage."""
+
+
+def read_request(body: object) -> ChatRequest:
+    """Read the body of a request.
+
+    Raises:
+        SpecError: The body is not an object, a parameter is unknown, not valid or not supported,
+            a message is not of the user, the assistant or the system, or a file in it is not
+            accepted.
+    """
+    if not isinstance(body, dict):
+        raise SpecError("the body must be a JSON object with model and messages")
+    _check_counts(body)
+    # Many clients send null for a parameter that is not set.
+    given = {name: value for name, value in body.items() if value is not None}
+    for name, (asks_for_nothing, reason) in _UNSUPPORTED.items():
+        if name in given and not asks_for_nothing(given[name]):
+            raise SpecError(f"{name}: is not supported, because {reason}; leave it out")
+    left_out = IGNORED | _UNSUPPORTED.keys()
+    known = {name: one for name, one in given.items() if name not in left_out}
+    read = validate(_Body, known, check=check_depth)
+    options = read.stream_options
+    messages, left = list[HistoryMessage](), MOST_TEXT
+    for place, one in enumerate(read.messages):
+        messages.append(_read_message(place, one))
+        left -= _measure(messages[-1].text)
+        if left < 0:
+            raise SpecError(
+                f"messages: must have at most {MOST_TEXT:,} characters of text; send a shorter text"
+            )
+    return ChatRequest(
+        read.model,
+        tuple(_joined(messages) or messages[-1:]),
+        bool(read.stream),
+        options is not None and options.include_usage,
+    )
+
+
+def _check_counts(body: Mapping[str, Any]) -> None:
+    """Refuse a request with so many fields, messages or parts that reading it takes long."""
+    options, messages = body.get("stream_options"), body.get("messages")
+    fields = max(len(one) for one in (body, options) if isinstance(one, dict))
+    if fields > _MOST_FIELDS:
+        raise SpecError(f"the body must have at most {_MOST_FIELDS} fields; leave some out")
+    if not isinstance(messages, list):
+        return
+    if len(messages) > MOST_MESSAGES:
+        raise SpecError(
+            f"messages: must be at most {MOST_MESSAGES:,}, not {len(messages):,}; leave out the "
+            "oldest, or send the header of a session, which keeps them"
+        )
+    contents = (one.get("content") for one in messages if isinstance(one, dict))
+    parts = sum(len(one) for one in contents if isinstance(one, list))
+    if parts > MOST_PARTS:
+        raise SpecError(
+            f"messages: must have at most {MOST_PARTS} parts together, not {parts:,}; join texts"
+        )
+
+
+def _read_message(place: int, given: Mapping[str, Any]) -> HistoryMessage:
+    path, role = f"messages.{place}", given.get("role")
+    if role in ("tool", "function") or given.get("tool_calls") or given.get("function_call"):
+        raise SpecError(
+            f"{path}: tool calls and their results are not supported, because the file of the "
+            "conversation sets the tools; leave them out"
+        )
+    if role not in ("system", "developer", "user", "assistant"):
+        raise SpecError(
+            f"{path}.role: {_shown(role)} is unknown; use user, assistant, system or developer"
+        )
+    message = HistoryMessage(
+        "assistant" if role == "assistant" else "user",
+        _content_of(f"{path}.content", given.get("content")),
+    )
+    if message.has_files and role != "user":
+        raise SpecError(f"{path}.content: only a message of the user can contain files; send text")
+    return message
+
+
+def _content_of(path: str, content: object) -> Content:
+    """Read the content of a message. Files must be in it as base64; an address is not opened."""
+    if content is None:
+        return ""
+    if not isinstance(content, str | list):
+        raise SpecError(f"{path}: must be a text or a list of parts; send text")
+    return read_content(content, path)
+
+
+def _measure(text: str) -> int:
+    """Return the length of a text as comparisons read it: they write out ligatures, up to 18 times.
+
+    It is done in pieces, between which other threads can run.
+    """
+    if text.isascii() or len(text) > MOST_TEXT:
+        return len(text)
+    pieces = (text[start : start + 10_000] for start in range(0, len(text), 10_000))
+    return sum(max(len(piece), len(normalize("NFKC", piece))) for piece in pieces)
+
+
+def _joined(messages: Iterable[HistoryMessage]) -> list[HistoryMessage]:
+    """Leave out blank messages, and join the messages of one side that follow one another."""
+    found: list[HistoryMessage] = []
+    shown = (one for one in messages if one.text.strip())
+    for (role, has_files), same in groupby(shown, lambda one: (one.role, one.has_files)):
+        # Texts are joined at once: in pairs, a long text would be copied for each message.
+        contents = [one.content for one in same]
+        for content in contents if has_files else ["\n\n".join(map(text_of, contents))]:
+            if found and found[-1].role == role:
+                content = join_content(found.pop().content, content)
+            found.append(HistoryMessage(role, content))
+    return found
+
+
+def _shown(value: object) -> str:
+    return repr(excerpt(value, 50)) if isinstance(value, str) else type(value).__name__
+
 
 _TYPES: Final = {
     401: "authentication_error",

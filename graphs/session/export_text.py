@@ -17,8 +17,8 @@ from ..common.sanitize import clean_page, escape_json, escape_markdown
 from ..log.memory import memory
 from ..log.messages import metadata, place_of, thought_text
 from ..rules.outcome import Outcome
+from ..show.page import read_lines
 from ..show.page_data import Line
-from ..show.transcript import read_lines
 from .dumped_message import dumped
 from .later_verdicts import describe_later
 from .session_row import title_of

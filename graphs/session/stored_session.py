@@ -118,8 +118,8 @@ class StoredSession(Shown):
     def _repr_html_(self) -> str:
         # Load Jinja and Markdown only when something is shown.
         from ..show.ending import brief_end
+        from ..show.page import lines_of
         from ..show.render import render_brief
-        from ..show.transcript import lines_of
 
         found = lines_of(self.conversation, self.messages)
         lines = [one for one in found if one.kind != "told"]

@@ -1,11 +1,15 @@
-"""The routes of the local page, and the forms that they read."""
+"""The local page: its server, its routes, and the forms that they read."""
 
+import logging
+import webbrowser
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final, NamedTuple, cast, get_args
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from pydantic import Field, TypeAdapter, ValidationError
 from starlette.applications import Starlette
@@ -40,19 +44,22 @@ from ..store.batches import CellStatus, CellsWanted, check_batch_name
 from ..store.errors import unknown_session
 from ..store.open import Store
 from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id
-from .live import Runs, follow
+from .local_server import Guard, LocalServer, bind_port, body_parts, read_body, run_server
 from .pages import (
     Drawn,
     ListedSession,
+    Runs,
     draw_batch,
     draw_batches,
     draw_listing,
     draw_notice,
     draw_session_page,
+    follow,
     standing_of,
     status_of,
 )
-from .request_body import body_parts, read_body
+
+_log = logging.getLogger("duologue")
 
 Form = Mapping[str, str]
 """The fields of a submitted form."""
@@ -350,3 +357,53 @@ def _failed(request: Request, error: Exception) -> Response:
 
 def _refused(request: Request, error: Any) -> Response:  # noqa: ANN401  # as in Starlette
     return _page(draw_notice("Page not found", error.detail), error.status_code)
+
+
+def serve(
+    store: str | Path | None,
+    model: str | None,
+    session: str | None,
+    port: int,
+    opens: bool,
+    tell: Callable[[str], None],
+) -> None:
+    """Serve the page on 127.0.0.1 until Ctrl-C.
+
+    Args:
+        store: The store of the sessions.
+        model: The model for conversations that name none.
+        session: The id of the session to show first. If None, the list of sessions.
+        port: The port. If 0, any free port.
+        opens: Whether to open a browser.
+        tell: A function that receives the address once the server accepts requests.
+
+    Raises:
+        SpecError: The port is not available.
+        StoreError: The store can't be opened.
+    """
+    with bind_port(port) as listening, TemporaryDirectory() as private:
+        port = listening.getsockname()[1]
+        app = view_app(store, model, lambda: server.should_exit)
+        guard = Guard(app, port)
+        path = "/" if session is None else f"/sessions/{quote(session)}"
+        address = f"http://127.0.0.1:{port}{path}?token={guard.token}"
+
+        def begin() -> None:
+            tell(address)
+            if opens:
+                _open(address, Path(private))
+
+        server = LocalServer(guard, begin)
+        run_server(server, listening, store)
+
+
+def _open(address: str, private: Path) -> None:
+    """Open the address through a private file, because all users see a process's arguments."""
+    page = private / "open.html"
+    page.touch(mode=0o600)
+    where = escape(address)
+    page.write_text(
+        f'<!doctype html><meta http-equiv="refresh" content="0; url={where}">'
+        f'<title>duologue</title><a href="{where}">Go to the page</a>'
+    )
+    webbrowser.open(page.as_uri())

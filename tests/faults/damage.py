@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from duologue.graphs import Conversation, Session, StoreError, chat, converse, list_sessions
 from duologue.graphs.cli.app import app
-from duologue.graphs.cli.exit import ExitCode
+from duologue.graphs.cli.options import ExitCode
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
 SESSIONS = ("finished", "forked", "waiting", "asking", "unfinished", "new")

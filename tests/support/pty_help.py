@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from duologue.graphs.cli.app import main
-from duologue.graphs.cli.terminal import input as line_input
+from duologue.graphs.cli.terminal import console
 
 from .cli_help import main_thread_gets, signals_kept
 
@@ -181,7 +181,7 @@ def _run(arguments: tuple[str, ...], end: int, stdout: int, environ: Mapping[str
         patch.multiple(sys, stdin=typed, stdout=out, stderr=err, argv=["duologue", *arguments]),
         patch.dict(os.environ, {**_SIZE, **environ}),
         # Otherwise it would read from the terminal of this process.
-        patch.object(line_input, "_line_editing", lambda: None),
+        patch.object(console, "_line_editing", lambda: None),
     ):
         try:
             main()

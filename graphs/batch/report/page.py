@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from ...ends.all_ends import Reason
 from ...rules.met_ends import ENDS
-from ...show.charts import colour
+from ...show.ending import colour
 from ...store.batches import BatchRow, CellRow
 from ..order import Selection
 from .estimates import Estimate, Trials, mean_of, pass_hat

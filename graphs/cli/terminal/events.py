@@ -1,19 +1,32 @@
 """The printed events of a run: streamed on a terminal, as whole messages elsewhere.
 
+On a terminal, a message is plain while it streams, and then Markdown block by block. A block is the
+text between blank lines, or fenced code. The words of a block are written as they arrive. When a
+block is complete and has any markup, it is erased and written again as Markdown. So each part of
+the screen changes at most once.
+
 `graphs.cli.run` runs the session; `graphs.session.status` describes events in sentences.
 """
 
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.panel import Panel
 from rich.rule import Rule
+from rich.segment import SegmentLines
 from rich.style import StyleType
+from rich.table import Table
 from rich.text import Text
 
+from ...common.addresses import show_address
 from ...common.content import describe_file
+from ...common.sanitize import clean
 from ...conversation.judges import Finding, Verdict
+from ...ends.all_ends import Reason
 from ...events import (
     ConversationEnded,
     Event,
@@ -30,11 +43,192 @@ from ...events import (
 )
 from ...log.metadata import Source
 from ...rules.message_words import describe_audience, describe_retry
-from ...rules.outcome import OutcomeStep
-from ...session.status import remark
-from .console import cell, erase_lines, json_line, on_screen, one_line, plain, prose, whole
-from .follow_up import FollowUp, show_end
-from .reply import Reply
+from ...rules.outcome import OutcomeStep, OutcomeStepKind
+from ...session.status import money, remark
+from ...text.structures import MARKS
+from .console import Flow, cell, erase_lines, json_line, on_screen, one_line, plain, prose, whole
+
+
+@dataclass(frozen=True)
+class FollowUp:
+    """The options that are added to suggested commands, because no session stores them."""
+
+    store: str | None = None
+    """The store that was passed as an option, or None."""
+    model: str | None = None
+    """The model that was passed as an option, or None."""
+
+    def command(
+        self,
+        verb: str,
+        session: str,
+        *,
+        options: Sequence[str] = (),
+        arguments: Sequence[str] = (),
+    ) -> str:
+        """Return the shell command that runs a subcommand of `duologue` on a session."""
+        words = ["duologue", *verb.split()]
+        if self.store is not None:
+            words += ["--store", show_address(self.store)]
+        if self.model is not None and verb in ("resume", "answer"):
+            words += ["--model", self.model]
+        words += options
+        # An id that begins with a dash would be read as an option.
+        words += ["--", session] if session.startswith("-") else [session]
+        words += arguments
+        return " ".join(shlex.quote(clean(word)) for word in words)
+
+    def hint(self, session: str) -> str:
+        """Return the line that suggests to resume a session."""
+        return f"Continue with: {self.command('resume', session)}"
+
+
+_STEPS = 3
+"""Maximum number of steps to the end that are shown. `duologue show --why` shows all of them."""
+
+
+def show_end(
+    console: Console, event: ConversationEnded, why: Callable[[], Iterable[OutcomeStep]]
+) -> None:
+    """Print how a conversation ended, on a screen with the last steps that led to the end."""
+    also = f"Also: {'; '.join(event.explanations[1:])}." if event.explanations[1:] else ""
+    if not on_screen(console):
+        prose(console, str(event), "bold")
+        for warning in event.warnings:
+            prose(console, warning, "yellow")
+        if also:
+            prose(console, also)
+        console.print(Text(_used(event), "dim"), soft_wrap=True)
+        return
+    page = Table.grid()
+    page.add_row(Text(one_line(str(event)), "bold"))
+    for warning in event.warnings:
+        page.add_row(Text(one_line(warning), "yellow"))
+    if also:
+        page.add_row(Text(one_line(also)))
+    for cause in [one for one in why() if _led_there(one, event)][-_STEPS:]:
+        # The border and its padding take four columns.
+        page.add_row(Text(one_line(str(cause), console.width - 4), "dim"))
+    page.add_row(Text(_used(event), "dim"))
+    console.print(Panel(page, border_style="dim"))
+
+
+def _led_there(cause: OutcomeStep, event: ConversationEnded) -> bool:
+    """Return whether a step led to one of the reasons for the end."""
+    if cause.kind is OutcomeStepKind.VERDICT:
+        return Reason.COMPLETED in event.reasons
+    return cause.message is not None and cause.reason in event.reasons
+
+
+def _used(event: ConversationEnded) -> str:
+    used = event.total
+    calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
+    tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
+    spent = f", {money(used.cost)} spent" if used.cost else ""
+    return f"{calls}, {tokens}{spent}."
+
+
+class Reply:
+    """A writer that prints a message on a terminal, as the message arrives or whole."""
+
+    def __init__(self, console: Console, *, whole: bool = False) -> None:
+        self.lines = 0
+        """Number of finished lines."""
+        self._console = console
+        self._is_whole = whole
+        self._held = ""  # the possible beginning of a line break or a fence
+        self._line = ""  # the written part of the line
+        self._block = ""
+        self._flow: Flow | None = None
+        self._fence = ""
+        self._gap = 0
+
+    def write(self, text: str) -> None:
+        """Write a piece of the text."""
+        text = self._held + text
+        back = len(text) - len(text.removesuffix("\r"))
+        self._held = text[len(text) - back :]
+        for line in clean(text[: len(text) - back]).splitlines(keepends=True):
+            if line.endswith("\n"):
+                self._ends(line)
+            elif not self._line and _may_be_a_fence(line):
+                self._held = line + self._held
+            else:
+                self._put(line)
+                self._line += line
+
+    def end(self) -> None:
+        """Write the rest of the text, and end the line."""
+        held, self._held = self._held, ""
+        if held or self._line:
+            self._ends(clean(held) + "\n")
+        self._close()
+
+    def _ends(self, rest: str) -> None:
+        """Process the end of a line."""
+        line, self._line = (self._line + rest).strip(), ""
+        if self._fence:
+            self._put(rest)
+            if line.startswith(self._fence) and not line.strip(self._fence[0]):
+                self._close()
+        elif mark := _opens(line):
+            self._close()
+            self._fence = mark
+            self._put(rest)
+        elif line:
+            self._put(rest)
+        else:
+            self._close()
+            self._gap += 1
+
+    def _put(self, text: str) -> None:
+        if self._flow is None:
+            if self.lines:
+                # There may be no blank line before or after code.
+                gap = max(1, self._gap)
+                self._console.print("\n" * gap, end="")
+                self.lines += gap
+            self._gap = 0
+            self._flow = Flow(self._console)
+        self._block += text
+        if not self._is_whole:
+            self._flow.write(text)
+
+    def _close(self) -> None:
+        """End the current block, and write it as Markdown if it has any markup."""
+        flow, block, self._flow, self._block, self._fence = self._flow, self._block, None, "", ""
+        if flow is None:
+            return
+        # Imported late: rich's Markdown and Pygments are needed only on a terminal.
+        from .markdown import rendered
+
+        lines = rendered(block, self._console)
+        if self._is_whole and lines is None:
+            flow.write(block)
+        # In one write, so that the screen never shows the erased block.
+        with self._console:
+            flow.end()
+            if lines is None or not erase_lines(self._console, flow.lines):
+                self.lines += flow.lines
+                return
+            self._console.print(SegmentLines(lines, new_lines=True), end="")
+            self.lines += len(lines)
+
+
+def _may_be_a_fence(line: str) -> bool:
+    """Return whether the beginning of a line may become the opening of a fence."""
+    begun = line.lstrip()
+    return any(mark.startswith(begun) or begun.startswith(mark) for mark in MARKS)
+
+
+def _opens(line: str) -> str:
+    """Return the mark of a line that opens a fence, or an empty text."""
+    for mark in MARKS:
+        if line.startswith(mark):
+            rest = line.lstrip(mark[0])
+            return "" if "`" in rest else line[: len(line) - len(rest)]
+    return ""
+
 
 # Legible on a light and on a dark background. Red is for errors.
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")

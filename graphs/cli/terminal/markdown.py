@@ -1,6 +1,6 @@
 """Blocks of Markdown, rendered for a terminal without hiding any part of the text.
 
-`graphs.cli.terminal.reply` streams them.
+`graphs.cli.terminal.events` streams them.
 """
 
 from collections.abc import Iterator

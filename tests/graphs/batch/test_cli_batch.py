@@ -16,7 +16,7 @@ from rich.console import Console
 from duologue.graphs import list_batches
 from duologue.graphs.batch.limiter import Figures
 from duologue.graphs.batch.status import BatchStatus
-from duologue.graphs.cli.batch_view import BatchView
+from duologue.graphs.cli.terminal.progress import BatchView
 from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, Player, batch, written

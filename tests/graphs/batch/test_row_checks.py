@@ -12,7 +12,7 @@ from duologue.graphs import SpecError
 from duologue.graphs.batch import grid
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import load_batch
-from duologue.graphs.cli.file_template import read_sample
+from duologue.graphs.cli.descriptions import read_sample
 from duologue.graphs.kinds.load import forms_by_kind
 from support.cases import drawn_cases
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import converse, load_conversation
-from duologue.graphs.cli.file_template import read_sample
+from duologue.graphs.cli.descriptions import read_sample
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import duologue, isolate

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from duologue.graphs.cli.terminal.reply import Reply
+from duologue.graphs.cli.terminal.events import Reply
 
 _ERASED = "\x1b[1A\x1b[2K"
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")

@@ -25,7 +25,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.common.content import files_of
 from duologue.graphs.serve import chat_completions, chat_response
-from duologue.graphs.serve.chat_requests import IGNORED
+from duologue.graphs.serve.openai_format import IGNORED
 from duologue.nodes.testing import Reply, Script, ScriptedToolCall
 from support.files import PNG, block_of
 from support.served import (

@@ -41,10 +41,9 @@ from duologue.graphs import (
     chat,
     role_play,
 )
-from duologue.graphs.serve.mcp_server import ConversationServer
+from duologue.graphs.serve.mcp_server import ConversationServer, http_app, serve_http
 from duologue.graphs.serve.security import TokenGuard
 from duologue.graphs.serve.tools import ServedTool, read_tools
-from duologue.graphs.serve.transports import http_app, serve_http
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 

@@ -13,8 +13,8 @@ from starlette.types import Message
 
 from duologue.graphs import Session, chat
 from duologue.graphs.common import files
-from duologue.graphs.serve import chat_completions, chat_requests
-from duologue.graphs.view import request_body
+from duologue.graphs.serve import chat_completions, openai_format
+from duologue.graphs.view import local_server
 from duologue.nodes.testing import Prompt, Reply
 from support.files import PNG
 from support.served import PORT, SESSION, TOKEN, Served, is_called, serve, turns
@@ -125,8 +125,8 @@ async def test_a_request_over_a_limit_is_refused_before_its_content_is_read(
             response = await served.post(body)
             assert response.status_code == 400
             assert response.json()["error"]["message"].startswith(problem)
-        monkeypatch.setattr(chat_requests, "read_content", note)
-        monkeypatch.setattr(chat_requests, "validate", note)
+        monkeypatch.setattr(openai_format, "read_content", note)
+        monkeypatch.setattr(openai_format, "validate", note)
         for name in ("messages", "parts", "fields", "options"):
             assert (await served.post(TOO_MUCH[name][0])).status_code == 400
         monkeypatch.setattr(chat_completions, "read_request", note)
@@ -142,11 +142,11 @@ def test_the_page_names_the_limits() -> None:
     page = Path(__file__).parents[3].joinpath("docs", "studio.md").read_text(encoding="utf-8")
     for limit, unit in (
         (chat_completions._LARGEST, "bytes"),
-        (request_body.MOST_TEXT, "characters of text"),
-        (chat_requests.MOST_MESSAGES, "messages"),
-        (chat_requests.MOST_PARTS, "parts"),
+        (local_server.MOST_TEXT, "characters of text"),
+        (openai_format.MOST_MESSAGES, "messages"),
+        (openai_format.MOST_PARTS, "parts"),
         (files._MOST_OUTSIDE, "bytes of JSON"),
-        (request_body._SLOWEST, "seconds"),
+        (local_server._SLOWEST, "seconds"),
     ):
         assert f"{limit:,.0f} {unit}" in " ".join(page.split())
 
@@ -223,7 +223,7 @@ async def test_a_body_that_is_too_slow_or_never_complete_is_refused(
         gone.send(b"{", more=True)
         gone.parts.put_nowait({"type": "http.disconnect"})
         assert await gone.status() == 400
-        monkeypatch.setattr(request_body, "_SLOWEST", 0.05)
+        monkeypatch.setattr(local_server, "_SLOWEST", 0.05)
         slow = Connection(served)
         slow.send(b"{", more=True)
         assert await slow.status() == 408

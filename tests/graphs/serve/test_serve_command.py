@@ -20,7 +20,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import SecretStr
 
 from duologue.graphs import Session, SpecError, converse, list_sessions, role_play
-from duologue.graphs.serve.openai_server import serve_models
+from duologue.graphs.serve.chat_completions import serve_models
 from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
 

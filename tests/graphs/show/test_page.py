@@ -17,10 +17,9 @@ from duologue.graphs.log.metadata import Speech
 from duologue.graphs.rules.position import Position
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.graphs.show import page as gather
-from duologue.graphs.show.markdown import as_html
 from duologue.graphs.show.page import memory_page_of, page_of
 from duologue.graphs.show.page_data import Heard, Line, Page, Spent
-from duologue.graphs.show.render import render
+from duologue.graphs.show.render import as_html, render
 from duologue.nodes.testing import Line as Scripted
 from pages import ALLOWED, HOSTILE, hostile_session
 from support.cases import drawn_cases

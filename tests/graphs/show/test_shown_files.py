@@ -10,17 +10,17 @@ from langchain_core.tools import BaseTool, tool
 from starlette.testclient import TestClient
 
 from duologue import Session, chat, converse, stream
-from duologue.graphs.cli.exit import ExitCode
+from duologue.graphs.cli.options import ExitCode
 from duologue.graphs.events import MessageSaid, ToolCallFinished
-from duologue.graphs.show import transcript
 from duologue.graphs.view.app import view_app
-from duologue.graphs.view.security import Guard
+from duologue.graphs.view.local_server import Guard
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.cli_help import duologue, isolate, serving
 from support.files import PDF, PNG, block_of
 
 from .test_page import Seen
 
+MOST_ON_PAGE = "duologue.graphs.show.page.MOST_ON_PAGE"
 DATA = b64encode(PNG).decode()
 PORT = 4322
 HOME = f"http://127.0.0.1:{PORT}"
@@ -56,7 +56,7 @@ def test_a_page_contains_the_images_and_offers_other_files_as_downloads() -> Non
 
 
 def test_a_page_describes_files_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript, "MOST_ON_PAGE", len(PNG) * 3 // 2)
+    monkeypatch.setattr(MOST_ON_PAGE, len(PNG) * 3 // 2)
     page = Seen(session_with("Look", named("a.png"), named("b.png")).export("html"))
     assert [one["alt"] for one in page.all("img")] == ["image a.png, 5 KB"]
     assert "image b.png, 5 KB, not on this page" in page.text
@@ -67,9 +67,9 @@ def test_the_limit_of_a_page_counts_the_bytes_of_all_messages(
 ) -> None:
     session = session_with("Look", named("a.png"))
     session.add_message("User", ["And", named("b.png")])
-    monkeypatch.setattr(transcript, "MOST_ON_PAGE", 2 * len(PNG))
+    monkeypatch.setattr(MOST_ON_PAGE, 2 * len(PNG))
     assert len(Seen(session.export("html")).all("img")) == 2
-    monkeypatch.setattr(transcript, "MOST_ON_PAGE", 2 * len(PNG) - 1)
+    monkeypatch.setattr(MOST_ON_PAGE, 2 * len(PNG) - 1)
     assert len(Seen(session.export("html")).all("img")) == 1
 
 

@@ -27,8 +27,7 @@ from duologue.graphs.common.errors import SpecError
 from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.graphs.store.open import open_store
 from duologue.graphs.view.app import Form, answer_of, view_app
-from duologue.graphs.view.security import HEADERS, Guard
-from duologue.graphs.view.serve import bind_port
+from duologue.graphs.view.local_server import HEADERS, Guard, bind_port
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from pages import HOSTILE
 

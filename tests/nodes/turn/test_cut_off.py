@@ -18,8 +18,7 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
-from duologue.graphs.cli.terminal.events import Transcript
-from duologue.graphs.cli.terminal.follow_up import FollowUp
+from duologue.graphs.cli.terminal.events import FollowUp, Transcript
 from duologue.graphs.events import CodeStarted, MessageSaid, ReplyRejected
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Speech, Summary

@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from duologue.graphs import Result, Session, converse, role_play
-from duologue.graphs.cli.terminal.events import Transcript
-from duologue.graphs.cli.terminal.follow_up import FollowUp
+from duologue.graphs.cli.terminal.events import FollowUp, Transcript
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import SpecifiedTask
 from duologue.graphs.prompts.prompts import REWRITE_TASK, SPECIFY_TASK_SMALL_MODEL, fill_template

@@ -1,15 +1,18 @@
-"""Questions to a person, at the terminal or answered from a pipe.
+"""The questions of a session: printed with their commands, or asked at the terminal or a pipe.
 
-`graphs.cli.terminal.input` reads the lines. `graphs.cli.question` prints the commands that answer a
-question later.
+`graphs.cli.terminal.console` reads the lines.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import JsonValue
+from rich.console import Console
 from rich.text import Text
 
-from ..common.errors import list_names
+from ..common.content import Block, make_content
+from ..common.errors import SpecError, list_names
 from ..common.files import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..conversation.questions import (
@@ -21,13 +24,75 @@ from ..conversation.questions import (
     is_exit,
 )
 from ..rules.questions import call_shown
-from .terminal.console import cut_text, one_line, plain, prose, whole
-from .terminal.events import Transcript
-from .terminal.input import Lines
+from ..session.answers import answered_question, bind_answer
+from ..session.options import GivenAnswer
+from ..session.session import Session
+from .terminal.console import Lines, cut_text, one_line, plain, prose, whole
+from .terminal.events import FollowUp, Transcript
+
+_LONGEST_QUESTION = 300  # characters of a question on one line
+
+
+def print_question(console: Console, question: Question, *, of: str, style: str = "") -> None:
+    """Print the question that a session waits for, on one line.
+
+    Args:
+        console: The console to print to.
+        question: The question.
+        of: The words before "for an answer", such as "Session garden waits".
+        style: The style of the line.
+    """
+    waits = f"{of} for an answer. "
+    if isinstance(question, MessageQuestion):
+        prose(console, waits + one_line(question.summary(), _LONGEST_QUESTION), style)
+        return
+    # A person may approve the call that is printed here, so its white space is kept.
+    asked = cut_text(escape_invisible(question.summary()), _LONGEST_QUESTION)
+    plain(console, waits + asked, style)
+
+
+def ways_on(session: str, questions: Sequence[Question], follow_up: FollowUp) -> list[str]:
+    """Return the lines with the commands that answer a waiting session."""
+    answers = []
+    for question in questions:
+        # With the question's id a copied command cannot answer a later question.
+        command = follow_up.command(
+            "answer",
+            session,
+            options=["--question", question.id],
+            arguments=[question.sample()],
+        )
+        answers.append(f"Answer it with: {command}")
+    return [*answers, f"Or answer in the terminal: {follow_up.command('resume', session)}"]
+
+
+def reply_of(
+    session: str,
+    answer: str,
+    question: str | None,
+    store: str | Path | None,
+    files: Sequence[Block] = (),
+) -> GivenAnswer:
+    """Read the ANSWER argument of `duologue answer`, and the files of --attach.
+
+    Raises:
+        SpecError: There are files, but the question does not ask for a message.
+    """
+    found = Session(session, store=store).state()
+    bound = bind_answer(session, found.pending, GivenAnswer(answer, question))
+    has_ended = found.outcome is not None
+    meant = answered_question(session, found.pending, bound, has_ended=has_ended)
+    # With its id the answer cannot be used for another question that is asked meanwhile.
+    if not files:
+        return GivenAnswer(meant.read(answer), meant.id)
+    if not isinstance(meant, MessageQuestion):
+        raise SpecError("--attach: this question does not ask for a message; leave the option out")
+    return GivenAnswer(make_content(answer, files), meant.id)
+
 
 _KEYS = {"a": "approve", "e": "edit", "r": "reject", "s": "respond"}
 _ALL = ("v", "view")
-_LONGEST = 200  # characters of an argument that are shown at first
+_LONGEST_ARGUMENT = 200  # characters of an argument that are shown at first
 _NAME = 30  # columns of a speaker's name in a prompt
 
 
@@ -105,7 +170,7 @@ class Asker:
         """Ask for the decision on a call. Return None if the person leaves."""
         keys = {key: word for key, word in _KEYS.items() if word in question.allowed(call)}
         self._gap()
-        cut = self._call(call, _LONGEST)
+        cut = self._call(call, _LONGEST_ARGUMENT)
         self._explain(f"Ctrl-D: decide later. {EXIT}: leave.")
         shown = [f"{word} ({key})" for key, word in keys.items()] + ["view all (v)"] * cut
         prompt = Text(f"{', '.join(shown)}> ", "bold")

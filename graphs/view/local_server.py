@@ -1,7 +1,7 @@
-"""Access control of local servers: only a client on this machine that has the token may use them.
+"""The guard and the runner of servers on this machine, and the limits of their requests.
 
-`Guard` protects the local page, which browsers use. `graphs.serve.security` protects servers for
-programs.
+Only a client on this machine that has the token may use a server. `Guard` protects the local page,
+which browsers use; `graphs.serve.security` protects servers for programs.
 
 - A site that points its name at this machine (DNS rebinding) is recognised by `Host`.
 - Requests from other pages are recognised by `Origin` and `Sec-Fetch-Site`. A page on another port
@@ -9,16 +9,115 @@ programs.
 - The token is only in the first address. It is exchanged for a cookie that scripts can't read.
 """
 
+import asyncio
+import os
 import secrets
+import socket
 from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from hmac import compare_digest
 from html import escape
+from pathlib import Path
 from typing import Final
 
+import uvicorn
 from starlette.datastructures import MutableHeaders
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..common.errors import SpecError
+from ..common.files import parse_json
+from ..session.listing import known_store
+
+
+def run_server(
+    server: "LocalServer",
+    listening: socket.socket,
+    store: str | Path | None,
+    *,
+    create: bool = False,
+) -> None:
+    """Run a server on a socket until Ctrl-C.
+
+    Args:
+        server: The server.
+        listening: The socket.
+        store: The store that its application uses.
+        create: Whether the store is created if it does not exist.
+
+    Raises:
+        StoreError: The store can't be opened.
+    """
+
+    async def run() -> None:
+        # Opened here as well, so that errors of the store are raised before the server starts.
+        async with known_store(store, create=create):
+            await server.serve([listening])
+
+    # The running sessions have been cancelled by then.
+    with suppress(KeyboardInterrupt):
+        asyncio.run(run())
+
+
+def bind_port(port: int, option: str = "--port") -> socket.socket:
+    """Return a socket on a port of 127.0.0.1. Any free port is used if `port` is 0."""
+    listening = socket.socket(proto=socket.IPPROTO_TCP)
+    if os.name == "posix":
+        # A port that was just freed can be used at once. On Windows the option would share a port
+        # in use.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(("127.0.0.1", port))
+    except OSError as error:
+        listening.close()
+        raise SpecError(
+            f"{option}: {port} is not available: {error.strerror or error}; choose another port"
+        ) from error
+    return listening
+
+
+class LocalServer(uvicorn.Server):
+    """A server for clients on this machine.
+
+    Args:
+        app: The application, within a `LocalGuard`.
+        begin: A function that is called once the server accepts requests.
+        end: A function that is called when the server is about to stop, before it waits for the
+            requests that are still open.
+    """
+
+    def __init__(
+        self, app: ASGIApp, begin: Callable[[], None], end: Callable[[], None] | None = None
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            # Headers of proxies are not trusted.
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=3,
+        )
+        super().__init__(config)
+        self._begin, self._end = begin, end
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the server, and call the function."""
+        await super().startup(sockets)
+        if self.started:
+            self._begin()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Call the function, and stop the server."""
+        if self._end is not None:
+            self._end()
+        await super().shutdown(sockets)
+
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -142,3 +241,66 @@ def is_same(given: str, known: str) -> bool:
 def refusal(status: int, text: str) -> Response:
     """Return the response to a refused request."""
     return PlainTextResponse(text + "\n", status)
+
+
+MOST_TEXT: Final = 300_000
+"""Maximum size of the texts in a request of a program, in characters.
+
+Each step of the work for a text keeps a server's other clients waiting: one step for 1,000,000
+characters takes 130 ms.
+"""
+
+_SLOWEST: Final = 60.0
+"""Maximum seconds until a whole body has arrived."""
+
+
+async def body_parts(request: Request, most: int) -> AsyncGenerator[bytes]:
+    """Yield the parts of a request's body.
+
+    Args:
+        request: The request.
+        most: The maximum size of the body, in bytes.
+
+    Raises:
+        HTTPException: The body is too long, or the client has closed the connection.
+    """
+    too_long = HTTPException(413, f"The request is longer than {most:,} bytes; send a shorter one.")
+    length = request.headers.get("content-length", "")
+    # A number of 20 digits is too large anyway.
+    if length.isdecimal() and int(length[:20]) > most:
+        raise too_long
+    size = 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise too_long
+            yield part
+    except ClientDisconnect as error:
+        raise HTTPException(400, "The connection was closed during the request.") from error
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        HTTPException: As in `body_parts`, or the body is too slow.
+    """
+    try:
+        async with asyncio.timeout(_SLOWEST):
+            return b"".join([part async for part in body_parts(request, most)])
+    except TimeoutError as error:
+        text = f"The request took longer than {_SLOWEST:g} seconds; send it faster."
+        raise HTTPException(408, text) from error
+
+
+def read_json(body: bytes) -> object:
+    """Parse a body.
+
+    Raises:
+        SpecError: It is not JSON.
+    """
+    try:
+        return parse_json(body)
+    except ValueError as error:
+        raise SpecError(f"the body can't be read as JSON ({error}); send a JSON object") from error

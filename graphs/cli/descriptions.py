@@ -1,19 +1,28 @@
-"""The sample files, and the description of a conversation file."""
+"""Descriptions of conversation files and of the available models, and the sample files."""
 
+import asyncio
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
+from ...nodes.models.adapters.families import (
+    default_model,
+    describe_local_model,
+    list_models,
+    server_of,
+)
 from ...tools.registry.registry import Registry
 from ..common.errors import SpecError, did_you_mean, list_names
+from ..common.settings import Settings, load_settings
 from ..conversation.conversation import Conversation, how_it_ends
 from ..conversation.limits import UNKNOWN_CALLS, plain_calls
 from ..ends.end import count_of, lone
 from ..kinds import list_kinds
 from ..kinds.load import load_conversation, read_kind
 from ..show.draw import replies
-from .terminal.console import on_screen, one_line, plain, prose
+from .terminal.console import on_screen, one_line, plain, prose, stderr, stdout
+from .terminal.progress import Progress
 
 _SAMPLES: Final = Path(__file__).with_name("samples")
 
@@ -70,3 +79,31 @@ def _check_names(conversation: Conversation, out: Console, where: str) -> None:
         registry.check(conversation)
     except SpecError as error:
         raise SpecError(f"{where}{error}") from error
+
+
+def show_models() -> None:
+    """Print the available models and the default model."""
+    settings = load_settings()
+    out = stdout()
+    plain(out, "On this machine:", "bold")
+    plain(out, f"  {describe_local_model()}")
+    names: list[str] = []
+    server = server_of(settings)
+    if server is not None:
+        plain(out, f"At {one_line(server)}:", "bold")
+        names = asyncio.run(_listed(settings))
+        for name in names:
+            plain(out, f"  {one_line(name)}")
+    plain(out, "Default:", "bold")
+    plain(out, f"  {one_line(default_model(settings, names))}")
+
+
+async def _listed(settings: Settings) -> list[str]:
+    err = stderr()
+    with Progress(err, "Waiting for the list of models") as progress:
+
+        def notify(text: str) -> None:
+            with progress.aside():
+                prose(err, text, "dim")
+
+        return await list_models(settings, notify)

@@ -1,0 +1,154 @@
+"""The commands that serve sessions and conversations on this machine: view, mcp and serve."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import ModelOption, Port, StoreOption
+
+
+def view(
+    session: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SESSION", help="The session to show. [default: the list of all sessions]"
+        ),
+    ] = None,
+    port: Port = 0,
+    no_open: Annotated[
+        bool, typer.Option("--no-open", help="Print the address without opening a browser.")
+    ] = False,
+    store: StoreOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Show sessions live in the browser; answer and stop them there.
+
+    The page lists and searches sessions and approves tool calls. It is served on this machine only,
+    to anyone who has the printed address, until Ctrl-C.
+    """
+    from ..common.errors import SpecError, how_to_install
+    from ..store.rows import check_session_id
+    from .terminal.console import plain, stderr, stdout
+
+    if session is not None:
+        check_session_id(session)
+    try:
+        from ..view.app import serve
+    except ImportError as error:
+        raise SpecError(f"view needs more packages ({error}); {how_to_install('view')}") from error
+
+    def tell(address: str) -> None:
+        plain(stdout(), address)
+        plain(stderr(), "Ctrl-C stops the page. Anyone with this address can use it.", "dim")
+
+    serve(store, model, session, port, not no_open, tell)
+
+
+def mcp(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="The .toml or .json files of the conversations."),
+    ],
+    http: Annotated[
+        int | None,
+        typer.Option(
+            "--http",
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Serve streamable HTTP at this port of 127.0.0.1; 0 is any free port. "
+            "[default: serve stdin and stdout]",
+            show_default=False,
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            metavar="TOKEN",
+            envvar="DUOLOGUE_MCP_TOKEN",
+            help="With --http: the token that clients send. Other users of this machine can read "
+            "arguments, so set the variable instead. [default: a new random token]",
+            show_default=False,
+        ),
+    ] = None,
+    store: StoreOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Serve conversation files as tools to MCP clients.
+
+    Each file is one tool, with the name of the file. A call runs the conversation and returns its
+    output. Sessions are kept in the store, as those of `duologue run`.
+    """
+    from ..common.errors import SpecError, how_to_install
+    from .terminal.console import plain, stderr, stdout
+
+    try:
+        from ..serve.mcp_server import serve_http, serve_stdio
+    except ImportError as error:
+        raise SpecError(f"mcp needs more packages ({error}); {how_to_install('mcp')}") from error
+
+    def tell(address: str, token: str) -> None:
+        plain(stdout(), address)
+        plain(stdout(), f"Authorization: Bearer {token}")
+        plain(stderr(), "Ctrl-C stops the server. Anyone with this token can use it.", "dim")
+
+    if http is None:
+        serve_stdio(files, store, model)
+    else:
+        serve_http(files, store, model, http, token, tell)
+
+
+def serve(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="The .toml or .json files of the conversations."),
+    ],
+    port: Port = 0,
+    token: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOKEN",
+            envvar="DUOLOGUE_SERVE_TOKEN",
+            help="The token that clients send as their API key. Repeatable: each token has its own "
+            "sessions. Other users of this machine can read arguments, so set the variable "
+            "instead; spaces separate its tokens. [default: a new random token]",
+            show_default=False,
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Maximum number of conversations that run at the same time; further requests "
+            "wait. [default: 8]",
+            show_default=False,
+        ),
+    ] = 8,
+    store: StoreOption = None,
+    model: ModelOption = None,
+) -> None:
+    """Serve conversation files as models with OpenAI's API.
+
+    Each file is one model, with the name of the file. A request runs the conversation and returns
+    its output. It is stored only if a header of the request starts a session.
+    """
+    from ..common.errors import SpecError, how_to_install
+    from .terminal.console import plain, stderr, stdout
+
+    try:
+        from ..serve.chat_completions import serve_models
+    except ImportError as error:
+        raise SpecError(f"serve needs more packages ({error}); {how_to_install('view')}") from error
+
+    def tell(address: str, names: Sequence[str], tokens: Sequence[str]) -> None:
+        plain(stdout(), address)
+        plain(stdout(), f"Models: {', '.join(names)}")
+        if not token:
+            plain(stdout(), f"API key: {tokens[0]}")
+        plain(stderr(), "Ctrl-C stops the server. Anyone with a key can use it.", "dim")
+
+    serve_models(files, store, model, port, token or [], concurrency, tell)
