@@ -61,17 +61,13 @@ class RefusedRequestError(Exception):
 
     Attributes:
         message: The text of the error, as the server sends it.
-        param: The wrong field. None if the server names no field.
         code: The server's error code. None if the error has no code.
         status: The HTTP status.
     """
 
-    def __init__(
-        self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400
-    ) -> None:
+    def __init__(self, message: str, *, code: str | None = None, status: int = 400) -> None:
         super().__init__(message)
         self.message = message
-        self.param = param
         self.code = code
         self.status = status
 
@@ -201,10 +197,6 @@ class HttpServer(ABC, Generic[RequestT]):
     def render_error(self, error: RefusedRequestError) -> object:
         """Return the JSON body of an error."""
 
-    def adapt_reply(self, reply: Reply, request: RequestT, number: int) -> Reply:
-        """Return the reply as a model of this API would send it. By default, it is unchanged."""
-        return reply
-
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         http_request = http.Request(scope, receive)
 
@@ -257,9 +249,10 @@ class HttpServer(ABC, Generic[RequestT]):
         with self._changed:
             if self._changed.wait_for(lambda: self._closing, reply.delay):
                 raise _Broken
-        return self._answer(reply, request, number)
+        return self.respond(reply, request, number)
 
-    def _answer(self, reply: Reply, request: RequestT, number: int) -> Response:
+    def respond(self, reply: Reply, request: RequestT, number: int) -> Response:
+        """Return the response for a reply."""
         if isinstance(reply.error, int):
             headers = (
                 {"Retry-After": f"{reply.retry_after:g}"} if reply.retry_after is not None else {}
@@ -269,7 +262,6 @@ class HttpServer(ABC, Generic[RequestT]):
             body = self.render_error(error) if reply.body is None else reply.body
             return _json(body, reply.error, headers)
         broken = reply.error == "drop"
-        reply = self.adapt_reply(reply, request, number)
         if request.streams:
             parts = _parts(self.stream_answer(reply, request, number), broken=broken)
             return StreamingResponse(parts, media_type=self.stream_type)

@@ -112,5 +112,4 @@ class ScriptedServer(HttpServer[Request]):
 
     def render_error(self, error: RefusedRequestError) -> dict[str, Any]:
         """Return the body of an error in OpenAI's form."""
-        body = error_body(error.status, error.message, error.code)
-        return {"error": {**body["error"], "param": error.param}}
+        return error_body(error.status, error.message, error.code)

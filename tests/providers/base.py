@@ -9,8 +9,11 @@ or server's repository, or a report that quotes the error.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Self, TypeVar
+
+from starlette.responses import Response
 
 from duologue.nodes.testing import Reply, Script, ScriptedToolCall
 from duologue.nodes.testing.http_server import HttpServer, RefusedRequestError, Request
@@ -22,6 +25,7 @@ __all__ = [
     "OpenAILikeServer",
     "ProviderRequest",
     "RefusedRequestError",
+    "fields_of",
     "make_call",
     "make_event",
     "make_message",
@@ -100,6 +104,10 @@ class FakeServer(HttpServer[RequestT]):
         """Check a request by the API's rules."""
         raise NotImplementedError
 
+    def respond(self, reply: Reply, request: RequestT, number: int) -> Response:
+        """Return the response for a reply as a model of this API would send it."""
+        return super().respond(self.adapt_reply(reply, request, number), request, number)
+
     def adapt_reply(self, reply: Reply, request: RequestT, number: int) -> Reply:
         """Turn plain text into the call of the tool that the request forces."""
         name = request.forced_tool
@@ -164,14 +172,13 @@ class OpenAILikeServer(FakeServer[ProviderRequest]):
     def render_error(self, error: RefusedRequestError) -> object:
         """Return an error in OpenAI's form."""
         kind = "authentication_error" if error.status == 401 else "invalid_request_error"
-        return {
-            "error": {
-                "message": error.message,
-                "type": kind,
-                "param": error.param,
-                "code": error.code,
-            }
-        }
+        return {"error": {"type": kind, **fields_of(error)}}
+
+
+def fields_of(error: RefusedRequestError) -> dict[str, Any]:
+    """Return an error's text, the field that it names first, and its code."""
+    named = re.search(r"'([a-z_]+)[^' ]*'", error.message)
+    return {"message": error.message, "param": named and named[1], "code": error.code}
 
 
 def make_event(data: object, event: str | None = None) -> bytes:

@@ -45,13 +45,11 @@ class ParameterRule:
             return RefusedRequestError(
                 f"Unsupported value: '{self.name}' does not support {value} with this model. "
                 f"Only the default ({self.only:g}) value is supported.",
-                param=self.name,
                 code="unsupported_value",
             )
         hint = f" Use '{self.instead}' instead." if self.instead else ""
         return RefusedRequestError(
             f"Unsupported parameter: '{self.name}' is not supported with this model.{hint}",
-            param=self.name,
             code="unsupported_parameter",
         )
 
@@ -102,7 +100,6 @@ class ModelFamily:
             return RefusedRequestError(
                 f"Function tools with reasoning_effort are not supported for {body['model']} in "
                 f"/v1/chat/completions. {remedy}",
-                param="reasoning_effort",
             )
         return None
 

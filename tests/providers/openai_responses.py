@@ -13,6 +13,7 @@ from .base import (
     FakeServer,
     ProviderRequest,
     RefusedRequestError,
+    fields_of,
     make_event,
     make_message,
     make_result,
@@ -108,9 +109,7 @@ class OpenAIResponses(FakeServer[ResponsesRequest]):
     def apply_rules(self, method: str, request: ResponsesRequest) -> object | None:
         """Check the path, the model and the body."""
         if (method, request.path) != ("POST", "/v1/responses"):
-            raise RefusedRequestError(
-                f"Invalid URL ({method} {request.path})", code="unknown_url", status=404
-            )
+            raise RefusedRequestError(f"Invalid URL ({method} {request.path})", status=404)
         body = request.body
         for name, now in _MOVED.items():
             if name in body:
@@ -119,16 +118,12 @@ class OpenAIResponses(FakeServer[ResponsesRequest]):
                     f"moved to '{now}'. Try again with the new parameter. See the API "
                     "documentation for more information: "
                     "https://platform.openai.com/docs/api-reference/responses/create.",
-                    param=name,
-                    code="unsupported_parameter",
                 )
         if (fault := _request_type().fault(body)) is not None:
             raise openai_refusal(fault)
         if body["model"] not in self.models:
             raise RefusedRequestError(
                 f"The requested model '{body['model']}' does not exist.",
-                param="model",
-                code="model_not_found",
                 status=400,
             )
         # https://github.com/vectorize-io/hindsight/issues/58
@@ -163,14 +158,7 @@ class OpenAIResponses(FakeServer[ResponsesRequest]):
 
     def render_error(self, error: RefusedRequestError) -> object:
         """Return an error in OpenAI's form."""
-        return {
-            "error": {
-                "message": error.message,
-                "type": "invalid_request_error",
-                "param": error.param,
-                "code": error.code,
-            }
-        }
+        return {"error": {"type": "invalid_request_error", **fields_of(error)}}
 
 
 def _check_family(body: dict[str, Any]) -> None:
@@ -183,13 +171,11 @@ def _check_family(body: dict[str, Any]) -> None:
     if effort is None and body.get("reasoning"):
         raise RefusedRequestError(
             "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
-            param="reasoning.effort",
-            code="unsupported_parameter",
         )
     for name in ("temperature", "top_p"):
         if effort not in (None, "none") and body.get(name) is not None:
             raise RefusedRequestError(
-                f"Unsupported parameter: '{name}' is not supported with this model.", param=name
+                f"Unsupported parameter: '{name}' is not supported with this model."
             )
 
 
@@ -202,22 +188,14 @@ def _check_tools(body: dict[str, Any]) -> None:
             raise RefusedRequestError(
                 f"Invalid 'tools[{index}].name': string does not match pattern. Expected a string "
                 f"that matches the pattern '^{NAME.pattern}$'.",
-                param=f"tools[{index}].name",
-                code="invalid_value",
             )
         # Functions are strict unless they say otherwise:
         # https://platform.openai.com/docs/guides/migrate-to-responses
         if tool.get("strict"):
-            check_strict_schema(
-                tool.get("parameters") or {},
-                f"function '{tool['name']}'",
-                f"tools[{index}].parameters",
-                "invalid_function_parameters",
-            )
+            check_strict_schema(tool.get("parameters") or {}, f"function '{tool['name']}'")
     form = (body.get("text") or {}).get("format") or {}
     if form.get("type") == "json_schema" and form.get("strict"):
-        name = f"response_format '{form['name']}'"
-        check_strict_schema(form["schema"], name, "text.format.schema", "invalid_json_schema")
+        check_strict_schema(form["schema"], f"response_format '{form['name']}'")
 
 
 def _check_calls(body: dict[str, Any]) -> None:
@@ -233,10 +211,7 @@ def _check_calls(body: dict[str, Any]) -> None:
         if call_id not in called:
             raise RefusedRequestError(
                 f"No tool call found for function call output with call_id {call_id}.",
-                param="input",
             )
     for call_id in called:
         if call_id not in given:
-            raise RefusedRequestError(
-                f"No tool output found for function call {call_id}.", param="input"
-            )
+            raise RefusedRequestError(f"No tool output found for function call {call_id}.")

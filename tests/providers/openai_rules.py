@@ -20,25 +20,20 @@ def check_schemas(body: Mapping[str, Any]) -> None:
     form = body.get("response_format") or {}
     if form.get("type") == "json_schema" and form["json_schema"].get("strict"):
         name, schema = form["json_schema"]["name"], form["json_schema"].get("schema", {})
-        check_strict_schema(schema, f"response_format '{name}'", "response_format", None)
+        check_strict_schema(schema, f"response_format '{name}'")
     if form.get("type") == "json_object" and "json" not in str(body["messages"]).lower():
         # https://github.com/mem0ai/mem0/issues/3008
         raise RefusedRequestError(
             "'messages' must contain the word 'json' in some form, to use 'response_format' of "
             "type 'json_object'.",
-            param="messages",
         )
-    for index, each in enumerate(body.get("tools") or ()):
+    for each in body.get("tools") or ():
         function = each.get("function", {})
         if function.get("strict"):
-            where, code = f"tools[{index}].function.parameters", "invalid_function_parameters"
-            what = f"function '{function['name']}'"
-            check_strict_schema(function.get("parameters", {}), what, where, code)
+            check_strict_schema(function.get("parameters", {}), f"function '{function['name']}'")
 
 
-def check_strict_schema(
-    schema: object, what: str, param: str, code: str | None, context: tuple[str, ...] = ()
-) -> None:
+def check_strict_schema(schema: object, what: str, context: tuple[str, ...] = ()) -> None:
     """Refuse an object of a strict schema that allows other fields or has optional fields.
 
     https://github.com/vercel/ai/issues/6484 and https://github.com/bytedance/trae-agent/issues/173
@@ -46,8 +41,6 @@ def check_strict_schema(
     Args:
         schema: The schema, or a part of it.
         what: The schema's owner, as the error names it.
-        param: The field of the request that contains the schema.
-        code: The error's code.
         context: The keys that lead to the part.
 
     Raises:
@@ -55,17 +48,17 @@ def check_strict_schema(
     """
     if isinstance(schema, list):
         for index, each in enumerate(schema):
-            check_strict_schema(each, what, param, code, (*context, str(index)))
+            check_strict_schema(each, what, (*context, str(index)))
     if not isinstance(schema, dict):
         return
     if (wrong := _wrong(schema)) is not None:
         message = f"Invalid schema for {what}: In context={context}, {wrong}"
-        raise RefusedRequestError(message, param=param, code=code)
+        raise RefusedRequestError(message)
     for key in ("properties", "$defs"):
         for name, field in schema.get(key, {}).items():
-            check_strict_schema(field, what, param, code, (*context, key, name))
+            check_strict_schema(field, what, (*context, key, name))
     for key in ("items", "anyOf"):
-        check_strict_schema(schema.get(key), what, param, code, (*context, key))
+        check_strict_schema(schema.get(key), what, (*context, key))
 
 
 def _wrong(schema: Mapping[str, Any]) -> str | None:
@@ -160,14 +153,10 @@ def openai_refusal(fault: FieldFault, *, unknown: str | None = None) -> RefusedR
             # https://github.com/xlinx/sd-webui-decadetw-auto-prompt-llm/issues/29
             return RefusedRequestError(unknown.format(place))
         case "unknown":
-            return RefusedRequestError(
-                f"Unknown parameter: '{place}'.", param=place, code="unknown_parameter"
-            )
+            return RefusedRequestError(f"Unknown parameter: '{place}'.")
         case "missing":
             return RefusedRequestError(
                 f"Missing required parameter: '{place}'.",
-                param=place,
-                code="missing_required_parameter",
             )
         case "type":
             # https://github.com/pydantic/pydantic-ai/issues/2653
@@ -176,16 +165,12 @@ def openai_refusal(fault: FieldFault, *, unknown: str | None = None) -> RefusedR
             return RefusedRequestError(
                 f"Invalid type for '{place}': expected {expected}, but got "
                 f"{_JSON_TYPES[_json_type(fault.value)]} instead.",
-                param=place,
-                code="invalid_type",
             )
         case _:
             known = [f"'{each}'" for each in fault.expected if each is not None]
             listed = " and ".join(filter(None, [", ".join(known[:-1]), *known[-1:]]))
             return RefusedRequestError(
                 f"Invalid value: '{fault.value}'. Supported values are: {listed}.",
-                param=place,
-                code="invalid_value",
             )
 
 
@@ -228,15 +213,11 @@ def check_ranges(body: Body, ranges: tuple[tuple[str, float, float | None], ...]
             raise RefusedRequestError(
                 f"Invalid '{name}': {kind} below minimum value. Expected a value >= {least}, "
                 f"but got {value} instead.",
-                param=name,
-                code=f"{kind}_below_min_value",
             )
         if most is not None and value > most:
             raise RefusedRequestError(
                 f"Invalid '{name}': {kind} above maximum value. Expected a value <= {most}, "
                 f"but got {value} instead.",
-                param=name,
-                code=f"{kind}_above_max_value",
             )
 
 
@@ -247,8 +228,6 @@ def _check_stop(body: Body) -> None:
         raise RefusedRequestError(
             f"Invalid 'stop': array too long. Expected an array with maximum length {_MOST_STOPS}, "
             f"but got an array with length {len(stop)} instead.",
-            param="stop",
-            code="array_above_max_length",
         )
 
 
@@ -259,20 +238,16 @@ def _check_companions(body: Body) -> None:
         if body.get(name) is not None and not body.get("tools"):
             raise RefusedRequestError(
                 f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified.",
-                param=name,
             )
     # https://github.com/BerriAI/litellm/issues/5803
     if body.get("stream_options") and not body.get("stream"):
         raise RefusedRequestError(
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
-            param="stream_options",
         )
     # https://github.com/langchain-ai/langgraph/issues/5943
     if body.get("max_tokens") is not None and body.get("max_completion_tokens") is not None:
         raise RefusedRequestError(
             "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
-            param="max_tokens",
-            code="invalid_parameter_combination",
         )
 
 
@@ -295,8 +270,6 @@ def _check_names(body: Body) -> None:
             raise RefusedRequestError(
                 f"Invalid '{place}': string does not match pattern. Expected a string that matches "
                 f"the pattern '^{NAME.pattern}$'.",
-                param=place,
-                code="invalid_value",
             )
 
 
@@ -313,7 +286,6 @@ def check_tool_results(body: Body) -> None:
                 raise RefusedRequestError(
                     "Invalid parameter: messages with role 'tool' must be a response to a "
                     "preceeding message with 'tool_calls'.",
-                    param=where,
                 )
             owed.remove(message["tool_call_id"])
             continue
@@ -328,7 +300,6 @@ def _check_none_owed(owed: list[str], where: str) -> None:
             "An assistant message with 'tool_calls' must be followed by tool messages responding "
             "to each 'tool_call_id'. The following tool_call_ids did not have response messages: "
             f"{', '.join(owed)}",
-            param=where,
         )
 
 
@@ -338,8 +309,6 @@ def _refuse_empty(place: str) -> NoReturn:
     raise RefusedRequestError(
         f"Invalid '{place}': empty array. Expected an array with minimum length 1, but got an "
         "empty array instead.",
-        param=place,
-        code="empty_array",
     )
 
 
@@ -354,7 +323,6 @@ def _check_content(body: Body) -> None:
             # https://github.com/docker/docker-agent/issues/63
             raise RefusedRequestError(
                 "Invalid value for 'content': expected a string, got null.",
-                param=f"messages.[{index}].content",
             )
 
 
@@ -372,8 +340,6 @@ def _check_image_roles(body: Body) -> None:
             raise RefusedRequestError(
                 f"Invalid 'messages[{index}]'. Image URLs are only allowed for messages with role "
                 f"'user', but this message with role '{role}' contains an image URL.",
-                param=f"messages[{index}]",
-                code="invalid_value",
             )
 
 
@@ -386,7 +352,6 @@ def _check_images(body: Body) -> None:
                 raise RefusedRequestError(
                     "You uploaded an unsupported image. Please make sure your image has of one the "
                     "following formats: ['png', 'jpeg', 'gif', 'webp'].",
-                    code="invalid_image_format",
                 )
 
 

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from duologue.nodes.testing import Reply
 
-from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError, make_event
+from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError, fields_of, make_event
 from .openai_families import family_of
 from .openai_rules import check_tool_results
 
@@ -115,8 +115,8 @@ class _UpstreamError(RefusedRequestError):
 
     def __init__(self, error: RefusedRequestError) -> None:
         super().__init__("Provider returned error", status=error.status)
-        fields = {"message": error.message, "param": error.param, "code": error.code}
-        self.raw = json.dumps({"error": {**fields, "type": "invalid_request_error"}}, indent=2)
+        fields = {**fields_of(error), "type": "invalid_request_error"}
+        self.raw = json.dumps({"error": fields}, indent=2)
 
 
 def _normalise_reason(completion: dict[str, Any]) -> None:

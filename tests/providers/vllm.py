@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from duologue.nodes.testing import Script
 
-from .base import OpenAILikeServer, RefusedRequestError, words_of
+from .base import OpenAILikeServer, RefusedRequestError, fields_of, words_of
 
 _CONTEXT: Final = 4096
 
@@ -128,14 +128,8 @@ class Vllm(OpenAILikeServer):
 
     def render_error(self, error: RefusedRequestError) -> object:
         """Return an error in vLLM's form, whose code is the HTTP status."""
-        return {
-            "error": {
-                "message": error.message,
-                "type": error.code or "BadRequestError",
-                "param": error.param,
-                "code": error.status,
-            }
-        }
+        kind = error.code or "BadRequestError"
+        return {"error": {**fields_of(error), "type": kind, "code": error.status}}
 
 
 def _check_sampling(body: dict[str, Any]) -> None:
