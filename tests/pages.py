@@ -7,9 +7,9 @@ from langchain_core.messages import AnyMessage, InvalidToolCall
 from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs import Conversation
-from duologue.graphs.log.messages import make_message, make_tool_message, read_metadata
 from duologue.graphs.show.page import PageSession
 from duologue.graphs.show.page_data import Spent
+from support.log import make_line, make_tool_line, read_metadata
 
 ALLOWED: Final = {
     *("html", "head", "meta", "title", "style", "script", "body", "header", "main", "footer"),
@@ -79,7 +79,7 @@ def hostile_session(texts: Sequence[str]) -> PageSession:
     log: list[AnyMessage] = []
     for number, one in enumerate(texts):
         about = {"kind": "speech", "speaker": names[number % 2], "thought": {"text": one}}
-        log.append(make_message(len(log), one, read_metadata(about | {"parsed": {one: one}})))
+        log.append(make_line(len(log), one, read_metadata(about | {"parsed": {one: one}})))
     for text in texts[: len(HOSTILE)]:
         call = f"call {len(log)}"
         calls = [ToolCall(name=text, args={text: text}, id=call)]
@@ -87,10 +87,8 @@ def hostile_session(texts: Sequence[str]) -> PageSession:
             InvalidToolCall(type="invalid_tool_call", name=text, args=text, id=text, error="")
         ]
         called = read_metadata({"kind": "tool_calls", "speaker": names[1]})
-        log.append(
-            make_message(len(log), text, called, tool_calls=calls, invalid_tool_calls=broken)
-        )
-        log.append(make_tool_message(len(log), text, speaker=names[1], call_id=call))
+        log.append(make_line(len(log), text, called, tool_calls=calls, invalid_tool_calls=broken))
+        log.append(make_tool_line(len(log), text, speaker=names[1], call_id=call))
         for more in (
             {"kind": "draft", "speaker": names[0], "problem": text},
             {"kind": "draft", "problem": text},
@@ -99,11 +97,11 @@ def hostile_session(texts: Sequence[str]) -> PageSession:
             {"kind": "reflection", "verdict": _verdict(names[1], text) | _findings(text)},
             {"kind": "speaker_choice", "to": names[1], "problem": text},
         ):
-            log.append(make_message(len(log), text, read_metadata(more)))
+            log.append(make_line(len(log), text, read_metadata(more)))
     # An id in the form of another server's.
     log[-1].additional_kwargs.pop("duologue_place")
     text = log[-1].id = texts[0]
-    prompts = {names[1]: [make_message(0, text, read_metadata({"kind": "instruction"}))]}
+    prompts = {names[1]: [make_line(0, text, read_metadata({"kind": "instruction"}))]}
     steps = [Spent(who=who, is_new_turn=True, calls=1, seconds=1) for who in (text, names[1])]
     return PageSession(
         id="s",

@@ -13,10 +13,10 @@ import pytest
 from langchain_core.messages import AnyMessage
 
 from duologue.graphs import Conversation
-from duologue.graphs.log.messages import make_message, read_metadata
 from duologue.graphs.show.page import PageSession, memory_page_of, page_of
 from duologue.graphs.show.render import render
 from pages import HOSTILE, hostile_session
+from support.log import make_line, read_metadata
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -65,7 +65,7 @@ def session(
             if told[1]
             else {"kind": "speech", "speaker": who}
         )
-        log.append(make_message(len(log), text, read_metadata(about)))
+        log.append(make_line(len(log), text, read_metadata(about)))
     conversation = Conversation.model_validate({"task": "Plan", "speakers": speakers, **more})
     return PageSession(
         id="s", title="Plan a garden", conversation=conversation, log=log, task="Plan"

@@ -10,22 +10,9 @@ from langchain_core.messages.tool import tool_call
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.fields import Opening
 from duologue.graphs.log.memory import known_before
-from duologue.graphs.log.messages import make_message, make_tool_message, metadata
-from duologue.graphs.log.metadata import (
-    NOBODY,
-    Draft,
-    Instruction,
-    JudgeQuestion,
-    MessageMetadata,
-    OpeningAnswer,
-    Reflection,
-    RememberedMessage,
-    Speech,
-    Stage,
-    ToolCalls,
-)
 from duologue.graphs.speakers.call_settings import PrivateOpening
 from duologue.graphs.speakers.speaker import Speaker
+from support.log import KINDS, Stage, fields_of, make_line, make_tool_line
 
 
 @dataclass
@@ -39,14 +26,12 @@ class Run:
     pinned: dict[str, list[int]] = field(default_factory=dict)
     """For each speaker, the indexes of the messages that it knows from before the rounds."""
 
-    def write(
-        self, text: str, kind: type[MessageMetadata], speaker: str | None, **more: Any
-    ) -> int:
+    def write(self, text: str, kind: str, speaker: str | None, **more: Any) -> int:
         """Append a message; return its index."""
         calls = more.pop("tool_calls", [])
-        fields = {name: value for name, value in more.items() if name in kind.model_fields}
-        about = kind.model_validate({"speaker": speaker, **fields})
-        self.log.append(make_message(len(self.log), text, about, tool_calls=calls))
+        fields = {name: value for name, value in more.items() if name in KINDS[kind]}
+        number = len(self.log)
+        self.log.append(make_line(number, text, kind, speaker=speaker, tool_calls=calls, **fields))
         return len(self.log) - 1
 
     def asked(self, name: str) -> None:
@@ -88,16 +73,16 @@ def _turn(draw: st.DrawFn, run: Run, name: str, audience: Any, stage: Stage) -> 
         ids = [f"c{start}-{n}" for n in range(draw(st.integers(1, 2)))]
         calls = [tool_call(name="add", args={"a": 1}, id=key) for key in ids]
         text = draw(st.sampled_from(["", "Let me see."]))
-        places.append(run.write(text, ToolCalls, name, tool_calls=calls, **about))
+        places.append(run.write(text, "tool_calls", name, tool_calls=calls, **about))
         for key in ids:
             found = draw(TEXTS)
-            run.log.append(make_tool_message(len(run.log), found, speaker=name, call_id=key))
+            run.log.append(make_tool_line(len(run.log), found, speaker=name, call_id=key))
             places.append(len(run.log) - 1)
     run.asked(name)
     if draw(st.integers(0, 4)) == 0:
-        run.write("draft", Draft, name, audience=NOBODY, stage=stage)
+        run.write("draft", "draft", name, audience=(), stage=stage)
         run.asked(name)
-    places.append(run.write(draw(TEXTS), Speech, name, **about))
+    places.append(run.write(draw(TEXTS), "speech", name, **about))
     if stage not in (Stage.ROUNDS, Stage.LAST_WORDS):
         for place in places:
             run.pin(name, place)
@@ -113,26 +98,26 @@ def _before_the_rounds(draw: st.DrawFn, run: Run) -> None:
     conversation = run.conversation
     run.log += known_before(conversation, len(run.log))
     for place, message in enumerate(run.log):
-        about = metadata(message)
+        about = fields_of(message)
         # A memory is part of the history, which may be omitted; the private opening always stays.
-        if isinstance(about, RememberedMessage) and about.stays:
-            run.pin((about.audience or ())[0], place)
+        if about.kind == "remembered" and about.stays:
+            run.pin(about.audience[0], place)
     for name in conversation.secretive:
-        place = run.write("Make up a secret.", Instruction, None, audience=(name,))
+        place = run.write("Make up a secret.", "instruction", None, audience=(name,))
         run.pin(name, place)
         _turn(draw, run, name, (name,), Stage.PRIVATE)
     opening = conversation.opening
     for name in conversation.names if opening.answers else ():
         audience = None if opening.reconcile else (name,)
-        place = run.write(f"{name}'s task.", Instruction, None, audience=audience, to=name)
+        place = run.write(f"{name}'s task.", "instruction", None, audience=audience, to=name)
         for one in conversation.names if opening.reconcile else (name,):
             run.pin(one, place)
         _turn(draw, run, name, audience, Stage.OPENING)
     owner = (conversation.order[0],)
     if opening.answers and not opening.reconcile:
-        run.write("What they said.", OpeningAnswer, conversation.order[-1], audience=owner)
+        run.write("What they said.", "opening_answer", conversation.order[-1], audience=owner)
     else:
-        run.write("Please begin.", Instruction, None, audience=owner)
+        run.write("Please begin.", "instruction", None, audience=owner)
 
 
 @st.composite
@@ -162,10 +147,10 @@ def runs(draw: st.DrawFn, most_turns: int = 14) -> Run:
     for number in range(draw(st.integers(0, most_turns))):
         name = conversation.order[number % len(names)]
         if number and len(names) > 2:
-            run.write(f"{name}, it is your turn.", Instruction, None, audience=(name,))
+            run.write(f"{name}, it is your turn.", "instruction", None, audience=(name,))
         _turn(draw, run, name, None, Stage.ROUNDS)
         if draw(st.integers(0, 3)) == 0:
-            kept = (name,) if conversation.speaker(name).keep_self_reflection else NOBODY
-            run.write("What is left?", JudgeQuestion, None, audience=kept)
-            run.write("Nothing.", Reflection, name, audience=kept)
+            kept = (name,) if conversation.speaker(name).keep_self_reflection else ()
+            run.write("What is left?", "judge_question", None, audience=kept)
+            run.write("Nothing.", "reflection", name, audience=kept)
     return run

@@ -1,36 +1,14 @@
 """Logs drawn line by line, of all kinds and in any order: more than any conversation writes."""
 
 from random import Random
-from typing import Any, get_args
+from typing import Any
 
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.judges import Verdict
-from duologue.graphs.log.messages import make_message, make_tool_message, place_name
-from duologue.graphs.log.metadata import (
-    NOBODY,
-    AnyMetadata,
-    CodeCalls,
-    EarlierEnd,
-    Failure,
-    Flaw,
-    HookVersion,
-    InnerSession,
-    Instruction,
-    JudgeQuestion,
-    MemoryReset,
-    Reflection,
-    RemovedMessage,
-    Source,
-    Speech,
-    Stage,
-    Summary,
-    ToolCalls,
-    ToolResult,
-    UnheardResult,
-)
+from support.log import KINDS, Failure, Flaw, Source, Stage, make_line, make_tool_line, place_name
 
 NAMES = ("Ann", "Bob", "Cid")
 
@@ -105,39 +83,39 @@ def odd_line(random: Random, names: tuple[str, ...], log: list[AnyMessage]) -> A
         failure = random.choice((None, None, *Failure))
         final = random.random() < 0.8
         given: dict[str, Any] = {"failure": failure, "final": final}
-        message = make_tool_message(number, text, speaker=name, call_id=str(call["id"]), **given)
+        message = make_tool_line(number, text, speaker=name, call_id=str(call["id"]), **given)
         return message.model_copy(update={"id": f"id{number}-{random.randint(0, 10**9)}"})
-    kind = random.choice((*[Speech] * 12, ToolCalls, ToolCalls, *get_args(AnyMetadata)))
-    if kind in (ToolResult, UnheardResult, RemovedMessage):
-        kind = Speech
+    kind = random.choice((*["speech"] * 12, "tool_calls", "tool_calls", *KINDS))
+    if kind in ("tool_result", "unheard_result", "removed"):
+        kind = "speech"
     places = [place_name(place) for place in range(number)]
     about: dict[str, Any] = {
         "speaker": name,
-        "audience": random.choice((None, None, None, NOBODY, (name,), names[:1])),
+        "audience": random.choice((None, None, None, (), (name,), names[:1])),
         "stage": random.choice((*[Stage.ROUNDS] * 6, *Stage)),
         "source": random.choice((*[Source.MODEL] * 6, *Source)),
         "flaw": random.choice((None, None, None, *Flaw)),
     }
-    if kind in (Instruction, JudgeQuestion, HookVersion, EarlierEnd):
+    if kind in ("instruction", "judge_question", "hook_version", "earlier_end"):
         about["speaker"] = None
-    if kind is HookVersion and places:
+    if kind == "hook_version" and places:
         about["instead_of"] = tuple(sorted(random.sample(places[-4:], min(2, len(places)))))
-    if kind in (Summary, MemoryReset):
+    if kind in ("summary", "memory_reset"):
         about["since"] = random.choice([None, *places])
-    if kind is Reflection:
+    if kind == "reflection":
         about["verdict"] = Verdict(speaker=name, complete=False, readable=random.random() < 0.5)
     calls = []
-    if kind in (ToolCalls, CodeCalls):
-        tool = "python" if kind is CodeCalls else "add"
+    if kind in ("tool_calls", "code"):
+        tool = "python" if kind == "code" else "add"
         calls = [
             tool_call(name=tool, args={"a": random.randint(1, 2)}, id=f"c{number}-{place}")
             for place in range(random.randint(1, 2))
         ]
     own = f"id{number}-{random.randint(0, 10**9)}"
-    if kind is EarlierEnd:
+    if kind == "earlier_end":
         about["outcome"] = {}
-    if kind is InnerSession:
+    if kind == "inner_session":
         inner = {"task": text, "speakers": [{"name": "Cat"}, {"name": "Dan"}]}
         about |= {"conversation": inner, "summary": "0 messages: it failed"}
-    fields = {field: value for field, value in about.items() if field in kind.model_fields}
-    return make_message(number, text, kind(**fields), id=own, tool_calls=calls)
+    fields = {field: value for field, value in about.items() if field in KINDS[kind]}
+    return make_line(number, text, kind, id=own, tool_calls=calls, **fields)

@@ -19,13 +19,12 @@ from duologue.graphs import DuologueError, Result, Session, astream
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.judges import Handoff, Moderator, SeparateJudge
 from duologue.graphs.events import Event
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Summary
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn
+from support.log import fields_of
 
 T = TypeVar("T")
 
@@ -243,8 +242,8 @@ class Narrow(Player):
 
 def cuts_of(result: Result) -> list[BaseMessage]:
     """Return the log's messages that omit text which a model has refused."""
-    read = [(one, metadata(one)) for one in result.messages]
-    return [one for one, about in read if isinstance(about, Summary) and about.problem is not None]
+    read = [(one, fields_of(one)) for one in result.messages]
+    return [one for one, about in read if about.kind == "summary" and about.problem is not None]
 
 
 async def followed(

@@ -7,13 +7,12 @@ from langchain_core.messages import AnyMessage
 
 from duologue.graphs import Conversation
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.graphs.log.messages import make_message, make_tool_message
-from duologue.graphs.log.metadata import Failure, Source, Speech, Stage, ToolCalls
 from duologue.graphs.rules.log_counter import LogCounter
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import Decision, Node, after_pause, after_turn, decide
 from duologue.nodes.turn.checks import check_reply
 from endings.dialogue import Call, Dialogue, Turn
+from support.log import Failure, Source, Stage, make_line, make_metadata, make_tool_line
 
 FORMS = {"instruction": INSTRUCTION, "solution": SOLUTION}
 
@@ -131,7 +130,7 @@ class Rules:
                 self._conversation, self.position, turn.speaker, Stage.ROUNDS
             )
             return self._decide()
-        about = ToolCalls(speaker=turn.speaker)
+        about = make_metadata("tool_calls", speaker=turn.speaker)
         calls: list[Any] = [
             {
                 "type": "tool_call",
@@ -141,7 +140,7 @@ class Rules:
             }
             for place, one in enumerate(turn.calls)
         ]
-        self._add(make_message(len(self.log), turn.text, about, tool_calls=calls))
+        self._add(make_line(len(self.log), turn.text, about, tool_calls=calls))
         reason = self._within(turn, Phase.CALLED)
         if reason is not None:
             return reason
@@ -151,17 +150,15 @@ class Rules:
 
     def _speech(self, turn: Turn) -> AnyMessage:
         if turn.automatic:
-            about = Speech(speaker=turn.speaker, source=Source.TEXT)
-            return make_message(len(self.log), turn.text, about)
+            return make_line(len(self.log), turn.text, speaker=turn.speaker, source=Source.TEXT)
         speaker = self._conversation.speaker(turn.speaker)
         found = check_reply(self._conversation, speaker, turn.text, self.log)
         # A speaker that is asked again repeats the recorded line, which is then accepted.
         flaw = found.problem.flaw if found.problem else None
-        about = Speech(speaker=turn.speaker, flaw=flaw)
-        return make_message(len(self.log), found.text, about)
+        return make_line(len(self.log), found.text, speaker=turn.speaker, flaw=flaw)
 
     def _result(self, turn: Turn, call: Call, call_id: str) -> AnyMessage:
-        return make_tool_message(
+        return make_tool_line(
             len(self.log),
             call.result,
             speaker=turn.speaker,

@@ -18,7 +18,6 @@ from duologue.graphs.common.settings import load_settings
 from duologue.graphs.conversation.judges import VERDICT_TEMPERATURE
 from duologue.graphs.conversation.usage import dump_usage, read_usage
 from duologue.graphs.ends.all_ends import Guards
-from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Reflection
 from duologue.graphs.log.state import new_messages
 from duologue.graphs.log.transcript import overheard
@@ -35,6 +34,7 @@ from endings.adapter import MANY, Rules
 from endings.dialogue import Dialogue
 from endings.scoring import is_over
 from endings.stored_verdicts import Key, StoredCall, VerdictFile, dump_messages, load_messages
+from support.log import fields_of
 
 FORMS = ("structured", "two_questions")
 """The forms of duologue's judge."""
@@ -185,7 +185,7 @@ def _continued(before: NodeContext, call: StoredCall) -> NodeContext:
 async def _answer_judge(context: NodeContext, key: Key, prefix: Prefix) -> StoredCall:
     update: dict[str, Any] = await judge_yourself(context)
     new = new_messages(update)
-    reflections = [about for about in map(metadata, new) if isinstance(about, Reflection)]
+    reflections = [about for about in map(fields_of, new) if about.kind == "reflection"]
     verdict = next((one.verdict for one in reflections if one.verdict is not None), None)
     return StoredCall(
         key=key,

@@ -20,7 +20,6 @@ from drawn.player import Player
 from drawn.talks import talks
 from duologue.graphs import Conversation, DuologueError, Session, StoreError, converse
 from duologue.graphs.build import build_graph
-from duologue.graphs.log.messages import place_of
 from duologue.graphs.session.checkpoints import (
     DELTA_CHANNELS,
     config_of,
@@ -34,6 +33,7 @@ from duologue.nodes.testing import ScriptedChatModel
 from support.breaking import Breakage
 from support.cases import drawn_cases
 from support.locks import remove_locks
+from support.log import place_of
 from support.stores import EACH_STORE, store_address
 
 from .broken_talks import SCRIPTS, SPECS, World, told

@@ -8,10 +8,9 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from pydantic import BaseModel, Field
 
 from duologue.graphs import aconverse, load_conversation
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Speech, ToolCalls
+from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.model import Models
-from support.fields import fields_of
+from support.log import fields_of, of_kind
 from support.models import chosen
 
 pytestmark = pytest.mark.live
@@ -146,7 +145,7 @@ async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
     result = await aconverse(conversation, store="memory:")
     assert result.outcome is not None
     answers = [message for message in result.messages if isinstance(message, ToolMessage)]
-    assert [metadata(answer).speaker for answer in answers] == ["Master", "Player"]
+    assert [fields_of(answer).speaker for answer in answers] == ["Master", "Player"]
     for answer in answers:
         assert answer.status == "success"
         assert "number is" in answer.text or "you won" in answer.text
@@ -173,7 +172,7 @@ async def test_it_may_speak_beside_a_call() -> None:
         }
     )
     result = await aconverse(spec, model="embedded", tools=[high_low], store="memory:")
-    called = [one for one in result.messages if isinstance(metadata(one), ToolCalls)]
+    called = of_kind(result.messages, "tool_calls")
     assert called
     for message in called:
         assert isinstance(message, AIMessage)

@@ -7,16 +7,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Reason, Result, aconverse, group_solve
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import (
-    Instruction,
-    MessageMetadata,
-    OpeningAnswer,
-    RememberedMessage,
-    Speech,
-    Stage,
-)
-from support.fields import fields_of
+from support.log import Stage, fields_of, kind_of
 
 pytestmark = pytest.mark.live
 
@@ -31,13 +22,11 @@ SECRETS: list[Any] = [
 ]
 
 
-def of_kind(
-    result: Result, kind: type[MessageMetadata], stage: Stage | None = None
-) -> list[BaseMessage]:
+def of_kind(result: Result, kind: str, stage: Stage | None = None) -> list[BaseMessage]:
     return [
         message
         for message in result.messages
-        if type(metadata(message)) is kind and stage in (None, fields_of(message).stage)
+        if kind_of(message) == kind and stage in (None, fields_of(message).stage)
     ]
 
 
@@ -70,29 +59,29 @@ async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, 
     result = await aconverse(game, store="memory:")
 
     made_up = "prompt" in secret
-    private = of_kind(result, Speech, Stage.PRIVATE)
-    assert [metadata(message).speaker for message in private] == [MASTER] * made_up
-    told = of_kind(result, Instruction if made_up else RememberedMessage)[0]
+    private = of_kind(result, "speech", Stage.PRIVATE)
+    assert [fields_of(message).speaker for message in private] == [MASTER] * made_up
+    told = of_kind(result, "instruction" if made_up else "remembered")[0]
     assert told.text == (secret["prompt"] if made_up else secret["lines"][0])
     for message in (told, *private):
-        assert metadata(message).audience == (MASTER,)
+        assert fields_of(message).audience == (MASTER,)
 
-    opening = [metadata(message).speaker for message in of_kind(result, Speech, Stage.OPENING)]
+    opening = [fields_of(message).speaker for message in of_kind(result, "speech", Stage.OPENING)]
     assert opening == [MASTER, PLAYER]
-    said = of_kind(result, Speech, Stage.ROUNDS)
-    last = of_kind(result, Speech, Stage.LAST_WORDS)
-    speakers = [metadata(message).speaker for message in (*said, *last)]
+    said = of_kind(result, "speech", Stage.ROUNDS)
+    last = of_kind(result, "speech", Stage.LAST_WORDS)
+    speakers = [fields_of(message).speaker for message in (*said, *last)]
     assert speakers == [(PLAYER, MASTER)[number % 2] for number in range(len(speakers))]
     assert 1 <= len(said) <= 2 * CAP
 
     # The player sees only its task, the shift, and the messages of the rounds.
-    heard = [message for message in result.messages if metadata(message).is_heard_by(PLAYER)]
-    own = [message for message in result.messages if metadata(message).speaker == PLAYER]
+    heard = [message for message in result.messages if fields_of(message).is_heard_by(PLAYER)]
+    own = [message for message in result.messages if fields_of(message).speaker == PLAYER]
     assert not {told.id, *(message.id for message in private)} & {
         message.id for message in (*heard, *own)
     }
-    kinds = {type(metadata(message)) for message in heard}
-    assert kinds <= {Instruction, OpeningAnswer, Speech}
+    kinds = {kind_of(message) for message in heard}
+    assert kinds <= {"instruction", "opening_answer", "speech"}
     seen = result.viewpoint(PLAYER)
     assert sum(message.type == "ai" for message in seen) == 1 + speakers.count(PLAYER)
 
@@ -103,7 +92,7 @@ async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, 
     assert set(result.outcome.reasons) & {Reason.COMPLETED, Reason.MAX_ITERATIONS, *GUARDS}
     if Reason.COMPLETED in result.outcome.reasons:
         assert result.outcome.completed == (MASTER,)
-        assert [metadata(message).speaker for message in last] == [PLAYER]
+        assert [fields_of(message).speaker for message in last] == [PLAYER]
     else:
         assert last == []
     assert result.outcome.messages == len(private) + len(opening) + len(speakers)

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Reason, Session, astream
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Summary
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.tools import Turn
+from support.log import kind_of
 
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
@@ -89,8 +88,8 @@ async def test_400_messages_end_on_a_small_context(
     spoken = [usage for name, usage in result.outcome.usage.items() if name != "cheap"]
     assert [usage.calls for usage in spoken] == [BY_THE_MODEL // 2]
 
-    kinds = [type(metadata(message)) for message in result.messages]
-    cuts = kinds.count(Summary)
+    kinds = [kind_of(message) for message in result.messages]
+    cuts = kinds.count("summary")
     too_long = [text for text in notices if "too long" in text]
     if policy["kind"] == "all":
         # Only the model's refusal shortens the history, and the stream reports each time.

@@ -29,7 +29,7 @@ from duologue.graphs import (
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.state import log_of
 from duologue.nodes.testing.server import ScriptedServer
-from support.logs import without_ids
+from support.log import without_ids
 
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 

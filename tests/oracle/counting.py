@@ -7,30 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import (
-    AnyMetadata,
-    EarlierEnd,
-    Failure,
-    Flaw,
-    MessageMetadata,
-    Source,
-    Speech,
-    ToolCalls,
-    ToolResult,
-    is_public_speech,
-    verdict_of,
-)
 from duologue.graphs.text.farewells import is_farewell
 from duologue.graphs.text.similarity import is_blank, is_equal, is_same, is_short, plain
+from support.log import Failure, Flaw, Source, fields_of
 
-Read = list[tuple[BaseMessage, AnyMetadata]]
-Heard = list[tuple[BaseMessage, Speech]]
+Read = list[tuple[BaseMessage, Any]]
+Heard = list[tuple[BaseMessage, Any]]
 
 FREE = (Source.HUMAN, Source.TEXT, Source.CODE, Source.TOOL)
 CHOICE = (
@@ -45,14 +32,16 @@ def in_a_row(found: Iterable[bool]) -> int:
 
 def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, int]:
     """Return the nonzero counts of guards in a log, since its last end (R10)."""
-    read = [(message, metadata(message)) for message in log]
-    ends = [place for place, (_, about) in enumerate(read) if isinstance(about, EarlierEnd)]
+    read = [(message, fields_of(message)) for message in log]
+    ends = [place for place, (_, about) in enumerate(read) if about.kind == "earlier_end"]
     read = read[ends[-1] + 1 :] if ends else read
-    heard = [(message, about) for message, about in read if is_public_speech(about)]
+    heard = [
+        (message, about) for message, about in read if about.kind == "speech" and about.is_aloud
+    ]
     turn = list(takewhile(lambda one: not one[1].ends_turn, reversed(read)))
-    failures = [about.failure for _, about in turn if isinstance(about, ToolResult)]
-    silent = list(takewhile(lambda one: not isinstance(one[1], Speech), reversed(read)))
-    found_verdicts = (verdict_of(about) for _, about in reversed(read))
+    failures = [about.failure for _, about in turn if about.kind == "tool_result"]
+    silent = list(takewhile(lambda one: one[1].kind != "speech", reversed(read)))
+    found_verdicts = (about.verdict for _, about in reversed(read))
     verdicts = [verdict for verdict in found_verdicts if verdict is not None]
     flips = Counter(about.speaker for _, about in heard if about.flaw is Flaw.ROLE_FLIP)
     by_models = [
@@ -86,7 +75,7 @@ def echoes(heard: Heard) -> int:
     return in_a_row(flaw is Flaw.ECHO for flaw in own)
 
 
-def _marks(conversation: Conversation, about: MessageMetadata) -> Sequence[str]:
+def _marks(conversation: Conversation, about: Any) -> Sequence[str]:  # noqa: ANN401
     marks = conversation.speaker(about.speaker or "").marks
     return marks.texts if marks else ()
 
@@ -177,9 +166,9 @@ def made(turn: Read, place: int) -> Made:
         one["id"]: f"{one['name']} {one['args']}"
         for one in (*message.tool_calls, *message.invalid_tool_calls)
     }
-    came = dict[str | None, tuple[ToolMessage, ToolResult]]()
-    for one, about in takewhile(lambda it: not isinstance(it[1], ToolCalls), turn[place + 1 :]):
-        if isinstance(one, ToolMessage) and isinstance(about, ToolResult):
+    came = dict[str | None, tuple[ToolMessage, Any]]()
+    for one, about in takewhile(lambda it: it[1].kind != "tool_calls", turn[place + 1 :]):
+        if isinstance(one, ToolMessage) and about.kind == "tool_result":
             came.setdefault(one.tool_call_id, (one, about))
     found = {key: came[key] for key in calls if key in came}
     return Made(
@@ -199,7 +188,7 @@ def same_tool_calls(turn: Read) -> int:
     places = [
         place
         for place, (message, about) in enumerate(turn)
-        if isinstance(about, ToolCalls) and isinstance(message, AIMessage)
+        if about.kind == "tool_calls" and isinstance(message, AIMessage)
     ]
     rounds = [made(turn, place) for place in places]
     row = list(takewhile(lambda one: one.calls == rounds[-1].calls, reversed(rounds)))

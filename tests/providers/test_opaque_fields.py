@@ -20,8 +20,6 @@ from duologue.graphs import (
     remember,
     stream,
 )
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import ToolCalls
 from duologue.nodes.models.adapters.composed import Chat
 from duologue.nodes.testing import (
     Line,
@@ -32,7 +30,7 @@ from duologue.nodes.testing import (
     ScriptedToolCall,
 )
 from duologue.tools import Turn
-from support.fields import fields_of
+from support.log import fields_of, kind_of
 
 from .base import FakeServer, ProviderRequest
 from .fakes import client_of, fake
@@ -289,7 +287,7 @@ def check_fallback(first: str, second: str, *, with_results: bool) -> None:
     assert result.outcome is not None
     assert result.outcome.reason == "max_iterations"
     families = {
-        isinstance(metadata(message), ToolCalls): thought.family
+        kind_of(message) == "tool_calls": thought.family
         for message in result.messages
         if (thought := fields_of(message).thought) is not None
     }

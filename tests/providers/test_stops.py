@@ -9,11 +9,10 @@ from unittest import mock
 import pytest
 
 from duologue.graphs import Conversation, ModelError, Result, Session, converse, stream
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Draft, ModelOutput, Reflection, Speech
 from duologue.graphs.speakers.reply_parts import StopCause
 from duologue.nodes.models import stops
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
+from support.log import fields_of
 
 from .base import ProviderRequest
 from .fakes import client_of, fake
@@ -81,7 +80,7 @@ def play(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Resul
 
 def stopped(result: Result) -> list[tuple[str, str, str]]:
     """Return the kind of each message whose model stopped early, with the cause and the word."""
-    found = [one for one in map(metadata, result.messages) if isinstance(one, ModelOutput)]
+    found = map(fields_of, result.messages)
     return [(one.kind, one.stop.cause.value, one.stop.word) for one in found if one.stop]
 
 
@@ -358,7 +357,7 @@ def test_a_refused_verdict_is_unreadable_with_the_reason(api: str, form: str, pl
     result, _ = play(api, ["Once.", "Fine.", refused, refused], spec)
     assert result.outcome is not None
     assert [verdict.readable for verdict in result.outcome.verdicts] == [False]
-    reflections = [one for one in map(metadata, result.messages) if isinstance(one, Reflection)]
+    reflections = [one for one in map(fields_of, result.messages) if one.kind == "reflection"]
     causes = {one.stop.cause for one in reflections if one.stop is not None}
     assert causes == {StopCause.FILTER if api == "google" else StopCause.REFUSAL}
     check_shown(result, "the verdict of the judge: ")
@@ -378,8 +377,8 @@ def test_the_native_reason_of_openrouter_is_read(word: str, cause: str, play: An
 def test_drafts_and_speeches_keep_their_reason_in_a_stored_session(play: Any) -> None:  # noqa: ANN401
     blank = Reply(text="", finish_reason="content_filter")
     result, _ = play(OURS, [blank, Reply(text="On", finish_reason="content_filter")], talk())
-    found = [metadata(one) for one in result.messages]
-    assert [one.stop is not None for one in found if isinstance(one, Draft | Speech)] == [
+    found = [fields_of(one) for one in result.messages]
+    assert [one.stop is not None for one in found if one.kind in ("draft", "speech")] == [
         True,
         True,
         False,

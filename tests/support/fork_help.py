@@ -10,22 +10,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Outcome, Result, Session, converse
-from duologue.graphs.log.messages import metadata, place_of
-from duologue.graphs.log.metadata import (
-    Draft,
-    Instruction,
-    Reflection,
-    Source,
-    SpeakerChoice,
-    SpecifiedTask,
-    Speech,
-    ToolCalls,
-    UnheardReply,
-)
 from duologue.graphs.store.in_memory import MemorySaver
 from duologue.graphs.store.saver import SqlSaver
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
+from support.log import Source, fields_of, kind_of, place_of
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 NO: dict[str, Any] = {"objectives_left": ["water"], "complete": False}
@@ -105,24 +94,24 @@ def calls_in_log(log: Sequence[BaseMessage]) -> int:
     """Return the number of a log's messages that come from a model: one for each call."""
     calls, waits = 0, False
     for message in log:
-        about = metadata(message)
-        if waits and isinstance(about, Speech | ToolCalls):
+        about = fields_of(message)
+        if waits and about.kind in ("speech", "tool_calls"):
             # This message is the reply that hooks made from the answer before it.
             waits = False
             continue
-        waits = waits or (isinstance(about, UnheardReply) and isinstance(message, AIMessage))
+        waits = waits or (about.kind == "unheard_reply" and isinstance(message, AIMessage))
         calls += _is_call(message)
     return calls
 
 
 def _is_call(message: BaseMessage) -> bool:
-    about = metadata(message)
-    if isinstance(about, SpeakerChoice):
+    about = fields_of(message)
+    if about.kind == "speaker_choice":
         # A turn function returns the name itself, without a model call.
-        return message.text != about.to
-    if isinstance(about, Draft | Speech | ToolCalls | UnheardReply):
-        return about.source is Source.MODEL
-    return isinstance(about, SpecifiedTask | Reflection)
+        return bool(message.text != about.to)
+    if about.kind in ("draft", "speech", "tool_calls", "unheard_reply"):
+        return bool(about.source is Source.MODEL)
+    return kind_of(message) in ("specified_task", "reflection")
 
 
 def calls_in(result: Result) -> int:
@@ -155,7 +144,7 @@ def told(result: Result, name: str) -> list[str]:
     return [
         message.text
         for message in result.messages
-        if isinstance(metadata(message), Instruction) and metadata(message).audience == (name,)
+        if kind_of(message) == "instruction" and fields_of(message).audience == (name,)
     ]
 
 

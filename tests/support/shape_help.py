@@ -8,9 +8,8 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from duologue.graphs import Conversation, Result, converse, load_conversation
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import MessageMetadata
 from duologue.nodes.testing import Call, Line as Said, Script, ScriptedChatModel
+from support.log import fields_of
 
 
 def talk(*speakers: dict[str, Any] | str, rounds: int = 1, **fields: Any) -> Conversation:
@@ -53,14 +52,9 @@ def shown(messages: Sequence[BaseMessage]) -> list[str]:
     return [f"{roles[message.type]}:{message.text}" for message in messages]
 
 
-def of_kind(result: Result, kind: type[MessageMetadata]) -> list[BaseMessage]:
-    """Return the messages of one kind in a log."""
-    return [message for message in result.messages if type(metadata(message)) is kind]
-
-
 def kinds(result: Result) -> list[str]:
     """Return the kinds of all messages of a log."""
-    return [metadata(message).kind for message in result.messages]
+    return [fields_of(message).kind for message in result.messages]
 
 
 def calls_of(message: BaseMessage) -> list[str]:

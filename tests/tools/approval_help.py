@@ -11,10 +11,9 @@ from pydantic import BaseModel
 
 from duologue.graphs import build_graph
 from duologue.graphs.build import Graph
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import CallOutcome, Speech
 from duologue.graphs.log.state import log_of
 from duologue.nodes.testing import Line as Scripted, Reply, ScriptedChatModel, ScriptedToolCall
+from support.log import kind_of
 
 Saver = BaseCheckpointSaver[Any]
 
@@ -112,7 +111,7 @@ class Talk:
 
     async def said(self) -> list[str]:
         log = log_of(await self.values())
-        return [one.text for one in log if isinstance(metadata(one), Speech)]
+        return [one.text for one in log if kind_of(one) == "speech"]
 
 
 def call(name: str, call_id: str, **args: Any) -> ScriptedToolCall:
@@ -128,9 +127,3 @@ LOOK = call("look", "c2", at="it")
 BOTH = calls(MAIL, LOOK)
 END: list[Scripted] = ["Done.", "Fine."]
 ASKS: dict[str, Any] = {"interrupt_on": {"mail": True}}
-
-
-def about(message: ToolMessage) -> CallOutcome:
-    found = metadata(message)
-    assert isinstance(found, CallOutcome)
-    return found

@@ -10,6 +10,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from duologue.graphs import AnswerError, DuologueError
+from support.log import fields_of
 
 from .approval_help import (
     APPROVE,
@@ -21,7 +22,6 @@ from .approval_help import (
     RESPOND,
     Saver,
     Talk,
-    about,
     call,
     calls,
     edited,
@@ -278,6 +278,6 @@ async def test_broken_off_behind_the_decisions_nobody_is_asked_again(by_id: bool
     assert await talk.go_on() == []
     assert sorted(noted) == ["quick changed", "slow", "slow"]
     results = await talk.results()
-    assert [about(one).decision for one in results] == ["reject", "edit", None]
+    assert [fields_of(one).decision for one in results] == ["reject", "edit", None]
     assert [one.status for one in results] == ["error", "success", "success"]
     assert await talk.said() == ["Done.", "Fine."]

@@ -10,10 +10,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import interrupt
 
-from duologue.graphs.log.metadata import Failure
 from duologue.nodes.testing import ScriptedToolCall
+from support.log import Failure, fields_of
 
-from .approval_help import APPROVE, ASKS, END, MAIL, REJECT, Saver, Talk, about, call, calls, edited
+from .approval_help import APPROVE, ASKS, END, MAIL, REJECT, Saver, Talk, call, calls, edited
 
 # Calls that need approval
 
@@ -35,7 +35,11 @@ async def test_tools_that_run_code_are_asked_about_and_their_variables_stay(save
     ]
     assert await talk.decide(APPROVE, REJECT, edited("python", code="print(x + 2)")) == []
     first, second, third = await talk.results()
-    assert [about(one).decision for one in (first, second, third)] == ["approve", "reject", "edit"]
+    assert [fields_of(one).decision for one in (first, second, third)] == [
+        "approve",
+        "reject",
+        "edit",
+    ]
     assert third.text.endswith("Result:\n3\n")
     assert 'to python with {"code": "print(x + 2)"}' in third.text
 
@@ -138,7 +142,7 @@ async def test_a_call_of_no_tool_is_told_to_the_speaker_and_asked_about_by_nobod
     (asked,) = await talk.start()
     assert len(asked.value["action_requests"]) == 1
     assert await talk.decide(REJECT) == []
-    failures = [about(one).failure for one in await talk.results()]
+    failures = [fields_of(one).failure for one in await talk.results()]
     assert failures == [Failure.CALL, Failure.PERSON, Failure.CALL]
 
 

@@ -12,10 +12,10 @@ from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs import Reason, SpecError, load_conversation
 from duologue.graphs.events import ToolCallFinished
-from duologue.graphs.log.metadata import Failure
 from duologue.graphs.log.state import log_of
 from duologue.graphs.session.events import events_of
 from duologue.tools import Hook
+from support.log import Failure, fields_of
 
 from .approval_help import (
     APPROVE,
@@ -28,7 +28,6 @@ from .approval_help import (
     RESPOND,
     Saver,
     Talk,
-    about,
     call,
     calls,
     edited,
@@ -81,14 +80,18 @@ async def test_one_question_holds_all_calls_that_need_it_in_their_order(saver: S
     ]
     assert await talk.decide(REJECT, APPROVE, APPROVE) == []
     assert sorted(talk.ran) == [("look", "3"), ("mail", "Bob")]
-    assert [about(one).decision for one in await talk.results()] == ["reject", "approve", "approve"]
+    assert [fields_of(one).decision for one in await talk.results()] == [
+        "reject",
+        "approve",
+        "approve",
+    ]
 
 
 async def test_nobody_is_asked_about_other_tools(saver: Saver) -> None:
     rules = {"look": False, "ask": True}
     talk = Talk(saver, [BOTH, *END], interrupt_on=rules)
     assert await talk.start() == []
-    assert [about(one).decision for one in await talk.results()] == [None, None]
+    assert [fields_of(one).decision for one in await talk.results()] == [None, None]
 
 
 # The effect of each decision
@@ -100,12 +103,12 @@ async def test_what_is_approved_runs_as_it_was_made(saver: Saver) -> None:
     assert await talk.decide(APPROVE) == []
     assert sorted(talk.ran) == [("look", "it"), ("mail", "Bob")]
     first, second = await talk.results()
-    assert (first.text, about(first).decision, about(first).arguments) == (
+    assert (first.text, fields_of(first).decision, fields_of(first).arguments) == (
         "Sent to Bob.",
         "approve",
         None,
     )
-    assert (second.text, about(second).decision) == ("Seen it.", None)
+    assert (second.text, fields_of(second).decision) == ("Seen it.", None)
     assert await talk.said() == ["Done.", "Fine."]
 
 
@@ -136,9 +139,9 @@ async def test_what_is_edited_runs_as_a_person_wrote_it_and_the_speaker_is_told(
     (result,) = await talk.results()
     assert result.text == f"A person changed this call {told}"
     assert result.status == "success"
-    assert about(result).decision == "edit"
-    assert about(result).tool == tool_run
-    assert about(result).arguments == decision["edited_action"]["args"]
+    assert fields_of(result).decision == "edit"
+    assert fields_of(result).tool == tool_run
+    assert fields_of(result).arguments == decision["edited_action"]["args"]
     # The speaker sees its original call.
     shown = [one for one in talk.model.calls[1].prompt if one["role"] == "assistant"]
     assert "Bob" in str(shown[-1]["tool_calls"])
@@ -175,8 +178,8 @@ async def test_what_is_refused_does_not_run_and_is_nobodys_error(
     assert talk.ran == [("look", "it")]
     refused, _ = await talk.results()
     assert (refused.text, refused.status) == (told, "error")
-    assert (about(refused).failure, about(refused).decision) == (Failure.PERSON, "reject")
-    assert about(refused).refusal == decision.get("message")
+    assert (fields_of(refused).failure, fields_of(refused).decision) == (Failure.PERSON, "reject")
+    assert fields_of(refused).refusal == decision.get("message")
     assert (await talk.values())["outcome"]["reasons"] == [Reason.MAX_ITERATIONS.value]
 
 
@@ -187,7 +190,7 @@ async def test_who_answers_in_a_tools_place_is_its_result(saver: Saver) -> None:
     assert talk.ran == []
     (result,) = await talk.results()
     assert (result.text, result.status) == ("Already sent.", "success")
-    assert (about(result).failure, about(result).decision) == (None, "respond")
+    assert (fields_of(result).failure, fields_of(result).decision) == (None, "respond")
 
 
 @pytest.mark.part(3)
@@ -270,7 +273,7 @@ async def test_arguments_of_a_person_that_do_not_fit_are_asked_for_again(saver: 
     await talk.decide(edited("mail", to="Ann"))
     (result,) = await talk.results()
     assert result.text.startswith("A person changed this call to mail with")
-    assert about(result).failure is None
+    assert fields_of(result).failure is None
 
 
 async def test_who_edits_nothing_has_approved(saver: Saver) -> None:
@@ -278,7 +281,7 @@ async def test_who_edits_nothing_has_approved(saver: Saver) -> None:
     await talk.start()
     await talk.decide(edited("mail", to="Bob"))
     (result,) = await talk.results()
-    assert about(result).decision == "approve"
+    assert fields_of(result).decision == "approve"
     assert "A person changed" not in result.text
 
 
@@ -312,7 +315,7 @@ async def test_hooks_see_what_a_person_made_of_a_call(saver: Saver) -> None:
         'A person changed this call to look with {"at": "Bob!"} before it ran. Result:\n'
         "<Seen Bob!.>"
     )
-    assert about(result).arguments == {"at": "Bob!"}
+    assert fields_of(result).arguments == {"at": "Bob!"}
 
 
 @pytest.mark.parametrize(
@@ -341,7 +344,7 @@ async def test_hooks_see_no_call_that_was_refused(
     result = (await talk.results())[-1]
     assert result.text.startswith(text)
     assert found == seen
-    assert about(result).decision == decision["type"]
+    assert fields_of(result).decision == decision["type"]
 
 
 async def test_a_hook_that_fails_behind_a_decision_asks_nobody_again(saver: Saver) -> None:

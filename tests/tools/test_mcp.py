@@ -29,7 +29,6 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.cli.app import app
-from duologue.graphs.log.metadata import Failure
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
@@ -38,7 +37,7 @@ from duologue.tools.mcp.tools import ask_server, result_text, tools_of
 from duologue.tools.registry.functions import check_arguments
 from duologue.tools.registry.hooks import ArgumentsError, languages_of, timeout_of
 from duologue.tools.registry.registry import Registry
-from support.fields import fields_of
+from support.log import Failure, fields_of
 
 SERVED = str(Path(__file__).with_name("served.py"))
 

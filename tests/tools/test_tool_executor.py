@@ -18,12 +18,11 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 
 from duologue.graphs import Conversation, Reason, Result, Session, aconverse, load_conversation
-from duologue.graphs.log.metadata import Failure
 from duologue.graphs.rules.outcome import OutcomeStepKind
 from duologue.nodes.execute.call import CallResult
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, ToolState, Turn
-from support.fields import fields_of
+from support.log import Failure, fields_of
 
 
 @tool

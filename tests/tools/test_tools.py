@@ -18,12 +18,11 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.events import ToolRoundLimitReached
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import ToolCalls
 from duologue.graphs.session.events import events_of_session
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
+from support.log import kind_of
 
 
 @tool
@@ -212,7 +211,7 @@ async def test_whatever_goes_wrong_with_a_call_is_told_to_the_model(
 async def test_broken_calls_are_answered_behind_the_good_ones_as_the_client_reads_them() -> None:
     calls = (call("add", "{a", "c1"), call("add", {"a": 1, "b": 2}, "c2"))
     result, _ = await run([Reply(tool_calls=calls), "I see.", "Ok."], [add], talk("add"))
-    asked = next(message for message in result.messages if isinstance(metadata(message), ToolCalls))
+    asked = next(message for message in result.messages if kind_of(message) == "tool_calls")
     assert isinstance(asked, AIMessage)
     # LangChain keeps no order between valid and invalid calls.
     assert [made["id"] for made in [*asked.tool_calls, *asked.invalid_tool_calls]] == ["c2", "c1"]

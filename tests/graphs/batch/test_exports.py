@@ -30,8 +30,6 @@ from duologue.graphs.common.errors import BatchError
 from duologue.graphs.common.threads import run_coroutine as wait_for
 from duologue.graphs.conversation.fields import ConversationFields
 from duologue.graphs.kinds.role_play import RolePlayForm
-from duologue.graphs.log.messages import make_message, make_tool_message as answered
-from duologue.graphs.log.metadata import Source, Speech, ToolCalls
 from duologue.graphs.session.export_training import TRAINING, examples
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.graphs.store.batches import BatchRow, CellRow
@@ -41,6 +39,7 @@ from duologue.tools.registry.registry import Registry
 from support.cli_help import duologue, isolate
 from support.fork_help import run, weather
 from support.fork_talks import TALKS
+from support.log import Source, make_line, make_tool_line
 
 from .trainers import openai_fault, sharegpt_fault
 
@@ -351,7 +350,7 @@ def test_trainers_take_every_example_of_any_log(seed: int) -> None:
 
 
 def spoken(number: int, text: str, name: str = "Ann", **line: Any) -> AnyMessage:
-    return make_message(number, text, Speech(speaker=name, **line))
+    return make_line(number, text, speaker=name, **line)
 
 
 def made(*log: AnyMessage, **speaker: Any) -> StoredSession:
@@ -362,7 +361,7 @@ def made(*log: AnyMessage, **speaker: Any) -> StoredSession:
 
 def call(number: int, text: str = "") -> AnyMessage:
     made: list[ToolCall] = [ToolCall(name="weather", args={}, id=f"c{number}", type="tool_call")]
-    return make_message(number, text, ToolCalls(speaker="Ann"), tool_calls=made)
+    return make_line(number, text, "tool_calls", speaker="Ann", tool_calls=made)
 
 
 def turns(result: StoredSession, form: str = "sharegpt") -> list[tuple[str, str]]:
@@ -381,7 +380,7 @@ def test_what_was_heard_between_a_result_and_the_next_line_stands_with_the_resul
     log = (
         spoken(0, "Hello.", "Ben"),
         call(1),
-        answered(2, "Sun.", speaker="Ann", call_id="c1"),
+        make_tool_line(2, "Sun.", speaker="Ann", call_id="c1"),
         spoken(3, "Stop.", "Ben"),
         spoken(4, "Well."),
     )
@@ -401,7 +400,7 @@ def test_an_example_ends_with_a_line_of_its_own() -> None:
         spoken(1, "Hi."),
         spoken(2, "So?", "Ben"),
         call(3, "Let me see."),
-        answered(4, "Sun.", speaker="Ann", call_id="c3"),
+        make_tool_line(4, "Sun.", speaker="Ann", call_id="c3"),
         spoken(5, "Bye.", "Ben"),
     )
     assert turns(made(*log[:3])) == [("human", "Hello."), ("gpt", "Hi.")]

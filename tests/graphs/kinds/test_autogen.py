@@ -9,11 +9,9 @@ from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Result, converse, load_conversation, user_proxy
 from duologue.graphs.conversation.questions import Question
-from duologue.graphs.log.messages import speeches
-from duologue.graphs.log.metadata import Source
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
-from support.fields import fields_of
+from support.log import Source, fields_of, of_kind
 
 MONTY = {"level": "monty"}
 AUTO = "Please go on."
@@ -65,7 +63,7 @@ def by_user(result: Result) -> list[str]:
 
 def sources(result: Result) -> list[Source]:
     """Return the sources of the user's messages."""
-    found = [fields_of(message) for message in speeches(result.messages)]
+    found = [fields_of(message) for message in of_kind(result.messages, "speech")]
     return [about.source for about in found if about.speaker == "User"]
 
 

@@ -23,10 +23,9 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import CodeStarted
-from duologue.graphs.log.messages import metadata, place_of
-from duologue.graphs.log.metadata import CodeCalls, Speech, UnheardResult
 from duologue.nodes.testing import Line, ScriptedChatModel, ScriptExhaustedError
 from duologue.tools import Hook, Turn
+from support.log import fields_of, kind_of, place_of
 from support.sandboxes import need
 
 MONTY = {"level": "monty"}
@@ -170,7 +169,7 @@ def test_a_fork_goes_on_with_the_variables_of_that_moment() -> None:
     first_output = next(
         place_of(message)
         for message in result.messages
-        if metadata(message).speaker == "Executor" and isinstance(metadata(message), Speech)
+        if fields_of(message).speaker == "Executor" and kind_of(message) == "speech"
     )
     Session("s", store=store).fork(at=first_output, into="f")
 
@@ -360,8 +359,8 @@ def test_hooks_see_code_and_what_it_gave() -> None:
 
 def test_the_log_keeps_the_code_that_ran_for_the_record_alone() -> None:
     result, _ = play(coder("Count.", sandbox=MONTY), [python("print(1)"), "Done."])
-    kinds = [type(metadata(message)) for message in result.messages]
-    assert kinds[1:] == [Speech, CodeCalls, UnheardResult, Speech, Speech]
+    kinds = [kind_of(message) for message in result.messages]
+    assert kinds[1:] == ["speech", "code", "unheard_result", "speech", "speech"]
     for name in ("Coder", "Executor"):
         view = result.viewpoint(name)
         assert not any(isinstance(message, ToolMessage) for message in view)

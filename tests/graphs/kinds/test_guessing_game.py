@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import RememberedMessage, Speech
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+from support.log import fields_of, kind_of
 
 SECRET = "The secret number is 2."  # noqa: S105
 CHOOSE = "Choose a number between 1 and 3, the secret number. Output it once, now."
@@ -241,8 +240,8 @@ async def test_the_player_is_never_shown_the_secret(secret: Mapping[str, Any]) -
     assert len(prompts_of_player) == 7  # an opening answer, three turns, a question after each
     assert "secret number is" not in str(prompts_of_player)
     kept = [message for message in result.messages if SECRET in message.text]
-    assert [metadata(message).audience for message in kept] == [("Game master",)]
-    assert type(metadata(kept[0])) is (Speech if secret is MADE_UP else RememberedMessage)
+    assert [fields_of(message).audience for message in kept] == [("Game master",)]
+    assert kind_of(kept[0]) is ("speech" if secret is MADE_UP else "remembered")
 
 
 async def test_a_shift_that_would_give_the_secret_away_can_be_replaced() -> None:

@@ -20,13 +20,12 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.log.metadata import Speech, ToolResult
 from duologue.graphs.log.parsing import parse
 from duologue.graphs.speakers.formats import ParseStatus
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
-from support.fields import fields_of
-from support.shape_help import of_kind, play, shown, texts
+from support.log import fields_of, of_kind
+from support.shape_help import play, shown, texts
 
 
 def asking(*questions: str, agent: dict[str, Any]) -> tuple[Conversation, dict[str, Any]]:
@@ -55,7 +54,7 @@ def test_an_agent_that_has_three_words_answers_by_its_prompt_and_remembers() -> 
     result, model = play(spec, ["calm", "wild"], functions=functions)
     system = "Reply with one of these words and nothing else: calm, mild, wild.\nAnswer the user."
     assert shown(model.calls[0].messages) == [f"s:{system}", "u:How is the sea?"]
-    said = [(message.name, message.text) for message in of_kind(result, Speech)]
+    said = [(message.name, message.text) for message in of_kind(result.messages, "speech")]
     assert said == result.transcript
     assert said == [
         *(("user", "How is the sea?"), ("Agent", "calm")),
@@ -124,7 +123,7 @@ def test_a_solution_is_read_into_thought_action_and_status() -> None:
     result, model = play(spec, [answer], functions=functions)
     assert model.calls[0].kwargs["stop"] == ["\n```\n"]
     parsed = [{"tool_type": "code interpreter", "thought": THOUGHT, "action": ACTION, "status": 1}]
-    spoken = of_kind(result, Speech)[-1]
+    spoken = of_kind(result.messages, "speech")[-1]
     assert spoken.text == answer
     assert fields_of(spoken).parsed == parsed
     assert fields_of(spoken).problem is None
@@ -159,7 +158,7 @@ def test_every_block_is_read_where_lagent_keeps_the_first(
 ) -> None:
     spec, functions = asking(PROBLEM, agent=SOLVER)
     result, _ = play(spec, [answer], functions=functions)
-    found = fields_of(of_kind(result, Speech)[-1]).parsed
+    found = fields_of(of_kind(result.messages, "speech")[-1]).parsed
     assert isinstance(found, list)
     blocks: list[Any] = found
     assert [(one["thought"], one["action"], one["status"]) for one in blocks] == read
@@ -221,7 +220,7 @@ def test_action_hooks_turn_a_parsed_action_into_arguments_and_a_return_into_word
     )
     assert ran == [code]
     assert texts(model.calls[1])[-1] == f"t:{told}"
-    (answer,) = of_kind(result, ToolResult)
+    (answer,) = of_kind(result.messages, "tool_result")
     assert fields_of(answer).arguments == {"command": code}
     assert result.transcript[-1] == ("Agent", "There you are.")
 

@@ -6,11 +6,10 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
 
 from duologue.graphs import Conversation, EndChat, Speaker, build_graph
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.reducer import append
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
+from support.log import kind_of
 
 ANN_CALLS = Conversation(
     task="Talk.",
@@ -36,5 +35,5 @@ async def test_a_result_is_where_its_call_is_whether_hooks_see_it_first_or_not(h
 async def test_the_result_of_a_removed_call_is_removed_for_other_programs_too() -> None:
     said = await messages_of(Hook())
     left = append(said, [RemoveMessage(id=str(said[0].id))])
-    assert [type(metadata(one)) for one in left[:2]] == [RemovedMessage, RemovedMessage]
+    assert [kind_of(one) for one in left[:2]] == ["removed", "removed"]
     assert left[2:] == said[2:]

@@ -17,13 +17,11 @@ from drawn.talks import talks
 from duologue.graphs import build_graph, load_conversation
 from duologue.graphs.build import Graph
 from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.log.messages import metadata, place_of
-from duologue.graphs.log.metadata import Flaw, JudgeQuestion, OpeningAnswer, Reflection, Speech
 from duologue.graphs.log.state import log_of
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.position import Position, max_steps
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
-from support.fields import fields_of
+from support.log import Flaw, fields_of, kind_of, place_of
 
 # Any edits
 
@@ -50,7 +48,7 @@ async def run(player: Player, data: st.DataObject) -> dict[str, Any]:
         await graph.ainvoke(given, config, interrupt_after="*", durability="sync")
         found: Any = await graph.aget_state(config)
         log, given = log_of(found.values), None
-        places = [at for at, one in enumerate(log) if isinstance(metadata(one), Speech)]
+        places = [at for at, one in enumerate(log) if kind_of(one) == "speech"]
         if edits < 4 and places and data.draw(st.sampled_from((True, False)), "edit"):
             edits += 1
             place = data.draw(st.sampled_from(places[-3:]), "place")
@@ -133,7 +131,7 @@ class Session:
 
     @property
     def said(self) -> list[str]:
-        return [one.text for one in self.log if isinstance(metadata(one), Speech)]
+        return [one.text for one in self.log if kind_of(one) == "speech"]
 
     @property
     def reasons(self) -> list[str] | None:
@@ -256,8 +254,8 @@ def test_a_judged_message_is_judged_by_its_new_words(found: bool) -> None:
     session.edit(1, then)
     session.go_on(interrupt_after=["completion_judge"])
     assert bool(session.reasons) is not found
-    kinds = [type(metadata(one)) for one in session.log[1:4]]
-    assert kinds == [Speech, JudgeQuestion, Reflection]
+    kinds = [kind_of(one) for one in session.log[1:4]]
+    assert kinds == ["speech", "judge_question", "reflection"]
 
 
 def test_an_opening_answer_is_handed_on_as_it_stands_now() -> None:
@@ -271,9 +269,7 @@ def test_an_opening_answer_is_handed_on_as_it_stands_now() -> None:
     place = next(at for at, one in enumerate(session.log) if one.text == "Mine.")
     session.edit(place, "Ours.")
     session.go_on()
-    assert [one.text for one in session.log if isinstance(metadata(one), OpeningAnswer)] == [
-        "Ours."
-    ]
+    assert [one.text for one in session.log if kind_of(one) == "opening_answer"] == ["Ours."]
     assert "Mine." not in str([call.prompt for call in session.model.calls[2:]])
     assert "Ours." in prompted(session, 2)
 

@@ -11,20 +11,10 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 from duologue.graphs import Conversation, Session, chat, converse, load_session, role_play
 from duologue.graphs.build import build_graph
-from duologue.graphs.log.messages import make_message, metadata, place_of
-from duologue.graphs.log.metadata import (
-    Draft,
-    HookVersion,
-    Instruction,
-    JudgeQuestion,
-    Reflection,
-    SpecifiedTask,
-    Speech,
-    UnheardReply,
-)
 from duologue.graphs.log.state import log_of, with_own_ids
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall, ScriptExhaustedError
 from support.fork_help import FUNCTIONS, plain
+from support.log import fields_of, kind_of, make_line, make_metadata, of_kind, place_of
 
 SPEECHES = ["A1", "B1", "A2", "B2"]
 
@@ -72,18 +62,18 @@ async def test_each_reply_is_streamed_under_one_id_that_it_keeps(streaming: bool
             state = found
         elif isinstance(found[0], AIMessage):  # this includes tokens
             streamed[str(found[0].id)] = streamed.get(str(found[0].id), "") + found[0].text
-    replies = [message for message in log_of(state) if isinstance(metadata(message), Speech)]
+    replies = of_kind(log_of(state), "speech")
     assert streamed == {message.id: message.text for message in replies}
 
 
 def test_a_models_id_is_kept_unless_the_log_has_it() -> None:
-    about = Speech(speaker="Ann")
-    log = [make_message(0, "a", about, id="x")]
+    about = make_metadata("speech", speaker="Ann")
+    log = [make_line(0, "a", about, id="x")]
     one, other, third = with_own_ids(
         [
-            make_message(1, "b", about, id="x"),
-            make_message(2, "c", about, id="y"),
-            make_message(3, "d", about, id="y"),
+            make_line(1, "b", about, id="x"),
+            make_line(2, "c", about, id="y"),
+            make_line(3, "d", about, id="y"),
         ],
         log,
     )
@@ -107,7 +97,7 @@ def test_a_server_that_repeats_an_id_loses_no_message(tmp_path: Path) -> None:
     model.disable_streaming = True
     ended = converse(plain(), session="one", model=model, store=store)
     assert [text for _, text in ended.transcript] == SPEECHES
-    replies = [message for message in ended.messages if isinstance(metadata(message), Speech)]
+    replies = of_kind(ended.messages, "speech")
     assert replies[0].id == "chatcmpl-1"
     assert len({message.id for message in ended.messages}) == len(ended.messages)
 
@@ -130,7 +120,7 @@ def test_what_is_said_in_anothers_turn_takes_the_place_of_what_told_it_to_speak(
     with pytest.raises(ScriptExhaustedError):
         converse(conversation, session="one", model=ScriptedChatModel(script=["A1"]), store=store)
     before = Session("one", store=store).state().messages
-    assert metadata(before[-1]).audience == ("Ben",)
+    assert fields_of(before[-1]).audience == ("Ben",)
     Session("one", store=store).add_message("Cid", "C1")
     after = Session("one", store=store).state().messages
     assert after[: len(before) - 1] == before[:-1]
@@ -145,7 +135,7 @@ def test_what_people_say_is_a_human_message_and_what_else_speakers_say_is_not() 
     model = ScriptedChatModel(script=["Hello!"])
     converse(chat(), session="hi", model=model, store=store)
     ended = Session("hi", store=store).answer("Good morning.", model=model)
-    spoken = [message for message in ended.messages if isinstance(metadata(message), Speech)]
+    spoken = of_kind(ended.messages, "speech")
     assert [(one.type, one.name, one.text) for one in spoken] == [
         ("human", "User", "Good morning."),
         ("ai", "Assistant", "Hello!"),
@@ -165,7 +155,7 @@ def test_texts_functions_and_code_speak_as_the_speakers_they_stand_for() -> None
         }
     )
     ended = converse(conversation, store="memory:others-say", **FUNCTIONS)
-    spoken = [message for message in ended.messages if isinstance(metadata(message), Speech)]
+    spoken = of_kind(ended.messages, "speech")
     assert [one.type for one in spoken] == ["ai"] * 3
 
 
@@ -174,7 +164,7 @@ def test_a_role_play_of_models_holds_no_human_speech() -> None:
     instruction = "Instruction: Dig.\nInput: None"
     model = ScriptedChatModel(script=[instruction, "Solution: Dug.", "<CAMEL_TASK_DONE>"])
     ended = converse(garden, model=model, store="memory:role-play-ids")
-    assert {one.type for one in ended.messages if isinstance(metadata(one), Speech)} == {"ai"}
+    assert {one.type for one in ended.messages if kind_of(one) == "speech"} == {"ai"}
 
 
 async def test_the_messages_are_what_was_said_and_all_else_is_unspoken() -> None:
@@ -204,9 +194,9 @@ async def test_the_messages_are_what_was_said_and_all_else_is_unspoken() -> None
         ("tool", None, "Monday: sun"),
         ("ai", "Ben", "B1"),
     ]
-    assert {type(metadata(one)) for one in values["unspoken"]} == {
-        *(SpecifiedTask, Instruction, HookVersion, UnheardReply, Speech),
-        *(Draft, JudgeQuestion, Reflection),
+    assert {kind_of(one) for one in values["unspoken"]} == {
+        *("specified_task", "instruction", "hook_version", "unheard_reply", "speech"),
+        *("draft", "judge_question", "reflection"),
     }
     log = log_of(values)
     assert [place_of(one) for one in log] == [f"m{place:04d}" for place in range(len(log))]

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, PrivateOpening, Speaker, SpecError, group_solve
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Draft
 from duologue.graphs.prompts import prompts
 from duologue.graphs.session.stored_session import StoredSession
 from support.group_play import Troupe, entries
 from support.histories import CASTS, Plan
+from support.log import of_kind
 
 SECRET = "secret-of-"  # noqa: S105
 
@@ -155,7 +154,7 @@ async def test_what_is_made_up_is_not_held_to_the_form_that_others_read() -> Non
     result = await troupe.run(conversation, [" ", "Seven.", "Hint: odd.", "Seven?"])
     assert result.transcript == [("A", "Seven."), ("A", "Hint: odd."), ("B", "Seven?")]
     assert short(result, "B") == "u:Hint: odd. a:Seven?"
-    drafts = [message for message in result.messages if isinstance(metadata(message), Draft)]
+    drafts = of_kind(result.messages, "draft")
     assert [draft.text for draft in drafts] == [" "]
 
 

@@ -13,8 +13,6 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMe
 
 from drawn.odd_logs import odd_conversation, odd_line
 from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.log.messages import make_message, metadata
-from duologue.graphs.log.metadata import Source, Speech
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.state import GrowingLog, log_of
 from duologue.graphs.log.viewpoint import copied, viewpoint
@@ -23,6 +21,7 @@ from duologue.graphs.rules.log_counter import Reader
 from duologue.nodes.turn.running_sessions import RunningSessions
 from oracle.counting import counts
 from support.cases import drawn_cases
+from support.log import Source, fields_of, make_line, make_metadata
 
 AROUND = [PromptOverhead(100), PromptOverhead(100, 5), PromptOverhead(120, 0, 90)]
 
@@ -37,7 +36,7 @@ def test_a_log_that_grows_is_read_as_the_whole_log_is(seed: int) -> None:
         log = append(log, [odd_line(random, conversation.names, log)])
         if random.random() < 0.05:
             log = append(log, [RemoveMessage(id=str(random.choice(log).id))])
-        state = {"messages": [one for one in log if metadata(one).is_spoken]}
+        state = {"messages": [one for one in log if fields_of(one).is_spoken]}
         state["unspoken"] = [one for one in log if one not in state["messages"]]
         assert channels.of(state) == log_of(state)
         # Messages of a prompt need not be added to the log, but are read as well.
@@ -67,8 +66,8 @@ def test_r7_what_never_moves_is_counted_as_by_a_look_at_the_whole_log(data: st.D
         if data.draw(st.integers(0, 19)) == 7:
             text = data.draw(st.sampled_from(FEW))
             source = data.draw(st.sampled_from((Source.MODEL, Source.TEXT, Source.HUMAN)))
-        about = Speech(speaker=name, source=source)
-        log = append(log, [make_message(place, text, about)])
+        about = make_metadata("speech", speaker=name, source=source)
+        log = append(log, [make_line(place, text, about)])
         assert reader.facts(log).counts == counts(conversation, log)
 
 

@@ -20,21 +20,19 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_ext
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from duologue.graphs.log.messages import KEY, make_message, make_tool_message, metadata, place_of
-from duologue.graphs.log.metadata import (
-    NOBODY,
-    HookVersion,
-    Instruction,
-    MessageMetadata,
-    OpeningAnswer,
-    RemovedMessage,
-    Speech,
-    Stage,
-    ToolCalls,
-)
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.state import State, log_of
 from support.cases import drawn_cases
+from support.log import (
+    KEY,
+    Stage,
+    fields_of,
+    kind_of,
+    make_line,
+    make_metadata,
+    make_tool_line,
+    place_of,
+)
 
 IDS = st.sampled_from([None, "m1", "m2", "m3", "m4"])
 CALL_IDS = st.sampled_from(["c1", "c2"])
@@ -55,17 +53,15 @@ MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
         CALL_IDS,
     ),
     st.builds(
-        lambda text, key: make_message(0, text, Speech(speaker="Ann"), id=key),
+        lambda text, key: make_line(0, text, speaker="Ann", id=key),
         st.text(max_size=1),
         st.sampled_from(["m1", "m2"]),
     ),
     st.builds(
-        lambda key, heard: make_message(0, "as a hook made it", heard).model_copy(
-            update={"id": key}
-        ),
+        lambda key, heard: make_line(0, "as a hook made it", heard).model_copy(update={"id": key}),
         IDS,
         st.builds(
-            lambda one: HookVersion(audience=("Ann",), instead_of=(one,)),
+            lambda one: make_metadata("hook_version", audience=("Ann",), instead_of=(one,)),
             st.sampled_from(["m1", "m2"]),
         ),
     ),
@@ -140,23 +136,24 @@ def test_neither_the_old_log_nor_the_writes_are_changed(
 
 
 LOG: list[AnyMessage] = [
-    make_message(0, "Begin.", Instruction(audience=("Ann",))),
-    make_message(
+    make_line(0, "Begin.", "instruction", audience=("Ann",)),
+    make_line(
         1,
         "I add.",
-        ToolCalls(speaker="Ann"),
+        "tool_calls",
+        speaker="Ann",
         tool_calls=[tool_call(name="add", args={"a": [1, {"b": None}]}, id="c1")],
         invalid_tool_calls=[invalid_tool_call(name="add", args="{", id="c2", error="no JSON")],
     ),
-    make_tool_message(2, "4", speaker="Ann", call_id="c1"),
-    make_tool_message(3, "no JSON", speaker="Ann", call_id="c2"),
-    make_message(4, "It is 4.", Speech(speaker="Ann")),
-    make_message(5, "It is FOUR.", HookVersion(audience=("Ben",), instead_of=("m0004",))),
+    make_tool_line(2, "4", speaker="Ann", call_id="c1"),
+    make_tool_line(3, "no JSON", speaker="Ann", call_id="c2"),
+    make_line(4, "It is 4.", speaker="Ann"),
+    make_line(5, "It is FOUR.", "hook_version", audience=("Ben",), instead_of=("m0004",)),
 ]
 
 
-def kinds(log: list[AnyMessage]) -> list[type[MessageMetadata]]:
-    return [type(metadata(message)) for message in log]
+def kinds(log: list[AnyMessage]) -> list[str]:
+    return [kind_of(message) for message in log]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +174,7 @@ def test_an_edited_message_keeps_its_place_its_speaker_and_what_it_is(
         assert [one.id for one in log] == [one.id for one in LOG]
         assert (log[place].text, log[place].name) == (text, old.name)
         assert place_of(log[place]) == place_of(old)
-        assert metadata(log[place]) == metadata(old).model_copy(update={"edited": is_edited})
+        assert fields_of(log[place]) == fields_of(old).model_copy(update={"edited": is_edited})
     damaged = old.model_copy(update={"additional_kwargs": {KEY: {"kind": 7, "audience": "?"}}})
     assert append([damaged], [edits[0]])[0].text == text
 
@@ -186,7 +183,7 @@ def removed(wanted: int, log: Sequence[AnyMessage] = LOG) -> list[str]:
     """Return the ids of the messages marked as removed after this one is removed."""
     messages = append(log, [RemoveMessage(id=str(log[wanted].id))])
     found = log_of({"messages": messages})
-    return [place_of(message) for message in found if isinstance(metadata(message), RemovedMessage)]
+    return [place_of(message) for message in found if kind_of(message) == "removed"]
 
 
 @drawn_cases(20, 400, log=st.lists(MESSAGES, max_size=4), writes=WRITES)
@@ -213,8 +210,8 @@ def test_a_removed_message_keeps_its_place_its_text_and_what_it_was() -> None:
     log = append(LOG, [RemoveMessage(id=str(LOG[0].id))])
     assert [message.id for message in log] == [message.id for message in LOG]
     assert log[0].text == "Begin."
-    was = Instruction(audience=("Ann",))
-    assert metadata(log[0]) == RemovedMessage(audience=NOBODY, was=was)
+    was = make_metadata("instruction", audience=("Ann",))
+    assert fields_of(log[0]) == make_metadata("removed", audience=(), was=was)
     assert log[1:] == LOG[1:]
 
 
@@ -230,11 +227,11 @@ def test_what_a_hook_made_of_a_message_goes_with_it() -> None:
 
 
 def test_an_opening_answer_that_was_handed_on_goes_with_it() -> None:
-    opening = Speech(speaker="Ann", audience=("Ann",), stage=Stage.OPENING)
+    opening = make_metadata("speech", speaker="Ann", audience=("Ann",), stage=Stage.OPENING)
     log = [
-        make_message(0, "Roses.", opening),
-        make_message(1, "Roses.", OpeningAnswer(speaker="Ann", audience=("Ben",))),
-        make_message(2, "Roses.", Speech(speaker="Ann")),
+        make_line(0, "Roses.", opening),
+        make_line(1, "Roses.", "opening_answer", speaker="Ann", audience=("Ben",)),
+        make_line(2, "Roses.", speaker="Ann"),
     ]
     assert removed(0, log) == ["m0000", "m0001"]
     assert removed(2, log) == ["m0002"]
@@ -243,7 +240,7 @@ def test_an_opening_answer_that_was_handed_on_goes_with_it() -> None:
 def test_all_can_be_removed_at_once_but_what_is_written_behind_that() -> None:
     new = HumanMessage("Anew.", id="m0006")
     log = append(LOG, [[RemoveMessage(id=REMOVE_ALL_MESSAGES), new]])
-    assert kinds(log) == [RemovedMessage] * 6 + [Instruction]
+    assert kinds(log) == ["removed"] * 6 + ["instruction"]
 
 
 def test_removing_what_is_not_there_or_twice_changes_nothing() -> None:
@@ -257,13 +254,13 @@ def test_a_message_from_elsewhere_can_be_removed() -> None:
     log = append(
         [HumanMessage("Hi", id="x"), AIMessage("?")], [{"type": "remove", "id": "x", "content": ""}]
     )
-    assert metadata(log[0]) == RemovedMessage(audience=NOBODY)
+    assert fields_of(log[0]) == make_metadata("removed", audience=())
     assert log[0].additional_kwargs == {KEY: {"kind": "removed", "audience": []}}
-    assert isinstance(metadata(log[1]), Instruction)
+    assert kind_of(log[1]) == "instruction"
 
 
 LINES = st.lists(st.integers(0, 8), unique=True, max_size=6).map(
-    lambda places: [make_message(place, f"{place}", Speech(speaker="A")) for place in places]
+    lambda places: [make_line(place, f"{place}", speaker="A") for place in places]
 )
 
 

@@ -8,44 +8,29 @@ from langchain_core.messages import AnyMessage, BaseMessage
 
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.log.memory import memory, remembered
-from duologue.graphs.log.messages import (
-    make_message,
-    make_tool_message,
+from duologue.graphs.log.viewpoint import newly_heard, viewpoint
+from duologue.graphs.speakers.speaker import Speaker
+from support.cases import drawn_cases
+from support.log import (
+    make_line,
+    make_tool_line,
     place_name,
     place_of,
     read_metadata,
 )
-from duologue.graphs.log.metadata import (
-    NOBODY,
-    Draft,
-    HookVersion,
-    Instruction,
-    MemoryReset,
-    MessageMetadata,
-    OpeningAnswer,
-    RememberedMessage,
-    Speech,
-    Summary,
-    ToolCalls,
-)
-from duologue.graphs.log.viewpoint import newly_heard, viewpoint
-from duologue.graphs.speakers.speaker import Speaker
-from support.cases import drawn_cases
 
 NAMES = ("Ann", "Ben")
 
 
 def spoke(
-    number: int, name: str, text: str = "", kind: type[MessageMetadata] = Speech, **fields: Any
+    number: int, name: str, text: str = "", kind: str = "speech", **fields: Any
 ) -> AnyMessage:
-    about = kind.model_validate({"speaker": name} | fields)
-    return make_message(number, text or f"line {number}", about)
+    return make_line(number, text or f"line {number}", kind, speaker=name, **fields)
 
 
 def forgets(number: int, name: str, since: int | None) -> AnyMessage:
     found = None if since is None else place_name(since)
-    about = MemoryReset(speaker=name, audience=NOBODY, since=found)
-    return make_message(number, "", about)
+    return make_line(number, "", "memory_reset", speaker=name, audience=(), since=found)
 
 
 def ids(log: Sequence[BaseMessage]) -> list[str]:
@@ -64,7 +49,7 @@ def test_where_nothing_is_left_to_answer_all_before_is_forgotten() -> None:
 
 
 def test_what_was_loaded_stands_in_front_and_the_newest_reset_counts() -> None:
-    loaded: dict[str, Any] = {"kind": RememberedMessage, "audience": ("Ann",)}
+    loaded: dict[str, Any] = {"kind": "remembered", "audience": ("Ann",)}
     log = [
         *(spoke(0, "Ann"), spoke(1, "Ben"), forgets(2, "Ann", 1)),
         *(spoke(3, "Ben", **loaded), spoke(4, "Ben")),
@@ -76,7 +61,7 @@ def test_what_was_loaded_stands_in_front_and_the_newest_reset_counts() -> None:
 
 def test_what_is_new_to_a_speaker_is_the_same_behind_a_memory_that_was_loaded() -> None:
     """L2, L7: functions, hooks and people get the same new messages as the model."""
-    loaded: dict[str, Any] = {"kind": RememberedMessage, "audience": ("Ann",)}
+    loaded: dict[str, Any] = {"kind": "remembered", "audience": ("Ann",)}
     log = [spoke(0, "Ann"), spoke(1, "Ben", "News.")]
     conversation = Conversation(task="Talk.", speakers=tuple(Speaker(name=it) for it in NAMES))
     assert newly_heard(conversation, log, "Ann") == "News."
@@ -86,7 +71,7 @@ def test_what_is_new_to_a_speaker_is_the_same_behind_a_memory_that_was_loaded() 
 
 
 def test_a_summary_of_what_is_forgotten_is_forgotten_too() -> None:
-    summary: dict[str, Any] = {"kind": Summary, "audience": ("Ann",)}
+    summary: dict[str, Any] = {"kind": "summary", "audience": ("Ann",)}
     log = [spoke(0, "Ann"), spoke(1, "Ben", **summary), spoke(2, "Ben"), forgets(3, "Ann", 1)]
     assert ids(remembered(log, "Ann")) == ["m0002"]
     later = [*log, spoke(4, "Ben", **summary)]
@@ -97,7 +82,7 @@ def test_a_summary_of_what_is_forgotten_is_forgotten_too() -> None:
 
 def test_a_memory_holds_what_a_hook_made_of_a_message_in_its_place() -> None:
     heard: dict[str, Any] = {
-        "kind": HookVersion,
+        "kind": "hook_version",
         "audience": ("Ann",),
         "instead_of": ("m0000", "m0001"),
     }
@@ -109,13 +94,13 @@ def test_a_memory_holds_what_a_hook_made_of_a_message_in_its_place() -> None:
 def test_a_memory_holds_what_was_said_and_heard_and_no_more() -> None:
     """L2: opening answers, drafts, and others' calls and results are excluded."""
     log = [
-        make_message(0, "Begin.", Instruction(audience=("Ann",))),
-        spoke(1, "Ann", kind=Draft, audience=NOBODY),
+        make_line(0, "Begin.", "instruction", audience=("Ann",)),
+        spoke(1, "Ann", kind="draft", audience=()),
         spoke(2, "Ann"),
-        spoke(3, "Ann", kind=OpeningAnswer, audience=("Ben",)),
-        spoke(4, "Ben", kind=ToolCalls),
-        make_message(5, "", ToolCalls(speaker="Ben")),
-        make_tool_message(6, "sun", speaker="Ben", call_id="a"),
+        spoke(3, "Ann", kind="opening_answer", audience=("Ben",)),
+        spoke(4, "Ben", kind="tool_calls"),
+        make_line(5, "", "tool_calls", speaker="Ben"),
+        make_tool_line(6, "sun", speaker="Ben", call_id="a"),
         spoke(7, "Ben", audience=("Ben",)),
     ]
     assert ids(memory(log, "Ann")) == ["m0000", "m0002", "m0004"]
@@ -127,11 +112,10 @@ def any_log(draw: st.DrawFn) -> list[AnyMessage]:
     log: list[AnyMessage] = []
     for number in range(draw(st.integers(0, 12))):
         name = draw(st.sampled_from(NAMES))
-        kinds: list[type[MessageMetadata]] = [Speech, MemoryReset, RememberedMessage, Summary]
-        kind = draw(st.sampled_from(kinds))
-        if kind is MemoryReset:
+        kind = draw(st.sampled_from(["speech", "memory_reset", "remembered", "summary"]))
+        if kind == "memory_reset":
             log.append(forgets(number, name, draw(st.none() | st.integers(0, max(0, number - 1)))))
-        elif kind is Speech:
+        elif kind == "speech":
             log.append(spoke(number, name))
         else:
             log.append(spoke(number, draw(st.sampled_from(NAMES)), kind=kind, audience=(name,)))

@@ -15,12 +15,11 @@ from duologue.graphs.build import Graph, build_graph
 from duologue.graphs.conversation.conversation import Form
 from duologue.graphs.kinds.chat import ChatForm
 from duologue.graphs.kinds.coder import CoderForm
-from duologue.graphs.log.messages import metadata, place_of
-from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.reducer import TAKEN_BACK
 from duologue.graphs.log.state import log_of
 from duologue.graphs.log.viewpoint import SILENCE
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from support.log import kind_of, place_of
 
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)
 
@@ -60,7 +59,7 @@ class Thread:
     @property
     def removed(self) -> list[str]:
         """Return the log's texts that are marked as removed."""
-        return [one.text for one in self.log if isinstance(metadata(one), RemovedMessage)]
+        return [one.text for one in self.log if kind_of(one) == "removed"]
 
     def check_places(self) -> None:
         places = [place_of(message) for message in self.log]

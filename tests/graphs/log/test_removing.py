@@ -22,8 +22,6 @@ from duologue.graphs.build import build_graph
 from duologue.graphs.common.threads import run_coroutine as run_in_background
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.log.memory import heard_since, memory
-from duologue.graphs.log.messages import metadata, place_of
-from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.transcript import overheard
 from duologue.graphs.log.viewpoint import viewpoint
@@ -35,13 +33,14 @@ from duologue.graphs.session.export_text import as_json_lines, as_markdown
 from duologue.graphs.session.listing import known_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import drawn_cases
+from support.log import kind_of, place_of
 
 WORD = re.compile(r"\b[a-p]{8}\b")
 """Unique words that the player generates."""
 
 
 def standing(log: list[AnyMessage]) -> list[AnyMessage]:
-    return [message for message in log if not isinstance(metadata(message), RemovedMessage)]
+    return [message for message in log if kind_of(message) != "removed"]
 
 
 def words(log: list[AnyMessage]) -> set[str]:
@@ -196,7 +195,7 @@ def test_a_removed_message_is_marked_and_in_no_event_no_page_and_no_memory(store
     halted(store, 3)
     remove(store, "m0001")
     found = Session("one", store=store).state()
-    assert [one.text for one in found.messages if isinstance(metadata(one), RemovedMessage)] == [
+    assert [one.text for one in found.messages if kind_of(one) == "removed"] == [
         "I dig.",
         "Dug.",
     ]

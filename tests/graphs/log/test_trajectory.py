@@ -9,12 +9,11 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
 from duologue.graphs import Conversation, chat, converse
-from duologue.graphs.log.messages import make_message, make_tool_message as answered
-from duologue.graphs.log.metadata import Source, Speech, ToolCalls
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.fork_help import run
 from support.fork_talks import TALKS
+from support.log import Source, make_line, make_tool_line
 
 OPENAI = TypeAdapter(list[ChatCompletionMessageParam])
 PAIR = Conversation.model_validate(
@@ -31,7 +30,7 @@ def made(*log: AnyMessage, task: str | None = None) -> StoredSession:
 
 
 def spoken(number: int, text: str, source: Source = Source.MODEL) -> AnyMessage:
-    return make_message(number, text, Speech(speaker="Head Cook", source=source))
+    return make_line(number, text, speaker="Head Cook", source=source)
 
 
 def test_it_prints_who_said_what_and_how_it_ended() -> None:
@@ -85,13 +84,13 @@ def test_every_trajectory_is_in_openais_form(name: str, of_all: bool) -> None:
 
 def test_without_a_speaker_people_are_users_and_all_others_assistants() -> None:
     calls = [invalid_tool_call(name="look", args="{", id="a")]
-    calling = make_message(2, "", ToolCalls(speaker="Ben"), invalid_tool_calls=calls)
+    calling = make_line(2, "", "tool_calls", speaker="Ben", invalid_tool_calls=calls)
     result = made(
         spoken(0, "Hello.", Source.HUMAN),
         spoken(1, "Hello again."),
         calling,
-        answered(3, "No JSON.", speaker="Ben", call_id="a", final=False),
-        answered(4, "No JSON!", speaker="Ben", call_id="a"),
+        make_tool_line(3, "No JSON.", speaker="Ben", call_id="a", final=False),
+        make_tool_line(4, "No JSON!", speaker="Ben", call_id="a"),
         task="Plan",
     )
     function = {"name": "look", "arguments": "{}"}

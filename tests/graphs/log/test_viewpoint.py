@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -21,29 +21,10 @@ from langchain_core.messages.tool import tool_call
 
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.log.heard_text import provider_names
-from duologue.graphs.log.messages import make_message, make_tool_message, metadata
-from duologue.graphs.log.metadata import (
-    NOBODY,
-    AnyMetadata,
-    Draft,
-    EarlierEnd,
-    Failure,
-    InnerSession,
-    Instruction,
-    JudgeQuestion,
-    MemoryReset,
-    MessageMetadata,
-    OpeningAnswer,
-    Reflection,
-    SpecifiedTask,
-    Speech,
-    ToolCalls,
-    ToolResult,
-    UnheardResult,
-)
 from duologue.graphs.log.viewpoint import SILENCE, order_messages, viewpoint
 from duologue.graphs.speakers.speaker import Speaker
 from support.cases import drawn_cases
+from support.log import KINDS, Failure, fields_of, make_line, make_tool_line
 from support.shape_help import has_accepted_order, well_formed
 from support.spec_help import letters, look
 
@@ -92,9 +73,7 @@ def no_json(call: str) -> InvalidToolCall:
     return InvalidToolCall(name="add", args="{a", id=call, error=None, type="invalid_tool_call")
 
 
-KINDS: list[type[MessageMetadata]] = [
-    kind for kind in get_args(AnyMetadata) if kind not in (MemoryReset, UnheardResult)
-]
+SHOWN = [kind for kind in KINDS if kind not in ("memory_reset", "unheard_result")]
 
 
 @st.composite
@@ -109,11 +88,11 @@ def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
         # A unique word identifies each message.
         text = draw(st.sampled_from(["", " \n", f"word{number}x", f" word{number}x\n\nand more "]))
         # A view does not contain the whole of a forgotten message.
-        kind = draw(st.sampled_from(KINDS))
-        if kind is ToolResult:
+        kind = draw(st.sampled_from(SHOWN))
+        if kind == "tool_result":
             speaker = draw(who)
             log.append(
-                make_tool_message(
+                make_tool_line(
                     number,
                     text,
                     speaker=speaker,
@@ -122,26 +101,34 @@ def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
                 )
             )
             continue
-        is_told = kind in (Instruction, JudgeQuestion, SpecifiedTask, EarlierEnd)
-        fields = {"speaker": None if is_told else draw(who), "audience": draw(audiences)}
+        is_told = kind in ("instruction", "judge_question", "specified_task", "earlier_end")
+        fields: dict[str, Any] = {
+            "speaker": None if is_told else draw(who),
+            "audience": draw(audiences),
+        }
         needed: dict[Any, dict[str, Any]]
-        needed = {EarlierEnd: {"outcome": {}}, InnerSession: {"summary": "", "conversation": {}}}
-        about = kind.model_validate(fields | needed.get(kind, {}))
-        called = draw(st.lists(ids, max_size=3)) if kind is ToolCalls else []
+        needed = {
+            "earlier_end": {"outcome": {}},
+            "inner_session": {"summary": "", "conversation": {}},
+        }
+        fields |= needed.get(kind, {})
+        called = draw(st.lists(ids, max_size=3)) if kind == "tool_calls" else []
         calls = [tool_call(name="add", args={}, id=call) for call in called]
-        bad = draw(st.lists(ids, max_size=1)) if kind is ToolCalls else []
+        bad = draw(st.lists(ids, max_size=1)) if kind == "tool_calls" else []
         broken = [no_json(call) for call in bad]
-        log.append(make_message(number, text, about, tool_calls=calls, invalid_tool_calls=broken))
+        log.append(
+            make_line(number, text, kind, tool_calls=calls, invalid_tool_calls=broken, **fields)
+        )
     return conversation, log
 
 
 def audible(message: BaseMessage, name: str) -> bool:
     """Return whether a message's text belongs in a speaker's view."""
-    about = metadata(message)
+    about = fields_of(message)
     if about.speaker == name:
-        if isinstance(about, OpeningAnswer | InnerSession):
+        if about.kind in ("opening_answer", "inner_session"):
             return False  # the view contains its own answer, or the result, already
-        if isinstance(about, Speech | ToolCalls):
+        if about.kind in ("speech", "tool_calls"):
             return True
     return about.audience is None or name in about.audience
 
@@ -169,7 +156,7 @@ def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
         others: list[str] = []
         for message in lines:
             if audible(message, name):
-                mine = metadata(message).speaker == name
+                mine = fields_of(message).speaker == name
                 (own if mine else others).extend(words(message.text))
         assert words(" ".join(m.text for m in view if isinstance(m, AIMessage))) == own
         assert words(" ".join(m.text for m in view if isinstance(m, HumanMessage))) == others
@@ -177,7 +164,7 @@ def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
         mine_too = {
             word
             for m in log
-            if isinstance(m, ToolMessage) and metadata(m).speaker == name
+            if isinstance(m, ToolMessage) and fields_of(m).speaker == name
             for word in words(m.text)
         }
         assert shown <= mine_too
@@ -213,12 +200,12 @@ def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker
     for name in conversation.names:
         heard = []
         for message in log:
-            about = metadata(message)
+            about = fields_of(message)
             if isinstance(message, ToolMessage) or about.speaker == name:
                 continue
             if not audible(message, name):
                 continue
-            if not message.text.strip() and isinstance(about, ToolCalls):
+            if not message.text.strip() and about.kind == "tool_calls":
                 continue
             marked = about.speaker is not None and len(conversation.names) > 2
             label = f"{about.speaker}: " if marked else ""
@@ -276,48 +263,47 @@ def real_log(  # noqa: C901  # one branch for each possible part of a turn
 
     def write(
         text: str,
-        kind: type[MessageMetadata],
+        kind: str,
         speaker: str | None,
         audience: Any,  # noqa: ANN401
         **more: Any,
     ) -> None:
-        about = kind.model_validate({"speaker": speaker, "audience": audience})
-        log.append(make_message(len(log), text, about, **more))
+        log.append(make_line(len(log), text, kind, speaker=speaker, audience=audience, **more))
 
     def turn(name: str, audience: tuple[str, ...] | None) -> None:
         start = len(log)
         for round_ in range(draw(st.sampled_from([0, 0, 1, 2]))):
             if draw(st.booleans()):
-                write("draft", Draft, name, NOBODY)
+                write("draft", "draft", name, ())
             ids = [f"c{start}-{round_}-{n}" for n in range(draw(st.integers(1, 2)))]
             calls = [tool_call(name="add", args={"a": 1}, id=key) for key in ids]
             spoken = draw(st.sampled_from(["", "Let me see."]))
-            write(spoken, ToolCalls, name, audience, tool_calls=calls)
+            write(spoken, "tool_calls", name, audience, tool_calls=calls)
             log.extend(
-                make_tool_message(len(log) + n, "4", speaker=name, call_id=key)
+                make_tool_line(len(log) + n, "4", speaker=name, call_id=key)
                 for n, key in enumerate(ids)
             )
         if draw(st.booleans()):
-            write(draw(st.sampled_from(["", "draft"])), Draft, name, NOBODY)
-        write(draw(st.sampled_from(["", f"word{start}x"])), Speech, name, audience)
+            write(draw(st.sampled_from(["", "draft"])), "draft", name, ())
+        write(draw(st.sampled_from(["", f"word{start}x"])), "speech", name, audience)
         turns.append((name, start, len(log) - 1))
         if draw(st.booleans()):
-            kept = (name,) if name in keep else NOBODY
+            kept = (name,) if name in keep else ()
             for question in range(draw(st.integers(1, 2))):
-                heard = NOBODY if question else kept
-                write("What is left?", JudgeQuestion, None, heard)
-                write("Nothing.", Reflection, name, heard)
+                heard = () if question else kept
+                write("What is left?", "judge_question", None, heard)
+                write("Nothing.", "reflection", name, heard)
 
     if draw(st.booleans()):
         for name in names:
-            write(f"{name}'s task.", Instruction, None, (name,))
+            write(f"{name}'s task.", "instruction", None, (name,))
         for name in names:
             turn(name, (name,))
         order = [*names[1:], names[0]]
-        write("Go.", OpeningAnswer, names[0], (order[0],))
+        write("Go.", "opening_answer", names[0], (order[0],))
     else:
         order = names
-        write("Begin.", Instruction, None, (names[0],))
+        write("Begin.", "instruction", None, (names[0],))
     for number in range(draw(st.integers(2, 9))):
         turn(order[number % len(order)], None)
     return conversation, log, turns
@@ -352,10 +338,10 @@ def test_own_lines_are_the_assistants_and_all_others_the_users() -> None:
     """L3, Y20: adjacent user messages are joined by a blank line, each with its speaker."""
     conversation = talk(["Ann", "Bob", "Cid"])
     log = [
-        make_message(0, "Begin.", Instruction(audience=("Ann",))),
-        make_message(1, "Hello.", Speech(speaker="Ann")),
-        make_message(2, "Hi.", Speech(speaker="Bob")),
-        make_message(3, "Hey.", Speech(speaker="Cid")),
+        make_line(0, "Begin.", "instruction", audience=("Ann",)),
+        make_line(1, "Hello.", speaker="Ann"),
+        make_line(2, "Hi.", speaker="Bob"),
+        make_line(3, "Hey.", speaker="Cid"),
     ]
     assert list(views(conversation, log, "Ann")) == [
         "human: Begin.",
@@ -373,8 +359,8 @@ def test_two_speakers_hear_each_other_without_labels() -> None:
     """Y17: each agent sees itself as the assistant and the other as the user."""
     conversation = talk(["Ann", "Bob"])
     log = [
-        make_message(0, "Hello.", Speech(speaker="Ann")),
-        make_message(1, "Hi.", Speech(speaker="Bob")),
+        make_line(0, "Hello.", speaker="Ann"),
+        make_line(1, "Hi.", speaker="Bob"),
     ]
     assert list(views(conversation, log, "Ann")) == ["ai: Hello.", "human: Hi."]
     assert list(views(conversation, log, "Bob")) == ["human: Hello.", "ai: Hi."]
@@ -385,9 +371,9 @@ def test_others_hear_the_text_beside_a_call_and_not_the_call() -> None:
     conversation = talk(["Ann", "Bob"])
     call = tool_call(name="add", args={"a": 1}, id="c1")
     log = [
-        make_message(0, "Let me see.", ToolCalls(speaker="Ann"), tool_calls=[call]),
-        make_tool_message(1, "secret 4", speaker="Ann", call_id="c1"),
-        make_message(2, "Four.", Speech(speaker="Ann")),
+        make_line(0, "Let me see.", "tool_calls", speaker="Ann", tool_calls=[call]),
+        make_tool_line(1, "secret 4", speaker="Ann", call_id="c1"),
+        make_line(2, "Four.", speaker="Ann"),
     ]
     assert list(views(conversation, log, "Ann")) == [
         "ai: Let me see.",
@@ -401,9 +387,9 @@ def test_the_newest_of_two_results_is_shown() -> None:
     conversation = talk(["Ann", "Bob"])
     call = tool_call(name="add", args={}, id="c1")
     log = [
-        make_message(0, "", ToolCalls(speaker="Ann"), tool_calls=[call]),
-        make_tool_message(1, "old", speaker="Ann", call_id="c1"),
-        make_tool_message(2, "new", speaker="Ann", call_id="c1"),
+        make_line(0, "", "tool_calls", speaker="Ann", tool_calls=[call]),
+        make_tool_line(1, "old", speaker="Ann", call_id="c1"),
+        make_tool_line(2, "new", speaker="Ann", call_id="c1"),
     ]
     assert list(views(conversation, log, "Ann")) == ["ai: ", "tool: new"]
 
@@ -412,9 +398,9 @@ def test_a_call_whose_arguments_are_no_json_is_told_to_its_caller() -> None:
     """Y19: the model gets the text back to correct its arguments."""
     conversation = talk(["Ann", "Bob"])
     log = [
-        make_message(0, "Begin.", Instruction(audience=("Ann",))),
-        make_message(1, "", ToolCalls(speaker="Ann"), invalid_tool_calls=[no_json("c1")]),
-        make_tool_message(
+        make_line(0, "Begin.", "instruction", audience=("Ann",)),
+        make_line(1, "", "tool_calls", speaker="Ann", invalid_tool_calls=[no_json("c1")]),
+        make_tool_line(
             2,
             "The arguments of add are not valid JSON.",
             speaker="Ann",

@@ -7,9 +7,9 @@ import pytest
 
 from duologue.graphs import Result, Session, converse, draw, load_conversation
 from duologue.graphs.conversation.conversation import how_it_ends
-from duologue.graphs.log.messages import place_of
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.log import place_of
 
 STOP = "###STOP###"
 GO_AHEAD = f"Yes, please go ahead. {STOP}"

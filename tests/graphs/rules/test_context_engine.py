@@ -15,11 +15,9 @@ from drawn.player import Narrow, cuts_of, followed
 from drawn.talks import long_talks
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.events import HistoryShortened, Notice
-from duologue.graphs.log.messages import metadata, place_of
-from duologue.graphs.log.metadata import Summary
 from duologue.nodes.testing.script import as_prompt
 from support.cases import drawn_cases
-from support.fields import fields_of
+from support.log import fields_of, kind_of, place_of
 
 
 def is_asked_as_speaker(conversation: Conversation, messages: Sequence[BaseMessage]) -> bool:
@@ -83,7 +81,7 @@ def test_a_model_that_takes_little_never_makes_a_conversation_fail(
     told = [event.text for event in events if isinstance(event, Notice)]
     assert not Counter(fields_of(cut).problem for cut in cuts) - Counter(told)
     shortened = [event.id for event in events if isinstance(event, HistoryShortened)]
-    made = [place_of(one) for one in result.messages if isinstance(metadata(one), Summary)]
+    made = [place_of(one) for one in result.messages if kind_of(one) == "summary"]
     assert shortened == made
     assert {*made} >= {place_of(cut) for cut in cuts}
     # A refused prompt is not sent again.

@@ -13,12 +13,10 @@ from drawn.talks import PEOPLE
 from duologue.graphs import ContextTooLongError, Session, astream
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.events import HistoryShortened, Notice
-from duologue.graphs.log.messages import metadata
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
-from support.fields import fields_of
-from support.logs import without_ids
+from support.log import fields_of, without_ids
 
 LINE = "This is said at some length, so that it soon gets too long for a model that takes little. "
 
@@ -71,7 +69,7 @@ async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_li
     cuts = cuts_of(result)
     assert len(cuts) == len(player.refused) > 0
     takes_no_part = question not in (prompts.JUDGE_OWN_TASK, prompts.IS_TASK_COMPLETE)
-    assert all((metadata(cut).speaker is None) is takes_no_part for cut in cuts)
+    assert all((fields_of(cut).speaker is None) is takes_no_part for cut in cuts)
     told = [event.text for event in events if isinstance(event, Notice)]
     assert told == [fields_of(cut).problem for cut in cuts]
     # A cut applies to later questions, too, so not every question is refused.

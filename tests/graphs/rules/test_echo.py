@@ -7,11 +7,9 @@ import pytest
 from pydantic import BaseModel
 
 from duologue.graphs import Conversation, Result, converse, load_conversation, role_play
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Flaw, Speech
 from duologue.graphs.text.echoes import asks_to_repeat, is_echo
 from duologue.nodes.testing import Line, ScriptedChatModel
-from support.fields import fields_of, rejections
+from support.log import Flaw, fields_of, kind_of, rejections
 
 PLAN = "Let us plant beans beside the wall."
 
@@ -32,7 +30,7 @@ def play(conversation: Conversation, *script: Line, rounds: int = 1) -> Result:
 
 
 def flaws(result: Result) -> list[Flaw | None]:
-    return [fields_of(one).flaw for one in result.messages if isinstance(metadata(one), Speech)]
+    return [fields_of(one).flaw for one in result.messages if kind_of(one) == "speech"]
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,6 @@ from duologue.graphs import (
 )
 from duologue.graphs.ends.end import End
 from duologue.graphs.ends.end_chat import AnyEndChat
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Draft, Flaw
 from duologue.nodes.testing import (
     Line,
     Reply,
@@ -43,7 +41,7 @@ from duologue.nodes.testing import (
     ScriptedToolCall,
     ScriptExhaustedError,
 )
-from support.fields import fields_of
+from support.log import Flaw, fields_of, of_kind
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 NO: dict[str, Any] = {"objectives_left": ["price"], "complete": False}
@@ -653,7 +651,7 @@ def test_r21_a_repeated_call_is_a_draft_that_is_never_sent_back() -> None:
     model = ScriptedChatModel(script=[LOOK] * 5 + ["I give up.", *["Hm, well."] * 20])
     spec = talk(ann={"tools": ["look"]}, end_chat={"max_iterations": 1})
     result = converse(spec, model=model, tools=[look], store="memory:repeated-call")
-    drafts = [one for one in result.messages if isinstance(metadata(one), Draft)]
+    drafts = of_kind(result.messages, "draft")
     assert [fields_of(one).flaw for one in drafts[:1]] == [Flaw.SAME_CALLS]
     prompt = model.calls[5].prompt
     assert sum(bool(one.get("tool_calls")) for one in prompt) == 4

@@ -13,20 +13,10 @@ from langchain_core.messages.tool import tool_call
 from duologue.graphs import Conversation, load_conversation
 from duologue.graphs.conversation.limits import most_messages, most_tool_rounds
 from duologue.graphs.ends.all_ends import Reason
-from duologue.graphs.log.messages import make_message, make_tool_message, metadata_kwargs
-from duologue.graphs.log.metadata import (
-    Draft,
-    Failure,
-    JudgeQuestion,
-    MessageMetadata,
-    RemovedMessage,
-    Source,
-    Speech,
-    ToolCalls,
-)
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.position import Phase, Position, max_steps
 from duologue.graphs.rules.transitions import position_after_removals
+from support.log import Failure, make_line, make_tool_line
 
 FAILURES = {"=": None, "!": Failure.TOOL, "?": Failure.PERSON}
 
@@ -50,8 +40,7 @@ def log_of(*rows: str) -> list[AnyMessage]:
     caller = ""
     for number, (sign, *words) in enumerate(row.split() for row in rows):
         if sign == "-":
-            about: MessageMetadata = Speech(speaker=words[0], source=Source(words[1]))
-            log.append(make_message(number, "Well.", about))
+            log.append(make_line(number, "Well.", speaker=words[0], source=words[1]))
         elif sign == ">":
             caller, *asked = words
             waiting = [f"{number}-{at}" for at in range(len(asked))]
@@ -59,11 +48,11 @@ def log_of(*rows: str) -> list[AnyMessage]:
                 tool_call(name="look", args={"at": word}, id=call)
                 for word, call in zip(asked, waiting, strict=True)
             ]
-            log.append(make_message(number, "", ToolCalls(speaker=caller), tool_calls=made))
+            log.append(make_line(number, "", "tool_calls", speaker=caller, tool_calls=made))
         else:
             text, failure = " ".join(words), FAILURES[sign]
             log.append(
-                make_tool_message(
+                make_tool_line(
                     number, text, speaker=caller, call_id=waiting.pop(0), failure=failure
                 )
             )
@@ -130,22 +119,21 @@ def test_automatic_replies_are_counted_since_a_person_last_spoke(
 @pytest.mark.parametrize(
     ("phase", "read", "then", "asked_again", "cut_off"),
     [
-        (Phase.REJECTED, Draft(speaker="Ann"), Phase.PASSED, False, True),
-        (Phase.CUT_OFF, Draft(speaker="Ann"), Phase.PASSED, True, False),
-        (Phase.CALLED, ToolCalls(speaker="Ann"), Phase.PASSED, True, True),
-        (Phase.ASKED, JudgeQuestion(), Phase.SPOKEN, True, True),
-        (Phase.UNREAD, JudgeQuestion(), Phase.SPOKEN, True, True),
+        (Phase.REJECTED, "draft", Phase.PASSED, False, True),
+        (Phase.CUT_OFF, "draft", Phase.PASSED, True, False),
+        (Phase.CALLED, "tool_calls", Phase.PASSED, True, True),
+        (Phase.ASKED, "judge_question", Phase.SPOKEN, True, True),
+        (Phase.UNREAD, "judge_question", Phase.SPOKEN, True, True),
     ],
     ids=lambda value: value.value if isinstance(value, Phase) else "",
 )
 def test_a_position_goes_back_if_its_node_would_read_a_removed_message(
-    phase: Phase, read: MessageMetadata, then: Phase, asked_again: bool, cut_off: bool
+    phase: Phase, read: str, then: Phase, asked_again: bool, cut_off: bool
 ) -> None:
     position = Position(phase=phase, speaker="Ann", asked_again=True, cut_off=True)
-    message = make_message(1, "Well.", read)
-    log = [*log_of("- Bob model"), message]
+    log = [*log_of("- Bob model"), make_line(1, "Well.", read)]
     assert position_after_removals(position, log) == position
-    message.additional_kwargs = metadata_kwargs(RemovedMessage.model_validate({"was": read}), 1)
+    log[-1] = make_line(1, "Well.", "removed", was={"kind": read})
     update = {"phase": then, "asked_again": asked_again, "cut_off": cut_off}
     assert position_after_removals(position, log) == position.model_copy(update=update)
 

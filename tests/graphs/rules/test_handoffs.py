@@ -21,13 +21,11 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Draft, Flaw, Speech
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.session.export_text import as_markdown
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from support.fields import fields_of
+from support.log import Flaw, fields_of, kind_of
 
 NAMES = ("Ann", "Bob", "Cid")
 
@@ -151,11 +149,11 @@ def test_whom_nobody_may_name_is_asked_for_once_more_and_then_the_next_in_order_
     # Ann may name only Cid, so no tool is offered.
     assert not model.calls[-1].tools
     assert order_of(result) == "BCA"
-    said = next(one for one in result.messages if isinstance(metadata(one), Speech))
+    said = next(one for one in result.messages if kind_of(one) == "speech")
     assert fields_of(said).flaw is Flaw.NOT_NEXT
     told = fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Ann, Cid")
     assert told in model.calls[1].messages[-1].text
-    assert [fields_of(one).flaw for one in result.messages if isinstance(metadata(one), Draft)] == [
+    assert [fields_of(one).flaw for one in result.messages if kind_of(one) == "draft"] == [
         Flaw.NOT_NEXT
     ]
 

@@ -11,11 +11,10 @@ from langchain_core.tools import BaseTool, ToolException, tool
 
 from duologue.graphs import Conversation, Result, Session, converse, load_conversation, stream
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Source, Speech
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
+from support.log import Source, fields_of, of_kind
 
 CLAIM = "It is refunded."
 ERROR = "The card has expired."
@@ -152,9 +151,9 @@ def test_a_handoff_takes_effect_after_its_tools_at_no_further_model_call(
     assert result.transcript[:2] == [("Orders", said), ("Customer", "Thank you.")]
     assert [one.speaker for one in model.calls] == ["Orders", "Customer", "Orders"]
     assert results_are_paired(model)
-    (speech, *_) = [one for one in result.messages if isinstance(metadata(one), Speech)]
-    about = metadata(speech)
-    assert isinstance(about, Speech)
+    (speech, *_) = of_kind(result.messages, "speech")
+    about = fields_of(speech)
+    assert about.kind == "speech"
     assert about.source is Source.HANDOFF
 
 

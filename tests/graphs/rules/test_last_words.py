@@ -8,8 +8,6 @@ import pytest
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Session, Speaker, group_solve, load_conversation
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Speech, Stage
 from duologue.graphs.prompts.prompts import (
     LAST_MESSAGE,
     MODERATOR_LABEL,
@@ -17,6 +15,7 @@ from duologue.graphs.prompts.prompts import (
     fill_template,
 )
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
+from support.log import Stage, fields_of
 from support.people_help import Played, call, calls, play
 
 ONE, ALL = (f"one_last_{which}_after_first_completion" for which in ("chat", "group_chat"))
@@ -42,8 +41,8 @@ def told(played: Played) -> list[bool]:
 
 
 def last_words(played: Played) -> list[str]:
-    found = [metadata(one) for one in played.result.messages]
-    said = [about for about in found if isinstance(about, Speech)]
+    found = [fields_of(one) for one in played.result.messages]
+    said = [about for about in found if about.kind == "speech"]
     return [about.speaker or "" for about in said if about.stage is Stage.LAST_WORDS]
 
 

@@ -23,7 +23,6 @@ from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.limits import most_messages
 from duologue.graphs.ends.end_chat import EndChatMode
 from duologue.graphs.ends.events import Predicate
-from duologue.graphs.log.messages import place_of, speeches
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
@@ -33,7 +32,7 @@ from duologue.graphs.rules.transitions import Node, decide
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.turn.running_sessions import RunningSessions
 from duologue.tools import Hook
-from support.logs import without_ids
+from support.log import of_kind, place_of, without_ids
 
 pytestmark = pytest.mark.exhaustive
 
@@ -95,8 +94,10 @@ def test_what_the_graph_does_is_what_the_rules_say(
     counted = facts_of(conversation, log)
     seen = counted.model_fields_set
     assert facts.model_dump(include=seen) == counted.model_dump(include=seen)
-    assert outcome["messages"] == len(speeches(log)) <= most_messages(conversation)
-    assert outcome["message"] == (place_of(speeches(log)[-1]) if speeches(log) else None)
+    assert outcome["messages"] == len(of_kind(log, "speech")) <= most_messages(conversation)
+    assert outcome["message"] == (
+        place_of(of_kind(log, "speech")[-1]) if of_kind(log, "speech") else None
+    )
     # At most one model call per step makes each call durable.
     assert len(player.answered) <= len(states) < max_steps(conversation)
     assert len({message.id for message in log}) == len(log)

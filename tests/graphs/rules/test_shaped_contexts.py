@@ -29,20 +29,6 @@ from duologue.graphs import (
     aconverse,
     load_conversation,
 )
-from duologue.graphs.log.messages import metadata, place_of
-from duologue.graphs.log.metadata import (
-    CodeCalls,
-    Draft,
-    HookVersion,
-    Instruction,
-    OpeningAnswer,
-    Reflection,
-    Speech,
-    Summary,
-    ToolCalls,
-    ToolResult,
-    UnheardReply,
-)
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import LEFT_OUT
 from duologue.graphs.speakers.call_settings import KeepAll
@@ -51,6 +37,7 @@ from duologue.graphs.text.words import tokens_of, tokens_of_message
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.cases import drawn_cases
+from support.log import fields_of, kind_of, place_of
 from support.shape_help import has_accepted_order
 
 T = TypeVar("T")
@@ -291,12 +278,12 @@ class Word(NamedTuple):
 
 def audible(result: Result, name: str) -> list[Word]:
     """Return the words that a speaker said and heard, in log order, by the published rules."""
-    read = [(message, metadata(message)) for message in result.messages]
+    read = [(message, fields_of(message)) for message in result.messages]
     begins = next(
         (
             place
             for place, (_, about) in enumerate(read)
-            if isinstance(about, Speech | ToolCalls | Draft | UnheardReply | CodeCalls)
+            if about.kind in ("speech", "tool_calls", "draft", "unheard_reply", "code")
             and about.speaker is not None
             and about.stage in ALOUD
         ),
@@ -305,28 +292,28 @@ def audible(result: Result, name: str) -> list[Word]:
     gone = {
         one
         for _, about in read
-        if isinstance(about, HookVersion) and about.audience == (name,)
+        if about.kind == "hook_version" and about.audience == (name,)
         for one in about.instead_of
     }
     # The message that starts the first speaker is obsolete later.
-    cues = (Instruction, OpeningAnswer)
-    told = [place for place in range(begins) if isinstance(read[place][1], cues)]
+    cues = ("instruction", "opening_answer")
+    told = [place for place in range(begins) if read[place][1].kind in cues]
     begin_line = told[-1] if told and begins < len(read) else None
     known = {
         place_of(message) for place, (message, _) in enumerate(read[:begins]) if place != begin_line
     }
     found: list[Word] = []
     for place, (message, about) in enumerate(read):
-        if place_of(message) in gone or isinstance(about, Summary):
+        if place_of(message) in gone or about.kind == "summary":
             continue
         own = about.speaker == name
-        kept = isinstance(about, Speech | ToolCalls | ToolResult)
-        kept |= isinstance(about, Reflection) and about.audience == (name,)
+        kept = about.kind in ("speech", "tool_calls", "tool_result")
+        kept |= about.kind == "reflection" and about.audience == (name,)
         heard = about.audience is None or name in about.audience
         if (own and not kept) or (not own and not heard):
             continue
-        pinned = place < begins and not isinstance(about, OpeningAnswer) and place != begin_line
-        pinned |= isinstance(about, HookVersion) and not known.isdisjoint(about.instead_of)
+        pinned = place < begins and about.kind != "opening_answer" and place != begin_line
+        pinned |= about.kind == "hook_version" and not known.isdisjoint(about.instead_of)
         found += [Word(it, pinned, own, place) for it in words_of(message, calls=own)]
     return found
 
@@ -412,7 +399,7 @@ def check(troupe: Troupe, result: Result, calls: Sequence[Sequence[BaseMessage]]
 
 
 def is_speech(result: Result, word: Word) -> bool:
-    return isinstance(metadata(result.messages[word.place]), Speech)
+    return kind_of(result.messages[word.place]) == "speech"
 
 
 def cut_of(

@@ -13,22 +13,6 @@ from langchain_core.messages.tool import tool_call
 from drawn.logs import Run, runs
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.limits import least_limit
-from duologue.graphs.log.messages import PLACE, make_message, make_tool_message, metadata, place_of
-from duologue.graphs.log.metadata import (
-    NOBODY,
-    Draft,
-    HookVersion,
-    Instruction,
-    JudgeQuestion,
-    OpeningAnswer,
-    Reflection,
-    RememberedMessage,
-    Speech,
-    Stage,
-    Summary,
-    ToolCalls,
-    UnheardResult,
-)
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
@@ -42,7 +26,16 @@ from duologue.graphs.speakers.call_settings import (
 )
 from duologue.graphs.text.words import tokens_of, tokens_of_message
 from support.cases import drawn_cases
-from support.fields import fields_of
+from support.log import (
+    PLACE,
+    Stage,
+    fields_of,
+    kind_of,
+    make_line,
+    make_metadata,
+    make_tool_line,
+    place_of,
+)
 
 FIXED = PromptOverhead(30)
 """Tokens of a system prompt in these tests."""
@@ -86,19 +79,17 @@ def begins_at(run: Run, since: str | None) -> int:
 
 def newest_turn(run: Run, length: int, name: str) -> int:
     """Return the index after the speaker's last finished turn, also among remembered messages."""
-    read = [metadata(message) for message in run.log[:length]]
-    turns = (Speech, RememberedMessage)
-    places = [
-        place for place, it in enumerate(read) if isinstance(it, turns) and it.speaker == name
-    ]
+    read = [fields_of(message) for message in run.log[:length]]
+    turns = ("speech", "remembered")
+    places = [place for place, it in enumerate(read) if it.kind in turns and it.speaker == name]
     return places[-1] + 1 if places else 0
 
 
 def is_new(message: BaseMessage, name: str) -> bool:
     """Return whether the message is heard and requests a new turn or a step of it."""
-    is_reflected = isinstance(metadata(message), JudgeQuestion | Reflection)
-    is_blank = isinstance(metadata(message), ToolCalls) and not message.text
-    return not is_reflected and not (is_blank and metadata(message).speaker != name)
+    is_reflected = kind_of(message) in ("judge_question", "reflection")
+    is_blank = kind_of(message) == "tool_calls" and not message.text
+    return not is_reflected and not (is_blank and fields_of(message).speaker != name)
 
 
 def well_formed(view: Sequence[BaseMessage]) -> None:
@@ -134,7 +125,7 @@ def test_what_is_left_is_pinned_or_stands_behind_one_cut(
         pinned = [run.log[it] for it in run.pinned.get(name, []) if it < place]
         assert lines == [*pinned, *log[place:]]
         newest = [*log[newest_turn(run, length, name) :]]
-        heard = [one for one in newest if metadata(one).is_heard_by(name) and is_new(one, name)]
+        heard = [one for one in newest if fields_of(one).is_heard_by(name) and is_new(one, name)]
         assert all(one in lines for one in heard)
         assert not log or log[-1] in lines
     assert run.log == before
@@ -175,7 +166,7 @@ def test_a_cut_stays_where_it_is_however_long_the_log_gets_and_only_moves_on(
         replied = viewpoint(conversation, [*one.lines, *run.log[length : length + 1]], name)
         following = viewpoint(conversation, then.lines, name)
         assert following[: len(prompt)] == prompt
-        assert isinstance(metadata(run.log[length]), Draft) or replied[: len(prompt)] == prompt
+        assert kind_of(run.log[length]) == "draft" or replied[: len(prompt)] == prompt
 
 
 @drawn_cases(4, 60, drawn=shaped())
@@ -202,14 +193,14 @@ def _talk(run: Run, log: Sequence[BaseMessage], name: str) -> int:
     """Return the number of messages that a speaker said or heard."""
     pinned = {place_of(run.log[place]) for place in run.pinned.get(name, [])}
     mine = [
-        one for one in log if (type(metadata(one)), metadata(one).speaker) != (OpeningAnswer, name)
+        one for one in log if (kind_of(one), fields_of(one).speaker) != ("opening_answer", name)
     ]
     return sum(
-        isinstance(metadata(one), Speech | OpeningAnswer)
-        or (isinstance(metadata(one), ToolCalls) and bool(one.text))
+        kind_of(one) in ("speech", "opening_answer")
+        or (kind_of(one) == "tool_calls" and bool(one.text))
         for one in mine
         if place_of(one) not in pinned
-        and (metadata(one).is_heard_by(name) or metadata(one).speaker == name)
+        and (fields_of(one).is_heard_by(name) or fields_of(one).speaker == name)
     )
 
 
@@ -223,11 +214,11 @@ def talk(*contexts: Context | str, **fields: Any) -> Conversation:
 
 def spoken(conversation: Conversation, turns: int, text: str = "Yes. " * 12) -> list[AnyMessage]:
     """Return a log in which all speak in turn after an instruction to Ann to begin."""
-    log: list[AnyMessage] = [make_message(0, "Please begin.", Instruction(audience=("Ann",)))]
+    log: list[AnyMessage] = [make_line(0, "Please begin.", "instruction", audience=("Ann",))]
     for number in range(turns):
         name = conversation.names[number % len(conversation.names)]
-        about = Speech(speaker=name)
-        log.append(make_message(len(log), f"{number}: {text}", about))
+        about = make_metadata("speech", speaker=name)
+        log.append(make_line(len(log), f"{number}: {text}", about))
     return log
 
 
@@ -235,8 +226,8 @@ def summed_up(
     log: list[AnyMessage], since: str | None, text: str, name: str = "Ann"
 ) -> list[AnyMessage]:
     """Return the log with a summary for a speaker at its end."""
-    about = Summary(speaker=name, audience=NOBODY, since=since)
-    return [*log, make_message(len(log), text, about)]
+    about = make_metadata("summary", speaker=name, audience=(), since=since)
+    return [*log, make_line(len(log), text, about)]
 
 
 @pytest.mark.part(1)
@@ -259,7 +250,7 @@ def test_in_400_messages_a_cut_stays_put_for_many_turns(
     kept = [
         cut(conversation, log[:length], "Ann")
         for length in range(1, len(log))
-        if metadata(log[length]).speaker == "Ann"
+        if fields_of(log[length]).speaker == "Ann"
     ]
     places = list(dict.fromkeys(one.since for one in kept))
     assert len(places) - 1 <= most_moves
@@ -294,18 +285,18 @@ def test_what_hooks_see_of_a_tool_in_an_opening_answer_does_not_begin_the_rounds
     run = Run(conversation)
     opening: dict[str, Any] = {"audience": ("Ann",), "stage": Stage.OPENING}
     call = tool_call(name="add", args={}, id="c1")
-    run.write("Sell.", Instruction, None, audience=("Ann",))
-    run.write("", ToolCalls, "Ann", tool_calls=[call], **opening)
-    run.log.append(make_tool_message(2, "4", speaker="Ann", call_id="c1", final=False))
-    run.log.append(make_tool_message(3, "Four.", speaker="Ann", call_id="c1"))
-    run.write("A boat for four.", Speech, "Ann", **opening)
+    run.write("Sell.", "instruction", None, audience=("Ann",))
+    run.write("", "tool_calls", "Ann", tool_calls=[call], **opening)
+    run.log.append(make_tool_line(2, "4", speaker="Ann", call_id="c1", final=False))
+    run.log.append(make_tool_line(3, "Four.", speaker="Ann", call_id="c1"))
+    run.write("A boat for four.", "speech", "Ann", **opening)
     before = [*run.log]
-    run.write("What Bob wants.", OpeningAnswer, "Bob", audience=("Ann",))
+    run.write("What Bob wants.", "opening_answer", "Bob", audience=("Ann",))
     for number in range(6):
-        run.write(f"{number}", Speech, conversation.names[number % 2])
+        run.write(f"{number}", "speech", conversation.names[number % 2])
     lines, since = cut(conversation, run.log, "Ann")
     assert since == place_of(run.log[-1])
-    assert [one for one in before if not isinstance(metadata(one), UnheardResult)] == lines[:-1]
+    assert [one for one in before if kind_of(one) != "unheard_result"] == lines[:-1]
 
 
 def test_a_new_task_told_in_a_fork_is_never_left_out() -> None:
@@ -319,10 +310,10 @@ def test_a_new_task_told_in_a_fork_is_never_left_out() -> None:
     )
     log = spoken(conversation, 4)
     told = "From now on, your task is: Buy the boat."
-    log.append(make_message(len(log), told, Instruction(audience=("Ann",))))
+    log.append(make_line(len(log), told, "instruction", audience=("Ann",)))
     for number in range(6):
         name = conversation.names[number % 2]
-        log.append(make_message(len(log), "Well.", Speech(speaker=name)))
+        log.append(make_line(len(log), "Well.", speaker=name))
     lines, since = cut(conversation, log, "Ann")
     assert lines[0].text == told
     assert since == place_of(log[-1])
@@ -346,7 +337,7 @@ def test_a_summary_stands_where_the_cut_is_and_is_told_to_its_speaker_alone() ->
 def test_the_newest_summary_counts_and_one_without_text_only_cuts(policy: Any) -> None:  # noqa: ANN401
     conversation = talk(policy)
     log = summed_up(spoken(conversation, 6), "m0002", "Old.")
-    log = [*summed_up(log, "m0004", " "), make_message(8, "So.", Speech(speaker="Ann"))]
+    log = [*summed_up(log, "m0004", " "), make_line(8, "So.", speaker="Ann")]
     lines, since = cut(conversation, log, "Ann")
     assert since == "m0004"
     assert lines == log[4:]
@@ -361,7 +352,7 @@ def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
     log = summed_up(spoken(conversation, 4), "m0003", "In short.")
     longer = [
         *log,
-        *(make_message(len(log) + n, "More.", metadata(log[1 + n % 2])) for n in range(6)),
+        *(make_line(len(log) + n, "More.", fields_of(log[1 + n % 2])) for n in range(6)),
     ]
     lines, since = cut(conversation, longer, "Ann")
     assert lines[0].text == fill_template(prompts.SUMMARY_HEADING, summary="In short.")
@@ -400,10 +391,10 @@ def _tokens(
     """Return the tokens of the messages in a speaker's view, without the pinned ones."""
     tokens = 0
     for one in lines:
-        who = metadata(one).speaker
+        who = fields_of(one).speaker
         labelled = conversation.hears_labels(conversation.speaker(name))
         label = f"{who}: " if labelled and who not in (None, name) else ""
-        if isinstance(metadata(one), RememberedMessage) and who is None:
+        if kind_of(one) == "remembered" and who is None:
             label = conversation.mark_instruction(conversation.speaker(name), "")
         label += "" if one.text.strip() else "(empty message)"
         tokens += (
@@ -461,16 +452,13 @@ def test_whatever_is_left_out_is_summed_up_once_and_in_order(
 
 
 def _seen(message: BaseMessage, name: str) -> bool:
-    about = metadata(message)
-    if isinstance(about, Summary) or (type(about), about.speaker) == (OpeningAnswer, name):
+    about = fields_of(message)
+    if about.kind == "summary" or (about.kind, about.speaker) == ("opening_answer", name):
         return False
     if isinstance(message, ToolMessage) or about.speaker == name:
-        return (
-            about.speaker == name
-            and not isinstance(about, Draft)
-            and (not isinstance(about, Reflection) or about.is_heard_by(name))
-        )
-    return about.is_heard_by(name) and not (isinstance(about, ToolCalls) and not message.text)
+        is_heard = about.kind != "reflection" or about.is_heard_by(name)
+        return about.speaker == name and about.kind != "draft" and bool(is_heard)
+    return bool(about.is_heard_by(name)) and not (about.kind == "tool_calls" and not message.text)
 
 
 @pytest.mark.parametrize("policy", ["all", {"kind": "last", "limit": 4}], ids=str)
@@ -482,14 +470,16 @@ def test_the_other_policies_sum_nothing_up(policy: Any) -> None:  # noqa: ANN401
 def test_what_a_hook_made_of_a_line_weighs_in_its_place() -> None:
     """L7: a hook's version of a message replaces it in the token count."""
     conversation = talk(TokenBudget(limit=400))
-    log: list[AnyMessage] = [make_message(0, "Go.", Instruction(audience=("Ann",)))]
+    log: list[AnyMessage] = [make_line(0, "Go.", "instruction", audience=("Ann",))]
     for number in range(10):
-        log.append(make_message(len(log), "No.", Speech(speaker="Ann")))
-        log.append(make_message(len(log), "Yes. " * 100, Speech(speaker="Bob")))
-        about = HookVersion(audience=("Ann",), instead_of=(f"m{len(log) - 1:04d}",))
-        log.append(make_message(len(log), f"{number}", about))
+        log.append(make_line(len(log), "No.", speaker="Ann"))
+        log.append(make_line(len(log), "Yes. " * 100, speaker="Bob"))
+        about = make_metadata(
+            "hook_version", audience=("Ann",), instead_of=(f"m{len(log) - 1:04d}",)
+        )
+        log.append(make_line(len(log), f"{number}", about))
     assert cut(conversation, log, "Ann").since is None
-    unhooked = [one for one in log if not isinstance(metadata(one), HookVersion)]
+    unhooked = [one for one in log if kind_of(one) != "hook_version"]
     assert cut(conversation, unhooked, "Ann").since is not None
 
 
@@ -497,20 +487,20 @@ def test_a_turn_is_not_parted_from_its_reflection_or_its_tools() -> None:
     """Y10, Y18: a kept question belongs to the speech before it, a result to its call."""
     conversation = talk(LastMessages(limit=2))
     call = tool_call(name="add", args={}, id="c1")
-    told = Instruction(audience=("Ann",))
+    told = make_metadata("instruction", audience=("Ann",))
     log = [
         *spoken(conversation, 4),
-        make_message(5, "", ToolCalls(speaker="Ann"), tool_calls=[call]),
-        make_tool_message(6, "4", speaker="Ann", call_id="c1"),
-        make_message(7, "By the way, hurry.", told),
-        make_message(8, "Four.", Speech(speaker="Ann")),
-        make_message(9, "What is left?", JudgeQuestion(audience=("Ann",))),
-        make_message(10, "All.", Reflection(speaker="Ann", audience=("Ann",))),
+        make_line(5, "", "tool_calls", speaker="Ann", tool_calls=[call]),
+        make_tool_line(6, "4", speaker="Ann", call_id="c1"),
+        make_line(7, "By the way, hurry.", told),
+        make_line(8, "Four.", speaker="Ann"),
+        make_line(9, "What is left?", "judge_question", audience=("Ann",)),
+        make_line(10, "All.", "reflection", speaker="Ann", audience=("Ann",)),
     ]
     assert cut(conversation, log[:8], "Ann").since == "m0004"
     for length in (9, 10, 11):
         assert History(conversation, "Ann").halved(log[:length], FIXED) is None
-    log.append(make_message(11, "So?", Speech(speaker="Bob")))
+    log.append(make_line(11, "So?", speaker="Bob"))
     assert cut(conversation, log, "Ann").since == "m0011"
 
 
@@ -519,7 +509,7 @@ def test_what_stands_for_silence_is_counted() -> None:
     log = spoken(conversation, 0)
     for number in range(60):
         name = conversation.names[number % 2]
-        log.append(make_message(len(log), " ", Speech(speaker=name)))
+        log.append(make_line(len(log), " ", speaker=name))
         view = viewpoint(conversation, cut(conversation, log, "Ann").lines, "Ann")
         assert FIXED.front + sum(tokens_of_message(one) for one in view) <= 200
 
@@ -530,7 +520,7 @@ def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: in
     conversation = talk(RunningSummary(limit=limit, words=100), "all", "all")
     log: list[AnyMessage] = []
     for number, message in enumerate(spoken(conversation, 60)):
-        if metadata(message).speaker == "Ann":
+        if fields_of(message).speaker == "Ann":
             found = History(conversation, "Ann").to_summarise(log, FIXED)
             if found is not None:
                 log = summed_up(log, found[1], "words " * 100)

@@ -7,12 +7,10 @@ import pytest
 
 from duologue.graphs import Result, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken, ReplyRejected
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Draft, Flaw, Speech, UnheardReply
 from duologue.graphs.prompts.prompts import EMPTY_REPLY, REWRITE_REPLY, fill_template
 from duologue.graphs.rules.turns import Checked, Problem, better
 from duologue.nodes.testing import Line, ScriptedChatModel
-from support.fields import fields_of
+from support.log import Flaw, fields_of, kind_of
 
 ROLE_PLAY = role_play("Pick an exchange", "Lead", "Coder", specify_task=False, max_iterations=1)
 ORDER = "Instruction: Choose one of them for us.\nInput: None"
@@ -123,7 +121,7 @@ def test_r23_others_hear_a_message_without_the_request_for_it(second: str, said:
 def test_r23_an_optional_line_hides_no_request(echo: str) -> None:
     model = ScriptedChatModel(script=["", echo, "Solution: So.\nNext request."])
     result = converse(ROLE_PLAY, model=model, store="memory:")
-    first = next(one for one in result.messages if isinstance(metadata(one), Speech))
+    first = next(one for one in result.messages if kind_of(one) == "speech")
     assert fields_of(first).flaw is Flaw.NO_REPLY
     assert "message" not in first.text
 
@@ -178,5 +176,5 @@ async def test_r23_who_follows_the_stream_sees_no_request() -> None:
 
 def test_r15_the_worse_try_stays_in_the_log_unheard() -> None:
     result = played(KRAKEN, "Solution: Sorry.")
-    kinds = [type(metadata(one)) for one in result.messages[2:]]
-    assert kinds == [Draft, UnheardReply, Speech]
+    kinds = [kind_of(one) for one in result.messages[2:]]
+    assert kinds == ["draft", "unheard_reply", "speech"]

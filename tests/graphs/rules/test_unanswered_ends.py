@@ -7,11 +7,9 @@ import pytest
 
 from duologue.graphs import Result, Session, converse, load_conversation, stream, user_proxy
 from duologue.graphs.events import MessageSaid, MessageToken
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Draft, Flaw
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
-from support.fields import fields_of
+from support.log import Flaw, fields_of, kind_of
 
 DEAL = {"kind": "done_token", "token": "DEAL"}
 JUDGE = {"kind": "separate", "criteria": ["They agree."], "form": "lines"}
@@ -40,7 +38,7 @@ def ended(result: Result) -> tuple[str, list[str]]:
 
 
 def flaws(result: Result) -> list[Flaw | None]:
-    return [fields_of(one).flaw for one in result.messages if isinstance(metadata(one), Draft)]
+    return [fields_of(one).flaw for one in result.messages if kind_of(one) == "draft"]
 
 
 @pytest.mark.parametrize(

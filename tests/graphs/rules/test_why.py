@@ -12,8 +12,6 @@ from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Result, Session, converse
 from duologue.graphs.conversation.judges import Finding
-from duologue.graphs.log.messages import metadata, place_of
-from duologue.graphs.log.metadata import Draft, Instruction, Speech
 from duologue.graphs.rules.outcome import OutcomeStep, OutcomeStepKind
 from duologue.nodes.testing import (
     Line,
@@ -22,6 +20,7 @@ from duologue.nodes.testing import (
     ScriptedToolCall,
     ScriptExhaustedError,
 )
+from support.log import kind_of, place_of
 
 NO: dict[str, Any] = {"objectives_left": ["dig", "plant"], "complete": False}
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
@@ -485,6 +484,6 @@ def test_the_page_lists_causes_alone_and_marks_all_steps_on_its_line_of_time() -
 def test_nothing_of_it_is_stored() -> None:
     conversation, script, _ = CASES["blank replies"]
     result = run(conversation, *script)
-    kinds = {type(metadata(message)) for message in result.messages}
-    assert kinds == {Instruction, Draft, Speech}
+    kinds = {kind_of(message) for message in result.messages}
+    assert kinds == {"instruction", "draft", "speech"}
     assert result.why() == result.why()

@@ -27,7 +27,7 @@ from duologue.graphs.scenarios import SimulationResult
 from duologue.graphs.scenarios.recording import RecordingError, RecordMode, RecordOptions, record
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from support.fields import fields_of
+from support.log import fields_of
 
 GOAL = "Get one charge for order 1042 refunded."
 SCENARIO = Scenario(GOAL, criteria=["The agent refunds."])

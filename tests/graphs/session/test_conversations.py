@@ -18,8 +18,6 @@ from duologue.graphs.conversation.judges import Verdict
 from duologue.graphs.ends.all_ends import Reason
 from duologue.graphs.ends.end_chat import EndChatMode
 from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN, role_play
-from duologue.graphs.log.messages import metadata, place_of, speeches
-from duologue.graphs.log.metadata import Draft, MessageMetadata, Reflection, SpecifiedTask, Speech
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.viewpoint import SILENCE, viewpoint
 from duologue.graphs.prompts import prompts
@@ -28,7 +26,7 @@ from duologue.graphs.rules.outcome import Outcome
 from duologue.graphs.rules.position import max_steps
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
-from support.fields import fields_of
+from support.log import fields_of, kind_of, of_kind, place_of
 
 MODES = list(EndChatMode)
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
@@ -47,7 +45,10 @@ class Ran:
     @property
     def said(self) -> list[str]:
         """Return the messages, each with its speaker."""
-        return [f"{metadata(message).speaker}: {message.text}" for message in speeches(self.log)]
+        return [
+            f"{fields_of(message).speaker}: {message.text}"
+            for message in of_kind(self.log, "speech")
+        ]
 
     def seen(self, name: str) -> list[str]:
         """Return a speaker's own history as roles and texts."""
@@ -55,8 +56,8 @@ class Ran:
         view = viewpoint(self.conversation, self.log, name)
         return [f"{roles[message.type]}:{message.text}" for message in view]
 
-    def kinds(self, kind: type[MessageMetadata]) -> list[BaseMessage]:
-        return [message for message in self.log if type(metadata(message)) is kind]
+    def kinds(self, kind: str) -> list[BaseMessage]:
+        return [message for message in self.log if kind_of(message) == kind]
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -264,12 +265,12 @@ async def test_completed_tasks_end_it_as_the_mode_says(
     reasons: list[str],
 ) -> None:
     ran = await scripted(dual(count, stoppers, task="P", end_chat=capped(cap, mode)), script)
-    assert [message.text for message in speeches(ran.log)] == said.split()
-    assert [metadata(message).speaker for message in speeches(ran.log)] == [
+    assert [message.text for message in of_kind(ran.log, "speech")] == said.split()
+    assert [fields_of(message).speaker for message in of_kind(ran.log, "speech")] == [
         text[0].upper() for text in said.split()
     ]
     assert ran.outcome.reasons == tuple(Reason(reason) for reason in reasons)
-    assert ran.outcome.message == place_of(speeches(ran.log)[-1])
+    assert ran.outcome.message == place_of(of_kind(ran.log, "speech")[-1])
     assert ran.outcome.messages == len(said.split())
     # R11: last words belong to a round.
     assert ran.outcome.rounds == len(said.split()) // count
@@ -387,7 +388,7 @@ async def test_an_answer_that_does_not_fit_the_schema_is_not_complete_and_record
         ran = await scripted(conversation, script)
     assert ran.verdicts == [Verdict(speaker="B", complete=False, readable=False)]
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
-    assert ran.kinds(Reflection)[0].text == answer
+    assert ran.kinds("reflection")[0].text == answer
     assert ran.seen("B") == ["u:a1", "a:b1"]
 
 
@@ -496,7 +497,7 @@ async def test_the_done_token_counts_alone_on_a_line_of_a_longer_message() -> No
     script = [STEP.format(1), DID.format(1), mention, DID.format(2), f"Thank you.\n{DONE}"]
     ran = await scripted(play(), script)
     assert ran.outcome.reasons == (Reason.DONE_TOKEN,)
-    assert ran.kinds(Draft) == []
+    assert ran.kinds("draft") == []
 
 
 async def test_a_done_token_on_the_first_turn_is_said_twice_or_not_at_all() -> None:
@@ -552,7 +553,7 @@ async def test_a_broken_reply_is_asked_for_once_more_with_the_reason(
         assert first[-1]["content"] in again[-1]["content"]
     # No speaker hears the draft or the reason, neither the other nor its author later.
     assert [m["content"] for m in then[1:]] == [STEP.format(1)]
-    drafts = ran.kinds(Draft)
+    drafts = ran.kinds("draft")
     assert [message.text for message in drafts] == [broken]
     assert reason in (fields_of(drafts[0]).problem or "")
     assert reason not in str(ran.seen(USER))
@@ -565,14 +566,14 @@ async def test_a_reply_that_is_still_broken_is_taken_as_it_is_and_marked() -> No
     script = [twice.format("one"), twice.format("two"), DID.format(1)]
     ran = await scripted(play(max_iterations=1), script)
     assert ran.said[0] == f"{USER}: {twice.format('two')}"
-    assert "'Instruction:'" in (fields_of(ran.kinds(Speech)[0]).problem or "")
+    assert "'Instruction:'" in (fields_of(ran.kinds("speech")[0]).problem or "")
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
 
 
 async def test_r15_a_reply_whose_first_mark_is_still_missing_is_given_it() -> None:
     ran = await scripted(play(max_iterations=1), ["one", "two", DID.format(1)])
     assert ran.said[0] == f"{USER}: Instruction: two\nInput: None"
-    assert fields_of(ran.kinds(Speech)[0]).problem is None
+    assert fields_of(ran.kinds("speech")[0]).problem is None
 
 
 async def test_roles_that_stay_flipped_end_it_and_say_who_flipped() -> None:
@@ -595,7 +596,7 @@ async def test_the_task_is_rewritten_before_anyone_speaks() -> None:
     assert [message["role"] for message in request] == ["user"]
     assert "Build a bot" in request[0]["content"]
     assert "50 words" in request[0]["content"]
-    assert [metadata(message).audience for message in ran.kinds(SpecifiedTask)] == [()]
+    assert [fields_of(message).audience for message in ran.kinds("specified_task")] == [()]
     # R1: other speakers hear a message without its done token.
     assert ran.seen(HELPER) == ["u:(empty message)"]
 
@@ -633,7 +634,7 @@ async def test_without_specification_the_task_is_taken_as_given() -> None:
     ran = await run(play(specify_task=False, end_chat=AT_ONCE), model)
     assert ran.task == "Build a bot"
     assert "Build a bot" in model.calls[0].prompt[0]["content"]
-    assert ran.kinds(SpecifiedTask) == []
+    assert ran.kinds("specified_task") == []
 
 
 async def test_a_blank_rewrite_leaves_the_task_as_given() -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -24,21 +24,6 @@ from duologue.graphs import (
 )
 from duologue.graphs.build import build_graph
 from duologue.graphs.ends.end_chat import EndChatMode
-from duologue.graphs.log.messages import metadata, place_name, place_of
-from duologue.graphs.log.metadata import (
-    AnyMetadata,
-    Draft,
-    EarlierEnd,
-    InnerSession,
-    InputMessage,
-    Instruction,
-    JudgeQuestion,
-    MemoryReset,
-    PendingAnswer,
-    Reflection,
-    RemovedMessage,
-    Summary,
-)
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.store.open import open_store
@@ -58,7 +43,7 @@ from support.fork_help import (
     told,
 )
 from support.fork_talks import TALKS, hooked, script, talk
-from support.logs import without_ids
+from support.log import KINDS, kind_of, place_name, place_of, without_ids
 from support.stores import EACH_STORE, store_address
 
 
@@ -74,13 +59,13 @@ def any_store(request: pytest.FixtureRequest) -> str:
 
 FORKED_ELSEWHERE = {
     *(
-        Summary,
-        InnerSession,
-        MemoryReset,
-        PendingAnswer,
-        RemovedMessage,
-        EarlierEnd,
-        InputMessage,
+        "summary",
+        "inner_session",
+        "memory_reset",
+        "pending_answer",
+        "removed",
+        "earlier_end",
+        "input",
     )
 }
 """Kinds of messages that none of these conversations contains."""
@@ -88,11 +73,11 @@ FORKED_ELSEWHERE = {
 
 def test_the_forked_conversations_hold_every_kind_of_line(tmp_path: Path) -> None:
     kinds = {
-        type(metadata(message))
+        kind_of(message)
         for conversation, lines in TALKS.values()
         for message in run(conversation, lines, store=f"memory:{tmp_path.name}").messages
     }
-    assert kinds == {*get_args(AnyMetadata)} - FORKED_ELSEWHERE
+    assert kinds == {*KINDS} - FORKED_ELSEWHERE
 
 
 # Messages do not matter to a store, so one store runs all talks and each other store one.
@@ -256,7 +241,7 @@ def test_a_task_that_is_no_longer_rewritten_stands_as_it_is_given(store: str) ->
     new = Session("one", store=store).fork(at="m0000", task_specification=None).id
     ended = go_on(new, store, lines[2:])
     assert ended.specified_task == "Plan a garden"
-    assert [type(metadata(message)) for message in ended.messages[:2]] == [Draft, Instruction]
+    assert [kind_of(message) for message in ended.messages[:2]] == ["draft", "instruction"]
 
 
 def test_a_speaker_goes_on_by_another_prompt_and_model(store: str) -> None:
@@ -304,8 +289,8 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
         assert len(ended.messages) == len(whole.messages) + stands
         assert ids(ended) == [place_name(number) for number in range(len(ended.messages))]
         assert ended.transcript == whole.transcript
-        assert [type(metadata(one)) for one in ended.messages if one.text != news] == [
-            type(metadata(one)) for one in whole.messages
+        assert [kind_of(one) for one in ended.messages if one.text != news] == [
+            kind_of(one) for one in whole.messages
         ]
 
 
@@ -326,23 +311,23 @@ def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(thorough: bool, sto
             [text for name, text in one.transcript if name == "Ann"] for one in (whole, ended)
         ]
         assert by_ann[0] == by_ann[1]
-        assert [type(metadata(one)) for one in ended.messages if one.text != news] == [
-            type(metadata(one)) for one in whole.messages
+        assert [kind_of(one) for one in ended.messages if one.text != news] == [
+            kind_of(one) for one in whole.messages
         ]
 
 
 def test_a_new_task_is_told_in_a_two_question_verdict(store: str) -> None:
     lines = script("two_questions")
     whole = run(talk("two_questions"), lines, session="one", store=store)
-    first = next(message for message in whole.messages if isinstance(metadata(message), Reflection))
+    first = next(message for message in whole.messages if kind_of(message) == "reflection")
     new = (
         Session("one", store=store).fork(at=place_of(first), speakers={"Ben": {"task": "Rest"}}).id
     )
     forked = Session(new, store=store).state()
-    assert [type(metadata(message)) for message in forked.messages[-3:]] == [
-        Instruction,
-        JudgeQuestion,
-        Reflection,
+    assert [kind_of(message) for message in forked.messages[-3:]] == [
+        "instruction",
+        "judge_question",
+        "reflection",
     ]
     assert go_on(new, store, lines[calls_in(forked) :]).transcript == whole.transcript
 

@@ -13,8 +13,6 @@ from drawn.player import Player
 from drawn.talks import talks
 from duologue.graphs import Conversation, Reason, Result, Session, converse
 from duologue.graphs.ends.limits import MaxCalls
-from duologue.graphs.log.messages import metadata, place_of
-from duologue.graphs.log.metadata import MessageMetadata, Summary, UnheardReply, UnheardResult
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
@@ -22,7 +20,7 @@ from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn
 from support.cases import drawn_cases
 from support.fork_help import timeless
-from support.logs import without_ids
+from support.log import kind_of, place_of, without_ids
 
 
 def model_of(player: Player) -> dict[str, Any]:
@@ -116,23 +114,23 @@ def whole(tmp_path: Path) -> tuple[str, Result]:
     return store, run("one", store, SAID)
 
 
-def found(result: Result, kind: type[MessageMetadata], text: str) -> str:
+def found(result: Result, kind: str, text: str) -> str:
     """Return the id of the message of this kind and text."""
-    (one,) = [one for one in result.messages if type(metadata(one)) is kind and one.text == text]
+    (one,) = [one for one in result.messages if kind_of(one) == kind and one.text == text]
     return place_of(one)
 
 
 WAITING = {
-    "a call": (UnheardReply, "I dig", SAID[3:]),
-    "a result": (UnheardResult, "Dug here.", SAID[3:]),
-    "a speech": (UnheardReply, "I have dug", SAID[4:]),
+    "a call": ("unheard_reply", "I dig", SAID[3:]),
+    "a result": ("unheard_result", "Dug here.", SAID[3:]),
+    "a speech": ("unheard_reply", "I have dug", SAID[4:]),
 }
 
 
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
 def test_what_waits_for_hooks_is_said_by_the_new_rules(
-    whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
+    whole: tuple[str, Result], kind: str, text: str, rest: list[Line]
 ) -> None:
     """L7: a reply that waits for hooks follows the fork's rules, with hooks or without."""
     store, before = whole
@@ -144,7 +142,7 @@ def test_what_waits_for_hooks_is_said_by_the_new_rules(
     aloud = {
         one.text
         for one in plain.messages
-        if not isinstance(metadata(one), UnheardReply | UnheardResult)
+        if kind_of(one) not in ("unheard_reply", "unheard_result")
     }
     assert text in aloud
     assert f"{text}!" not in aloud
@@ -156,7 +154,7 @@ def test_what_waits_for_hooks_is_said_by_the_new_rules(
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
 def test_what_is_answered_is_said_before_new_rules_end_it(
-    whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
+    whole: tuple[str, Result], kind: str, text: str, rest: list[Line]
 ) -> None:
     """A hard stop of the fork waits until the hooks have run."""
     store, before = whole
@@ -172,7 +170,7 @@ def test_what_is_answered_is_said_before_new_rules_end_it(
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
 def test_a_new_task_is_told_in_front_of_what_waits(
-    whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
+    whole: tuple[str, Result], kind: str, text: str, rest: list[Line]
 ) -> None:
     """A new task is announced before pending messages, and the ids are in order."""
     store, before = whole
@@ -215,7 +213,7 @@ def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: b
     model = ScriptedChatModel(script=script)
     before = converse(conversation, session="one", store=store, model=model)
     assert len(model.calls) == len(script)
-    at = found(before, Summary, "They dig.")
+    at = found(before, "summary", "They dig.")
     new = Session("one", store=store).fork(at=at, **changes).id
     rest = script[5:] if is_kept else []
     model = ScriptedChatModel(script=rest)

@@ -14,20 +14,13 @@ from duologue.graphs import (
     converse,
     load_session,
 )
-from duologue.graphs.log.messages import metadata, place_of
-from duologue.graphs.log.metadata import (
-    Instruction,
-    MemoryReset,
-    MessageMetadata,
-    Speech,
-    ToolCalls,
-)
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from support.log import kind_of, place_of
 
 
-def said(result: Result) -> list[tuple[str, type[MessageMetadata], str]]:
+def said(result: Result) -> list[tuple[str, str, str]]:
     """Return the ids, kinds and texts of a log."""
-    return [(place_of(one), type(metadata(one)), one.text) for one in result.messages]
+    return [(place_of(one), kind_of(one), one.text) for one in result.messages]
 
 
 @pytest.fixture
@@ -49,7 +42,7 @@ def test_a_reset_before_calls_that_wait_is_in_the_fork(store: str) -> None:
     Session("waits", store=store).reset(speaker="Ben")
     Session("waits", store=store).fork(into="again")
     kinds = [kind for _, kind, _ in said(Session("again", store=store).state())]
-    assert kinds == [Instruction, MemoryReset, ToolCalls]
+    assert kinds == ["instruction", "memory_reset", "tool_calls"]
     assert said(Session("again", store=store).state()) == said(
         Session("waits", store=store).state()
     )
@@ -76,7 +69,7 @@ def test_what_was_said_in_anothers_place_is_in_the_fork(
     Session(source, store=store).fork(at=at, into="other")
     found = said(Session("other", store=store).state())
     assert found == said(taken_over)
-    assert ("m0004", Speech, "I take over.") in found
+    assert ("m0004", "speech", "I take over.") in found
 
 
 def test_a_fork_from_a_task_that_is_being_rewritten_keeps_what_speakers_know(store: str) -> None:

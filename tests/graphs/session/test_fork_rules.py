@@ -23,16 +23,22 @@ from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end_chat import EndChat, EndChatMode
 from duologue.graphs.ends.facts import Facts
 from duologue.graphs.ends.limits import MaxMessages
-from duologue.graphs.log.messages import make_message, metadata, place_of, read_metadata
-from duologue.graphs.log.metadata import Speech, Stage, ToolCalls, ToolResult
 from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.session.fork import carry_over
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from support.fields import fields_of
 from support.fork_help import NO, YES, go_on, plain, run, timeless, told
-from support.logs import without_ids
+from support.log import (
+    Stage,
+    fields_of,
+    kind_of,
+    make_line,
+    of_kind,
+    place_of,
+    read_metadata,
+    without_ids,
+)
 
 TRIO = [{"name": "Ann"}, {"name": "Ben"}, {"name": "Cat"}]
 STOPPERS = [{"name": "Ann", "checks_completion": True}, {"name": "Ben", "checks_completion": True}]
@@ -385,11 +391,11 @@ def test_calls_that_a_guard_did_not_run_are_run_with_the_guard_off(store: str) -
     )
     ended = run(conversation, calls, session="one", store=store)
     assert reason(ended) is Reason.SAME_TOOL_CALLS
-    assert isinstance(metadata(ended.messages[-1]), ToolCalls)
+    assert kind_of(ended.messages[-1]) == "tool_calls"
     new = Session("one", store=store).fork(end_chat={"guards": {"same_tool_calls": 0}}).id
     again = go_on(new, store, ["Sun.", "Good."])
     assert reason(again) is Reason.MAX_ITERATIONS
-    results = [one for one in again.messages if isinstance(metadata(one), ToolResult)]
+    results = of_kind(again.messages, "tool_result")
     assert [one.text for one in results] == ["Monday: sun"] * 2
 
 
@@ -513,8 +519,8 @@ def test_positions_carry_over() -> None:
     new = plain(speakers=STOPPERS, end_chat={"mode": ONE})
     verdict = {"speaker": "Ben", "complete": True}
     log = [
-        make_message(0, "B1", Speech(speaker="Ben")),
-        make_message(1, "Yes", read_metadata({"kind": "reflection", "verdict": verdict})),
+        make_line(0, "B1", speaker="Ben"),
+        make_line(1, "Yes", read_metadata({"kind": "reflection", "verdict": verdict})),
     ]
     spent = Facts(calls=3, tokens=5, cost=0.5, seconds=7)
     done = Position(
@@ -530,7 +536,7 @@ def test_positions_carry_over() -> None:
     assert carry_over(old, old, done, log) == kept
     assert carry_over(old, new, done, log) == kept.model_copy(update={"owed": ("Ann",)})
     later = {"phase": Phase.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann", "owed": ("Ben",)}
-    word = make_message(2, "A2", Speech(speaker="Ann", stage=Stage.LAST_WORDS))
+    word = make_line(2, "A2", speaker="Ann", stage=Stage.LAST_WORDS)
     found = carry_over(old, new, done.model_copy(update=later), [*log, word])
     assert (found.owed, found.stage, found.turns) == ((), Stage.LAST_WORDS, 2)
     cap = plain(speakers=STOPPERS)

@@ -21,10 +21,9 @@ from duologue.graphs.kinds.coder import CoderForm
 from duologue.graphs.kinds.group_solve import GroupSolveForm
 from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.kinds.user_proxy import UserProxyForm
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Speech
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.fork_help import plain
+from support.log import kind_of
 
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=200)
 GARDEN = ["A better task.", "Instruction: dig\nInput: None", "Solution: dug\nNext request."]
@@ -77,7 +76,7 @@ async def test_a_message_begins_a_chat_and_keeps_its_id(form: type[Form], messag
         ("ai", "Hello!"),
     ]
     assert found["messages"][0].id == "mine"
-    assert isinstance(metadata(found["messages"][0]), Speech)
+    assert kind_of(found["messages"][0]) == "speech"
     assert "__interrupt__" not in found
     # The newest message from a client is the person's next one; the others are known.
     found = await on.give(*found["messages"], user("How are you?", "next"))
@@ -233,7 +232,7 @@ async def test_what_clients_write_beside_a_message_counts_for_nothing(beside: ob
         extra = {"duologue": beside, "duologue_place": [0], "mine": 1}
         found = await on.give(HumanMessage(text, additional_kwargs=extra))
     assert texts(found) == ["Hi", "Hello!", "How are you?", "Fine."]
-    assert {type(metadata(message)) for message in found["messages"]} == {Speech}
+    assert {kind_of(message) for message in found["messages"]} == {"speech"}
     assert [m.additional_kwargs["mine"] for m in found["messages"][::2]] == [1, 1]
 
 

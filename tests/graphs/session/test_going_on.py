@@ -20,9 +20,8 @@ from duologue.graphs import (
     user_proxy,
 )
 from duologue.graphs.events import ConversationEnded, ConversationReopened, MessageSaid
-from duologue.graphs.log.messages import make_message, metadata, read_metadata
-from duologue.graphs.log.metadata import is_public_speech
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.log import fields_of, make_line, read_metadata
 
 ROUNDS = ["Let us plant beans.", "I will dig the bed.", "Then water it.", "The can is full."]
 
@@ -331,9 +330,9 @@ def test_r10_where_a_stop_alone_does_not_end_it_the_error_says_so(store: str) ->
 
 
 def test_r10_the_line_of_an_end_is_nobodys() -> None:
-    message = make_message(
+    message = make_line(
         0, "Ended.", read_metadata({"kind": "earlier_end", "audience": (), "outcome": {}})
     )
-    about = metadata(message)
+    about = fields_of(message)
     assert not about.is_heard_by("Ann")
-    assert not is_public_speech(about)
+    assert about.kind != "speech"

@@ -19,8 +19,6 @@ from duologue.graphs import (
     list_sessions,
     load_session,
 )
-from duologue.graphs.log.messages import metadata, place_name, place_of
-from duologue.graphs.log.metadata import MemoryReset, RememberedMessage
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.log_counter import facts_of
@@ -41,7 +39,7 @@ from support.fork_help import (
     told,
 )
 from support.fork_talks import TALKS
-from support.logs import without_ids
+from support.log import fields_of, kind_of, place_name, place_of, without_ids
 from support.stores import EACH_STORE, store_address
 
 from .memory_help import seen, stopped, through_json
@@ -286,7 +284,7 @@ def test_a_reset_memory_changes_nothing_but_what_that_speaker_sees(
 
 def was_reset(result: Result) -> bool:
     """Return whether the session contains a memory reset."""
-    return any(isinstance(metadata(message), MemoryReset) for message in result.messages)
+    return any(kind_of(message) == "memory_reset" for message in result.messages)
 
 
 def gist(result: Result) -> dict[str, Any]:
@@ -310,9 +308,9 @@ def _changes_its_own_view_only(
 
 
 def _others_than_memories(result: Result) -> list[tuple[str, Any]]:
-    found = ((message, metadata(message)) for message in result.messages)
-    private = (MemoryReset, RememberedMessage)
-    return [(message.text, about) for message, about in found if not isinstance(about, private)]
+    found = ((message, fields_of(message)) for message in result.messages)
+    private = ("memory_reset", "remembered")
+    return [(message.text, about) for message, about in found if about.kind not in private]
 
 
 def test_a_reset_speaker_keeps_what_it_has_not_answered(store: str) -> None:

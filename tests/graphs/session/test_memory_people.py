@@ -20,7 +20,7 @@ from duologue.graphs import (
 from duologue.graphs.session.dump import DUMP_VERSION
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
-from support.logs import without_ids
+from support.log import without_ids
 from support.people_help import call, calls, play
 
 

@@ -25,7 +25,7 @@ from support.fork_help import (
     plain,
     run,
 )
-from support.logs import without_ids
+from support.log import without_ids
 from support.stores import EACH_STORE, store_address
 
 from .memory_help import MESSAGE, SESSION, SPEC, seen, stopped

@@ -36,7 +36,7 @@ from duologue.graphs.store.open import SessionLease, open_store
 from duologue.graphs.store.sqlite import SqliteStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from support.logs import without_ids
+from support.log import without_ids
 from support.stores import EACH_STORE, store_address
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=2)

@@ -28,14 +28,13 @@ from duologue.graphs import (
 from duologue.graphs.ends.end_chat import EndChat
 from duologue.graphs.ends.events import StopRequested, ToolCalled
 from duologue.graphs.ends.limits import MaxMessages
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Instruction, Speech, ToolCalls, ToolResult
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.breaking import Breakage
 from support.cli_help import duologue, isolate, meanwhile
 from support.fork_help import NO, YES, plain
+from support.log import kind_of
 from support.stores import SHARED_STORES, store_address
 
 STOPPERS = [{"name": "Ann", "checks_completion": True}, {"name": "Ben", "checks_completion": True}]
@@ -275,8 +274,8 @@ async def test_a_stop_in_a_tool_lets_the_turn_end(waits: bool, tmp_path: Path) -
     assert len(model.calls) == len(lines)
     assert ended.outcome is not None
     assert ended.outcome.reason is Reason.STOP_REQUESTED
-    kinds = [type(metadata(message)) for message in ended.messages]
-    assert kinds[:4] == [Instruction, ToolCalls, ToolResult, Speech]
+    kinds = [kind_of(message) for message in ended.messages]
+    assert kinds[:4] == ["instruction", "tool_calls", "tool_result", "speech"]
     assert await Session("g", store=store).aresume(model=model) == ended
 
 
@@ -296,7 +295,7 @@ async def test_a_stop_that_waits_for_a_tool_ends_it_as_the_tool_would(tmp_path: 
     call = Reply(tool_calls=(ScriptedToolCall(name="bell", id="a"),))
     model = ScriptedChatModel(script=[call, "It rang.", call])
     ended = await aconverse(conversation, session="g", store=store, model=model, tools=[bell])
-    assert isinstance(metadata(ended.messages[-1]), ToolResult)
+    assert kind_of(ended.messages[-1]) == "tool_result"
     assert ended.outcome is not None
     assert ended.outcome.reasons == (Reason.STOP_REQUESTED, Reason.TOOL_CALLED)
 

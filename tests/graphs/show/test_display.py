@@ -18,8 +18,6 @@ from rich.console import Console, RenderableType
 from duologue.graphs import Conversation, MessageQuestion, aconverse, chat, converse
 from duologue.graphs.common.display import MOST
 from duologue.graphs.conversation.questions import Because, Question
-from duologue.graphs.log.messages import make_message
-from duologue.graphs.log.metadata import Speech
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.session import progress
 from duologue.graphs.session.stored_session import StoredSession
@@ -27,6 +25,7 @@ from duologue.nodes.testing import ScriptedChatModel
 from pages import ALLOWED, HOSTILE, hostile_session
 from support.fork_help import run
 from support.fork_talks import TALKS
+from support.log import make_line, make_metadata
 
 PAIR = Conversation.model_validate(
     {
@@ -152,8 +151,8 @@ def test_what_waits_or_was_broken_off_says_so() -> None:
 
 
 def test_of_a_long_talk_the_newest_lines_are_shown() -> None:
-    about = Speech(speaker="Ann")
-    log: list[Any] = [make_message(number, f"line {number}.", about) for number in range(1000)]
+    about = make_metadata("speech", speaker="Ann")
+    log: list[Any] = [make_line(number, f"line {number}.", about) for number in range(1000)]
     result = StoredSession("s", PAIR, log, None, None)
     for form in (result._repr_html_(), result._repr_markdown_(), printed(result)):
         assert f"{1000 - MOST:,}" in form

@@ -14,13 +14,12 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from duologue.graphs import Conversation, Session, SpecError
-from duologue.graphs.log.messages import make_message, make_tool_message as answered, place_of
-from duologue.graphs.log.metadata import Failure, Speech, ToolCalls
 from duologue.graphs.session.export_text import as_json_lines, as_markdown
 from duologue.graphs.session.stored_session import StoredSession
 from support.cases import drawn_cases
 from support.fork_help import plain, run
 from support.fork_talks import TALKS
+from support.log import Failure, make_line, make_metadata, make_tool_line, place_of
 
 
 def page_of(markdown: str) -> list[Token]:
@@ -47,7 +46,7 @@ def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> S
         {"task": "Plan", "speakers": [{"name": name} for name in names]}
     )
     log: list[AnyMessage] = [
-        make_message(number, text, Speech(speaker=names[number % 2], **line))
+        make_line(number, text, speaker=names[number % 2], **line)
         for number, text in enumerate(texts)
     ]
     return StoredSession("s", conversation, log, "Plan", None)
@@ -251,7 +250,7 @@ def test_a_page_keeps_the_marks_that_hebrew_and_arabic_need_and_no_override() ->
 def test_a_page_tells_who_answered_a_call(fields: dict[str, Any], told: str) -> None:
     whole = made("Hi.")
     calls = [ToolCall(name="mail", args={}, id="a", type="tool_call")]
-    about = ToolCalls(speaker="Ann")
-    whole.messages.append(make_message(1, "", about, tool_calls=calls))
-    whole.messages.append(answered(2, "Sent.", speaker="Ann", call_id="a", **fields))
+    about = make_metadata("tool_calls", speaker="Ann")
+    whole.messages.append(make_line(1, "", about, tool_calls=calls))
+    whole.messages.append(make_tool_line(2, "Sent.", speaker="Ann", call_id="a", **fields))
     assert f"\n{told}\n" in as_markdown(whole)

@@ -12,8 +12,6 @@ from langchain_core.messages import AnyMessage
 
 from duologue.graphs import Conversation, MessageQuestion, Outcome, Reason, Session
 from duologue.graphs.conversation.questions import Because
-from duologue.graphs.log.messages import make_message, make_tool_message as answered, read_metadata
-from duologue.graphs.log.metadata import Speech
 from duologue.graphs.rules.position import Position
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.graphs.show import page as gather
@@ -25,6 +23,7 @@ from pages import ALLOWED, HOSTILE, hostile_session
 from support.cases import drawn_cases
 from support.fork_help import run
 from support.fork_talks import TALKS
+from support.log import make_line, make_tool_line, read_metadata
 
 
 class Seen(HTMLParser):
@@ -252,8 +251,7 @@ def pair() -> Conversation:
 def test_two_hundred_messages_are_at_most_300_kb_and_a_message_few_elements() -> None:
     words = "The garden needs more sun, and by the wall, where nobody ever looks, more **water**. "
     log: list[AnyMessage] = [
-        make_message(number, words * 8, Speech(speaker=("Ann", "Ben")[number % 2]))
-        for number in range(200)
+        make_line(number, words * 8, speaker=("Ann", "Ben")[number % 2]) for number in range(200)
     ]
     steps = [Spent(who="Ann", is_new_turn=True, calls=1, input_tokens=9, seconds=0.5)] * 200
     text = render(of(StoredSession("s", pair(), log, "Plan", None), steps=steps))
@@ -299,12 +297,8 @@ def test_markdown_shows_what_was_said_and_fetches_nothing() -> None:
 
 def test_an_answer_by_hand_a_person_and_a_thought_are_marked() -> None:
     log: list[AnyMessage] = [
-        make_message(
-            0,
-            "Hi",
-            read_metadata({"kind": "speech", "speaker": "Ann", "source": "human"}),
-        ),
-        make_message(
+        make_line(0, "Hi", read_metadata({"kind": "speech", "speaker": "Ann", "source": "human"})),
+        make_line(
             1,
             "",
             read_metadata(
@@ -312,7 +306,7 @@ def test_an_answer_by_hand_a_person_and_a_thought_are_marked() -> None:
             ),
             tool_calls=[{"name": "weather", "args": {"day": "<b>"}, "id": "a"}],
         ),
-        answered(2, "Rain", speaker="Ben", call_id="a", decision="respond"),
+        make_tool_line(2, "Rain", speaker="Ben", call_id="a", decision="respond"),
     ]
     seen = Seen(render(of(StoredSession("s", pair(), log, "Plan", None))))
     told = " ".join(seen.text)

@@ -28,10 +28,10 @@ from duologue.graphs import (
     role_play,
     user_proxy,
 )
-from duologue.graphs.log.metadata import Stage
 from duologue.graphs.rules.position import BETWEEN_TURNS, Position
 from duologue.graphs.rules.transitions import Decision, Node, decide
 from oracle.paths import Choices, Walk
+from support.log import Stage
 
 NAMES = ("Ann", "Bob", "Cid", "Dot")
 DONE = DoneToken(token="DONE", by="Bob")  # noqa: S106

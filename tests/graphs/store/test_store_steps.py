@@ -19,12 +19,12 @@ from typing_extensions import TypedDict
 from duologue.graphs import Session, StoreError, aconverse, astream
 from duologue.graphs.common.errors import SessionError
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.log.messages import place_of
 from duologue.graphs.store import saver
 from duologue.graphs.store.lease import Writer
 from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.saver import SqliteSessionSaver
 from duologue.nodes.testing import Prompt, ScriptedChatModel
+from support.log import place_of
 
 KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
 

@@ -15,8 +15,6 @@ from duologue.graphs import Conversation, load_conversation
 from duologue.graphs.conversation.fields import TaskSpecification
 from duologue.graphs.ends.all_ends import GUARDS
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.graphs.log.messages import make_message
-from duologue.graphs.log.metadata import Speech
 from duologue.graphs.log.parsing import parse
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template, join_task_requests
@@ -32,6 +30,7 @@ from duologue.graphs.text.echoes import (
 )
 from duologue.graphs.text.similarity import is_farewell
 from duologue.nodes.judge.verdicts import yes_or_no
+from support.log import make_line
 
 ASKED_AGAIN = fill_template(prompts.REWRITE_REPLY, problem=prompts.NO_CONTENT)
 REMARKS = ("placeholders", "acknowledgements", "announcements", "requests")
@@ -105,7 +104,7 @@ def ended(talk: Talk) -> tuple[int, list[str]] | None:
     conversation = Conversation.model_validate({"task": "Talk.", "speakers": speakers})
     log: list[AnyMessage] = []
     for number, (name, text) in enumerate(talk.said):
-        log.append(make_message(number, text, Speech(speaker=name)))
+        log.append(make_line(number, text, speaker=name))
         facts = facts_of(conversation, log)
         held = [one.reason for one in GUARDS if one.is_met_unnamed(conversation, facts)]
         if held:

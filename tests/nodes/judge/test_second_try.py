@@ -9,7 +9,7 @@ from duologue.graphs import Result, Session, converse, load_conversation
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.script import Script
-from support.fields import fields_of, rejections
+from support.log import fields_of, rejections
 
 FORMS: dict[str, tuple[dict[str, Any], Line, Line]] = {
     "structured": (

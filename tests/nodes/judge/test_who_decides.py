@@ -24,15 +24,13 @@ from duologue.graphs import (
 )
 from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.events import SpeakerChosen, VerdictGiven
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import SpeakerChoice
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.outcome import OutcomeStepKind
 from duologue.graphs.text.names import read_name
 from duologue.nodes.judge.verdicts import read_lines
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from support.fields import fields_of
+from support.log import fields_of, of_kind
 
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
 GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
@@ -501,9 +499,7 @@ def test_an_unregistered_order_is_refused_before_any_call() -> None:
 def test_choices_and_their_questions_are_kept_for_the_record_only() -> None:
     spec = moderated(end_chat={"max_iterations": 1})
     result, _ = play(spec, ["One.", "Two.", "Three."], [next_is("Bob"), next_is("Cid")])
-    choices = [
-        message for message in result.messages if isinstance(metadata(message), SpeakerChoice)
-    ]
+    choices = of_kind(result.messages, "speaker_choice")
     assert [fields_of(message).to for message in choices] == ["Bob", "Cid"]
     for name in THREE:
         assert not any("next_speaker" in message.text for message in result.viewpoint(name))

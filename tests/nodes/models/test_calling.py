@@ -61,7 +61,7 @@ async def ask(
     **options: Any,
 ) -> AIMessage:
     model = model_of("scripted", client(server.url, streaming=streaming))
-    options = {"purpose": Speech, "speaker": "Ann", "tools": TOOLS, **options}
+    options = {"purpose": "speech", "speaker": "Ann", "tools": TOOLS, **options}
     return await model.answer(list(prompt), chosen(temperature=0), **options)
 
 

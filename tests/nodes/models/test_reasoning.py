@@ -29,7 +29,7 @@ from duologue.nodes.models.listeners import Tokens
 from duologue.nodes.models.opaque_fields import Family, family_of, prepare_prompt
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
-from support.fields import fields_of
+from support.log import fields_of
 
 HM = "Hm, let me see."
 FINAL = "<|start|>assistant<|channel|>final<|message|>"

@@ -45,9 +45,8 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
-from duologue.graphs.log.metadata import Source
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
-from support.fields import fields_of
+from support.log import Source, fields_of
 
 YES = {"name": "Bob", "replies": [{"kind": "text", "text": "Yes."}]}
 APPROVE = {"decisions": [{"type": "approve"}]}

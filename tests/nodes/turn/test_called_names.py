@@ -8,9 +8,8 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from duologue import Conversation, chat, converse, load_conversation
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Speech
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
+from support.log import of_kind
 
 NAMES = tomllib.loads(Path(__file__).with_name("called_names.toml").read_text())
 MEANT = [(written, case["meant"]) for case in NAMES["tool"] for written in case["written"]]
@@ -88,7 +87,7 @@ def test_a_tool_that_transfers_to_a_speaker_hands_over(
     script: list[Line] = [calling(written, **arguments, reason="It is yours."), *LINES]
     model = ScriptedChatModel(script=script)
     result = converse(talk_of(*OTHERS), model=model, store="memory:")
-    said = [one for one in result.messages if isinstance(metadata(one), Speech)]
+    said = of_kind(result.messages, "speech")
     assert [(one.name, one.text) for one in said[:2]] == [("Ann", "It is yours."), (to, "I see.")]
 
 

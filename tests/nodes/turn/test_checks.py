@@ -9,8 +9,6 @@ from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end_chat import EndChat
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION, role_play
 from duologue.graphs.log.marks import plays, read_marks
-from duologue.graphs.log.messages import make_message
-from duologue.graphs.log.metadata import NOBODY, Draft, Speech
 from duologue.graphs.speakers.formats import (
     BlockFormat,
     CodeFormat,
@@ -21,6 +19,7 @@ from duologue.graphs.speakers.formats import (
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.nodes.judge.verdicts import yes_or_no
 from duologue.nodes.turn.checks import check_reply, says_done
+from support.log import make_line
 
 DONE = "<CAMEL_TASK_DONE>"
 ROLE_PLAY = role_play("Build a bot", "Stock Trader", "Python Programmer")
@@ -231,9 +230,9 @@ def test_marks_that_two_speakers_share_are_nobody_elses_part() -> None:
     assert plays(conversation, conversation.speakers[0], "Say: hello") is None
 
 
-def speech(number: int, name: str, text: str, kind: type[Speech | Draft] = Speech) -> AnyMessage:
-    audience = NOBODY if kind is Draft else None
-    return make_message(number, text, kind(speaker=name, audience=audience))
+def speech(number: int, name: str, text: str, kind: str = "speech") -> AnyMessage:
+    audience = () if kind == "draft" else None
+    return make_line(number, text, kind, speaker=name, audience=audience)
 
 
 SAME = "one two three four five"
@@ -255,7 +254,7 @@ SAME = "one two three four five"
             id="another-between",
         ),
         pytest.param(SAME, [speech(0, "Bob", SAME)], "echo", id="R16-echo-of-another"),
-        pytest.param(SAME, [speech(0, "Ann", SAME, Draft)], None, id="as-rejected"),
+        pytest.param(SAME, [speech(0, "Ann", SAME, "draft")], None, id="as-rejected"),
         pytest.param(
             SAME, [speech(0, "Ann", SAME), speech(1, "Ann", "else")], None, id="not-the-last"
         ),

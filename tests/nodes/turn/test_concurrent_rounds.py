@@ -41,12 +41,11 @@ from duologue import (
 from duologue.graphs.common.errors import PausedError
 from duologue.graphs.conversation.limits import most_messages, plain_calls
 from duologue.graphs.conversation.usage import Usage
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import PendingAnswer
 from duologue.graphs.prompts.prompts import ALL_SPEAK
 from duologue.graphs.session.run import run_session
 from duologue.nodes.models.gate import PlannedCall
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.log import kind_of, of_kind
 
 NAMES = ("Ann", "Bob", "Cid")
 
@@ -464,7 +463,7 @@ def test_fields_that_do_not_fit_are_refused(fields: dict[str, Any], error: str) 
 def test_a_dump_contains_the_answers_of_a_round(tmp_path: Path) -> None:
     store = str(tmp_path / "sessions.db")
     result = play(vote(), models(), store=store, session="vote")
-    pending = [one for one in result.messages if isinstance(metadata(one), PendingAnswer)]
+    pending = of_kind(result.messages, "pending_answer")
     assert len(pending) == 6
     loaded = load_session(result.session.dump(), store=tmp_path / "other.db")
     assert loaded.state() == result
@@ -477,7 +476,7 @@ def test_a_fork_within_a_round_asks_again_only_if_the_rules_change(
     store = str(tmp_path / "sessions.db")
     result = play(vote(1), models(), store=store, session="vote")
     first = next(one for one in result.messages if one.text == "Ann likes bean 0.")
-    assert isinstance(metadata(first), PendingAnswer)
+    assert kind_of(first) == "pending_answer"
     spoken = [one for one in result.messages if one.text == first.text][-1]
     changes: dict[str, Any] = {"task": "Which pea?"} if changed else {}
     fork = Session("vote", store=store).fork(at=spoken, **changes)

@@ -20,13 +20,11 @@ from duologue.graphs import (
 )
 from duologue.graphs.cli.terminal.events import FollowUp, Transcript
 from duologue.graphs.events import CodeStarted, MessageSaid, ReplyRejected
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Draft, Speech, Summary
 from duologue.graphs.session.events import events_of_session
 from duologue.graphs.text.words import join_parts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
-from support.fields import fields_of
+from support.log import fields_of, kind_of
 from support.people_help import Played, play
 
 MARKS = {"lines": ["Instruction:", "Input:"], "end": "Next."}
@@ -48,11 +46,11 @@ def asked(played: Played) -> list[str]:
 
 
 def cut_off(result: Result) -> list[bool]:
-    return [fields_of(one).cut_off for one in result.messages if isinstance(metadata(one), Speech)]
+    return [fields_of(one).cut_off for one in result.messages if kind_of(one) == "speech"]
 
 
 def drafts(result: Result) -> list[str]:
-    return [one.text for one in result.messages if isinstance(metadata(one), Draft)]
+    return [one.text for one in result.messages if kind_of(one) == "draft"]
 
 
 def test_it_is_marked_in_the_log_and_the_events_and_no_view_changes() -> None:
@@ -183,8 +181,8 @@ def test_what_is_cut_off_again_with_half_of_the_history_is_said() -> None:
     before = [f"This is the line number {number}." for number in range(6)]
     played = play(talk(4), [*before, cut("By"), cut("By the"), "So."])
     assert played.transcript[6] == ("Ann", "By the")
-    kinds = [type(metadata(one)) for one in played.result.messages]
-    assert kinds.count(Summary) == 1
+    kinds = [kind_of(one) for one in played.result.messages]
+    assert kinds.count("summary") == 1
 
 
 def test_tokens_are_whole_where_the_history_is_shortened_meanwhile() -> None:
@@ -233,7 +231,7 @@ def test_its_missing_end_is_no_reason_to_ask_again(form: dict[str, Any], text: s
     played = play(talk(format=form), [cut(text), "Fine."])
     assert played.transcript[0] == ("Ann", text)
     assert drafts(played.result) == []
-    said = next(one for one in played.result.messages if isinstance(metadata(one), Speech))
+    said = next(one for one in played.result.messages if kind_of(one) == "speech")
     assert fields_of(said).problem is None
     # The same text, ended by the model itself, is requested again.
     again = play(talk(format=form), [text, text, "Fine."])
@@ -258,7 +256,7 @@ def test_json_that_was_cut_off_is_told_in_one_sentence(form: str) -> None:
     script: list[Line] = [cut('{"steps": ["dig", "pl'), '{"steps": ["dig"]}', "Fine."]
     played = play(conversation, script, schemas={"Plan": Plan})
     problem = "Your message must be JSON, but it was too long and was cut off. Use fewer words."
-    (draft,) = (one for one in played.result.messages if isinstance(metadata(one), Draft))
+    (draft,) = (one for one in played.result.messages if kind_of(one) == "draft")
     assert fields_of(draft).problem == problem
     assert played.result.parsed("Ann") == [{"steps": ["dig"]}]
 
@@ -314,7 +312,7 @@ def test_what_goes_on_costs_no_history(how: str) -> None:
     script: list[Line] = ["Plant them.", "Where?", cut("By the wall, in"), "By the wall.", "Fine."]
     played = play(talk(2, on_length=how), script)
     assert drafts(played.result) == ["By the wall, in"]
-    assert [type(metadata(one)) for one in played.result.messages].count(Summary) == 0
+    assert [kind_of(one) for one in played.result.messages].count("summary") == 0
     assert played.prompts[3][1]["content"] == "Please begin."
 
 
@@ -339,9 +337,9 @@ def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse() -> No
     form = {"lines": ["Instruction:"], "end": "Next."}
     played = play(talk(format=form, on_length="continue"), script)
     assert played.transcript[0] == ("Ann", "Instruction: Plant the beans now.\nNext.")
-    assert [
-        fields_of(one).flaw for one in played.result.messages if isinstance(metadata(one), Speech)
-    ] == [None] * 2
+    assert [fields_of(one).flaw for one in played.result.messages if kind_of(one) == "speech"] == [
+        None
+    ] * 2
 
 
 @pytest.mark.parametrize("hooks", [[], ["same"], ["loud"]])

@@ -8,12 +8,10 @@ import pytest
 from duologue.graphs import Result, Session, SpecError, converse, load_conversation, role_play
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.marks import plays
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Flaw, Speech
 from duologue.graphs.log.parsing import Mended, mended, parse
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.testing import Line, ScriptedChatModel
-from support.fields import fields_of, rejections
+from support.log import Flaw, fields_of, kind_of, rejections
 
 ROLE_PLAY = role_play("Add up", "Lead", "Coder", specify_task=False, max_iterations=1)
 ORDER = "Instruction: Add two numbers.\nInput: 1 and 2"
@@ -138,7 +136,7 @@ def test_r8_two_instructions_twice_are_said_and_not_read(text: str) -> None:
     result = played(text, text, ANSWER)
     assert "And then?" in (latest := str(result.last_message("Lead"))) or "Divide." in latest
     assert result.parsed("Lead") == [None]
-    (said,) = [fields_of(one) for one in result.messages if isinstance(metadata(one), Speech)][:1]
+    (said,) = [fields_of(one) for one in result.messages if kind_of(one) == "speech"][:1]
     assert said.flaw is Flaw.FORM
 
 

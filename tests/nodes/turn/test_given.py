@@ -6,9 +6,8 @@ from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, converse
 from duologue.graphs.conversation.limits import most_messages
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Summary
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from support.log import of_kind
 
 
 @tool
@@ -37,7 +36,7 @@ def test_y18_a_tools_output_that_is_too_long_to_be_shown_is_said_and_asks_no_mod
     result = converse(direct_and_summed_up(), model=model, store="memory:", tools=[report])
     assert [who for who, _ in result.transcript] == ["Ann", "Bob"] * 2
     assert result.transcript[2][1].startswith("Report 7: ")
-    assert not [one for one in result.messages if isinstance(metadata(one), Summary)]
+    assert not of_kind(result.messages, "summary")
     assert len(model.calls) == 4
 
 

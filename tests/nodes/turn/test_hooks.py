@@ -8,23 +8,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from pydantic import BaseModel
 
 from duologue.graphs import Reason, Session, SpecError, converse
-from duologue.graphs.log.messages import metadata, place_of
-from duologue.graphs.log.metadata import (
-    Flaw,
-    HookVersion,
-    MessageMetadata,
-    Source,
-    Speech,
-    ToolResult,
-    UnheardReply,
-)
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line as Said, ScriptedChatModel
 from duologue.tools import Hook, Turn
-from support.fields import fields_of
-from support.logs import without_ids
-from support.shape_help import kinds, of_kind, shown, talk, texts
+from support.log import Flaw, Source, fields_of, of_kind, place_of, without_ids
+from support.shape_help import kinds, shown, talk, texts
 
 from .hooks_help import adding, calling, either, hooked, in_form, play, raising
 
@@ -49,10 +38,10 @@ def test_a_hook_changes_what_its_speaker_hears(form: str) -> None:
         *(f"u:{prompts.BEGIN}", "a:Beans?", "u:Which?", "a:Runner beans.", "u:Good."),
     ]
     # The log keeps the original message and the speaker's version of it.
-    first, second = of_kind(result, HookVersion)
+    first, second = of_kind(result.messages, "hook_version")
     assert [first.text, second.text] == ["(Beans?)", "(Runner beans.)"]
-    assert [metadata(one).audience for one in (first, second)] == [("Bob",)] * 2
-    ids = {str(message.text): place_of(message) for message in of_kind(result, Speech)}
+    assert [fields_of(one).audience for one in (first, second)] == [("Bob",)] * 2
+    ids = {str(message.text): place_of(message) for message in of_kind(result.messages, "speech")}
     assert [fields_of(one).instead_of for one in (first, second)] == [
         *((ids["Beans?"],), (ids["Runner beans."],)),
     ]
@@ -109,7 +98,7 @@ def test_a_hook_gives_the_reply_instead(form: str) -> None:
     spec = hooked("instead", "note", ann={"tools": [], "format": {"lines": ["Note:"]}})
     result, model = play(spec, ["Hi."], hooks=hooks)
     assert result.transcript == [("Ann", "Note: ten"), ("Bob", "Hi.")]
-    spoken = fields_of(of_kind(result, Speech)[0])
+    spoken = fields_of(of_kind(result.messages, "speech")[0])
     assert (spoken.source, spoken.parsed) == (Source.HOOK, {"Note:": "ten"})
     assert texts(model.calls[0]) == ["u:Note: ten"]
     assert ran == []
@@ -125,7 +114,7 @@ def test_a_reply_that_a_hook_gives_is_heard_as_it_was_changed_and_passes_the_hoo
     said = f"You say: {prompts.BEGIN} Now!"
     assert result.transcript[0] == ("Ann", f"{said} (signed)")
     assert kinds(result) == ["instruction", "hook_version", "unheard_reply", "speech", "speech"]
-    assert of_kind(result, UnheardReply)[0].text == said
+    assert of_kind(result.messages, "unheard_reply")[0].text == said
 
 
 # After a speaker.
@@ -146,9 +135,9 @@ def test_a_hook_changes_what_is_said(form: str) -> None:
     ]
     assert texts(model.calls[1]) == ["u:Beans? — Ann"]
     assert texts(model.calls[2])[1:] == ["a:Beans? — Ann", "u:Which?"]
-    answers = of_kind(result, UnheardReply)
+    answers = of_kind(result.messages, "unheard_reply")
     assert [message.text for message in answers] == ["Beans?", "Runner."]
-    assert [metadata(message).audience for message in answers] == [(), ()]
+    assert [fields_of(message).audience for message in answers] == [(), ()]
     for name in ("Ann", "Bob"):
         view = shown(result.viewpoint(name))
         assert not any(text in {"a:Beans?", "u:Beans?"} for text in view)
@@ -227,7 +216,7 @@ def test_hooks_see_no_rejected_draft_but_the_reply_that_mends_it() -> None:
         "speech",
     ]
     assert texts(model.calls[1])[:2] == ["u:Changed.", "a:ten"]
-    assert fields_of(of_kind(result, Speech)[0]).parsed == {"Note:": "ten!"}
+    assert fields_of(of_kind(result.messages, "speech")[0]).parsed == {"Note:": "ten!"}
 
 
 @pytest.mark.parametrize(
@@ -248,7 +237,7 @@ def test_what_is_wrong_is_what_is_wrong_with_what_all_hear(
         return None if made is None else AIMessage(made)
 
     result, _ = play(hooked("h"), [*answers, "So."], hooks={"h": Hook(after_speaker=mend)})
-    spoken = fields_of(of_kind(result, Speech)[0])
+    spoken = fields_of(of_kind(result.messages, "speech")[0])
     assert spoken.flaw is flaw
     assert (spoken.problem is None) is (flaw is None)
 
@@ -262,18 +251,18 @@ def halved(message: type[BaseMessage]) -> Any:  # noqa: ANN401
 @pytest.mark.parametrize(
     ("hook", "asked", "kind"),
     [
-        (Hook(before_speaker=lambda turn: halved(HumanMessage)), 2, HookVersion),
-        (Hook(before_speaker=lambda turn: halved(AIMessage)), 1, Speech),
-        (Hook(after_speaker=lambda turn, reply: halved(AIMessage)), 2, Speech),
+        (Hook(before_speaker=lambda turn: halved(HumanMessage)), 2, "hook_version"),
+        (Hook(before_speaker=lambda turn: halved(AIMessage)), 1, "speech"),
+        (Hook(after_speaker=lambda turn, reply: halved(AIMessage)), 2, "speech"),
     ],
     ids=["heard", "instead", "after"],
 )
 def test_half_a_character_that_a_hook_gives_is_shown_as_a_question_mark(
-    hook: Hook, asked: int, kind: type[MessageMetadata]
+    hook: Hook, asked: int, kind: str
 ) -> None:
     """L7: the same applies to a model's half characters."""
     result, _ = play(hooked("h"), ["Hello.", "Hi."][-asked:], hooks={"h": hook})
-    assert of_kind(result, kind)[0].text == "half: ?"
+    assert of_kind(result.messages, kind)[0].text == "half: ?"
 
 
 def test_a_hook_that_leaves_nothing_makes_a_blank_reply() -> None:
@@ -292,7 +281,7 @@ def test_a_hook_changes_a_structured_reply_and_it_is_read_as_changed() -> None:
     hook = Hook(after_speaker=lambda turn, reply: AIMessage(reply.text.replace("10", "20")))
     spec = hooked("h", ann={"tools": [], "format": {"kind": "schema", "name": "offer"}})
     result, _ = play(spec, [Offer(price=10), "Fine."], hooks={"h": hook}, schemas={"offer": Offer})
-    assert fields_of(of_kind(result, Speech)[0]).parsed == {"price": 20}
+    assert fields_of(of_kind(result.messages, "speech")[0]).parsed == {"price": 20}
 
 
 # Copies.
@@ -388,4 +377,4 @@ def test_a_session_that_waits_for_a_hook_goes_on_without_it(event: str, tmp_path
     forked = Session("two", store=store).resume(**options | {"model": again})
     assert result.transcript == forked.transcript == [("Ann", "Sum."), ("Bob", "Ok.")]
     if event == "ran":
-        assert [one.text for one in of_kind(result, ToolResult)] == ["3"]
+        assert [one.text for one in of_kind(result.messages, "tool_result")] == ["3"]

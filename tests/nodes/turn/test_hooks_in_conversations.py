@@ -28,12 +28,11 @@ from duologue.graphs.events import (
     ToolCallFinished,
     ToolCallRequested,
 )
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import HookVersion, Speech, ToolResult
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
-from support.shape_help import kinds, never, of_kind, talk, texts
+from support.log import fields_of, of_kind
+from support.shape_help import kinds, never, talk, texts
 
 from .hooks_help import (
     POINTS,
@@ -158,7 +157,7 @@ def test_one_of_several_tools_whose_hook_fails_costs_none_of_the_others(tmp_path
     assert sorted(ran) == [(1, 2), (3, 4)]
     result = session.resume(hooks={"h": Hook()}, **options)
     assert sorted(ran) == [(1, 2), (3, 4)]
-    assert [one.text for one in of_kind(result, ToolResult)] == ["3", "7"]
+    assert [one.text for one in of_kind(result.messages, "tool_result")] == ["3", "7"]
     assert len(model.calls) == 3
 
 
@@ -256,7 +255,7 @@ def test_hooks_see_private_openings_and_opening_answers() -> None:
     ]
     # The shift passes the changed message on.
     assert texts(model.calls[3]) == ["u:Guess it.", "a:I guess.", "u:I keep it. So."]
-    assert [metadata(one).audience for one in of_kind(result, Speech)] == [
+    assert [fields_of(one).audience for one in of_kind(result.messages, "speech")] == [
         *(("Ann",), ("Ann",), ("Bob",), None, None),
     ]
     assert "Seven" not in str(result.viewpoint("Bob"))
@@ -383,7 +382,7 @@ def test_a_hook_is_given_what_was_heard_and_not_what_a_short_history_puts_before
 ) -> None:
     """L7: pinned messages come before the newest line, and hooks do not see them again."""
     result = shortened({"kind": "last", "limit": limit})
-    heard = [message.text for message in of_kind(result, HookVersion)]
+    heard = [message.text for message in of_kind(result.messages, "hook_version")]
     assert heard[0] == f"(You like beans.\n\n{prompts.BEGIN})"
     assert heard[1:] == [f"(Bob says {word}.)" for word in ("one", "two", "three", "four", "five")]
 

@@ -39,11 +39,10 @@ from duologue.graphs import (
     load_conversation,
     load_session,
 )
-from duologue.graphs.log.metadata import Source
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.graphs.speakers.replies import ConversationReply
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
-from support.fields import fields_of
+from support.log import Source, fields_of
 
 YES = {"name": "Bob", "replies": [{"kind": "text", "text": "Yes."}]}
 ASKS = {"name": "Bob", "replies": [{"kind": "text", "text": "Do it."}]}

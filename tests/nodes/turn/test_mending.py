@@ -9,15 +9,13 @@ from langchain_core.messages import AIMessage
 from duologue.graphs import Result, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, UnheardReply
 from duologue.graphs.log.parsing import Mended, mended
 from duologue.graphs.prompts import prompts
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.echoes import is_placeholder, repeats
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Hook
-from support.fields import fields_of, rejections
+from support.log import Flaw, fields_of, kind_of, rejections
 
 CODE = "```python\ndef add(a, b):\n    return a + b\n```"
 ORDER = "Instruction: Write a function that adds two numbers.\nInput: None"
@@ -34,8 +32,8 @@ def played(*tries: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
     return result, model
 
 
-def kinds(result: Result) -> list[type[MessageMetadata]]:
-    return [type(metadata(message)) for message in result.messages[2:]]
+def kinds(result: Result) -> list[str]:
+    return [kind_of(message) for message in result.messages[2:]]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +130,7 @@ def test_r15_a_missing_closing_mark_costs_no_call_and_is_heard() -> None:
     result, _ = played(f"Solution:\n{CODE}")
     assert result.last_message("Coder") == f"Solution:\n{CODE}\nNext request."
     assert result.parsed("Coder") == [{"Solution:": CODE}]
-    assert kinds(result) == [Speech]
+    assert kinds(result) == ["speech"]
     assert result.why()[0].kind.value == "reason"
 
 
@@ -166,11 +164,11 @@ def test_r15_real_code_without_a_mark_is_said_where_the_second_try_is_no_reply(
     result, model = played(CODE, second)
     assert result.last_message("Coder") == f"Solution:\n{CODE}\nNext request."
     assert result.parsed("Coder") == [{"Solution:": CODE}]
-    said = metadata(result.messages[-1])
-    assert isinstance(said, Speech)
+    said = fields_of(result.messages[-1])
+    assert said.kind == "speech"
     assert (said.flaw, said.problem) == (None, None)
     # The second try stays in the log, unheard.
-    assert kinds(result) == [Draft, UnheardReply, Speech]
+    assert kinds(result) == ["draft", "unheard_reply", "speech"]
     assert result.messages[-2].text == second
     assert [one.type for one in result.viewpoint("Lead")] == ["system", "human", "ai", "human"]
     assert len(rejections(result)) == 1
@@ -203,7 +201,7 @@ def test_r15_of_two_tries_the_better_one_is_said(
     result, _ = played(first, second)
     assert result.last_message("Coder") == said
     assert fields_of(result.messages[-1]).flaw is flaw
-    assert kinds(result) == [Draft, Speech]
+    assert kinds(result) == ["draft", "speech"]
 
 
 def free_talk(*lines: Line, **options: Any) -> Result:
@@ -267,7 +265,7 @@ def test_r15_hooks_see_the_try_that_is_said() -> None:
     hooks = {"loud": Hook(after_speaker=loud)}
     result, _ = played(CODE, "<your solution>", talk=fields, hooks=hooks)
     assert seen == [f"Solution:\n{CODE}\nNext request."]
-    assert kinds(result) == [Draft, UnheardReply, UnheardReply, Speech]
+    assert kinds(result) == ["draft", "unheard_reply", "unheard_reply", "speech"]
 
 
 async def test_r15_who_follows_the_stream_sees_the_try_that_is_said() -> None:

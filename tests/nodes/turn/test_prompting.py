@@ -7,8 +7,6 @@ import pytest
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
 from duologue.graphs import Conversation
-from duologue.graphs.log.messages import make_message
-from duologue.graphs.log.metadata import NOBODY, Draft, Instruction, Speech
 from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.text.words import tokens_of_message
@@ -18,6 +16,7 @@ from duologue.nodes.turn.node_context import NodeContext, Resources
 from duologue.nodes.turn.prompt import build_prompt, turn_instructions, view_of
 from duologue.nodes.turn.running_sessions import RunningSession
 from duologue.tools.registry.registry import Registry
+from support.log import make_line, make_metadata
 
 LIMIT = 600
 BRIEF = {"system_prompt": "You cook. {task}", "reminder": "Say what to cook next, and why. {task}"}
@@ -34,14 +33,14 @@ def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Nod
             ],
         }
     )
-    log: list[AnyMessage] = [make_message(0, "Begin.", Instruction(audience=("Ann",)))]
+    log: list[AnyMessage] = [make_line(0, "Begin.", "instruction", audience=("Ann",))]
     for number in range(2 * turns):
-        about = Speech(speaker=conversation.names[number % 2])
-        log.append(make_message(len(log), f"{number}. Yes, and so on.", about))
+        about = make_metadata("speech", speaker=conversation.names[number % 2])
+        log.append(make_line(len(log), f"{number}. Yes, and so on.", about))
     position = Position(speaker="Bob", phase=Phase.SPOKEN)
     if draft is not None:
-        rejected = Draft(speaker="Ann", audience=NOBODY, problem="It is wrong.")
-        log.append(make_message(len(log), draft, rejected))
+        rejected = make_metadata("draft", speaker="Ann", audience=(), problem="It is wrong.")
+        log.append(make_line(len(log), draft, rejected))
         position = Position(speaker="Ann", phase=Phase.REJECTED)
     resources = Resources(Models(), Registry())
     return NodeContext(resources, RunningSession(conversation), position, log, {}, "Cook.")

@@ -24,13 +24,12 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.log.metadata import Draft, Flaw, Source, Speech
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
-from support.fields import fields_of
-from support.shape_help import never, of_kind, play, talk
+from support.log import Flaw, Source, fields_of, of_kind
+from support.shape_help import never, play, talk
 
 MODEL = "model"
 FIXED = {"kind": "text", "text": "The fixed words."}
@@ -47,7 +46,7 @@ def proxy(*replies: dict[str, str] | str, rounds: int = 1, **fields: Any) -> Con
 
 
 def sources(result: Result) -> list[Source]:
-    return [fields_of(message).source for message in of_kind(result, Speech)]
+    return [fields_of(message).source for message in of_kind(result.messages, "speech")]
 
 
 def gives(text: str | None) -> Callable[[Turn], str | None]:
@@ -119,7 +118,7 @@ def test_where_nothing_gives_words_the_reply_is_blank_and_the_guard_counts_it() 
     assert result.transcript == [("Ann", ""), ("Bob", "")]
     assert result.outcome is not None
     assert result.outcome.reasons[0] is Reason.BLANK_REPLIES
-    assert of_kind(result, Draft) == []
+    assert of_kind(result.messages, "draft") == []
 
 
 def test_a_function_is_given_the_turn_as_its_speaker_sees_it() -> None:
@@ -347,9 +346,9 @@ def test_what_no_model_said_is_not_asked_for_again(source: str, said: str) -> No
     reply = function("f") if source == "function" else {"kind": "text", "text": said}
     bob = {"format": {"lines": ["Note:"]}}
     result, _ = play(proxy(reply, bob=bob), ["Hello."], functions={"f": gives(said)})
-    assert of_kind(result, Draft) == []
+    assert of_kind(result.messages, "draft") == []
     by_model, _ = play(proxy(MODEL, bob=bob), ["Hello.", said, "Note: So be it."])
-    assert len(of_kind(by_model, Draft)) == 1
+    assert len(of_kind(by_model.messages, "draft")) == 1
 
 
 class Offer(BaseModel):
@@ -391,7 +390,7 @@ def test_what_code_gave_is_not_read_by_the_speakers_format() -> None:
     spec = talk({"name": "Ann"}, {"name": "Bob", **bob}, rounds=2)
     result, _ = play(spec, ["```python\nprint(1)\n```", "Well?", "Note: one"])
     assert result.parsed("Bob") == [{"exit_code": 0, "outputs": ["1\n"]}, {"Note:": "one"}]
-    assert [fields_of(message).flaw for message in of_kind(result, Speech)] == [None] * 4
+    assert [fields_of(message).flaw for message in of_kind(result.messages, "speech")] == [None] * 4
 
 
 def test_a_done_token_in_a_functions_reply_ends_it() -> None:

@@ -8,15 +8,13 @@ from rich.console import Console
 
 from duologue.graphs import Result, Session, converse, role_play
 from duologue.graphs.cli.terminal.events import FollowUp, Transcript
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import SpecifiedTask
 from duologue.graphs.prompts.prompts import REWRITE_TASK, SPECIFY_TASK_SMALL_MODEL, fill_template
 from duologue.graphs.session.events import events_of_session
 from duologue.nodes.models import model as resolve
 from duologue.nodes.models.adapters import families
 from duologue.nodes.models.adapters.embedded import SmallModelPrompting
 from duologue.nodes.testing import ScriptedChatModel
-from support.fields import rejections
+from support.log import kind_of, rejections
 
 TASK = "Build a bot"
 GOOD = "Build a bot that trades tea."
@@ -79,7 +77,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_z2_the_embedded_model_rewrites_no_task_unless_it_is_asked_to() -> None:
     result, _, _ = played()
     assert result.specified_task == TASK
-    assert SpecifiedTask not in {type(metadata(one)) for one in result.messages}
+    assert "specified_task" not in {kind_of(one) for one in result.messages}
     for options in ({"specify_task": True}, {"task_specification": {"small_models": True}}):
         result, model, _ = played(GOOD, **options)
         assert result.specified_task == GOOD

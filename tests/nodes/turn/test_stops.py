@@ -6,12 +6,11 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from duologue.graphs import Conversation, Result, load_conversation
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import ModelOutput, Speech
 from duologue.graphs.speakers.reply_parts import StopCause
 from duologue.nodes.models.stops import is_stop, read_stop
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
+from support.log import fields_of
 from support.people_help import play
 
 REFUSED: Final = Reply(refusal="I can't help with that.")
@@ -28,7 +27,7 @@ def talk(rounds: int = 1, **fields: Any) -> Conversation:
 
 
 def stops_in(result: Result) -> list[tuple[str, StopCause]]:
-    found = [one for one in map(metadata, result.messages) if isinstance(one, ModelOutput)]
+    found = map(fields_of, result.messages)
     return [(one.kind, one.stop.cause) for one in found if one.stop is not None]
 
 
@@ -84,7 +83,7 @@ def test_a_hook_hears_a_refusal_and_the_reason_stays() -> None:
     spec = talk(speakers=[{"name": "Ann", "hooks": ["shout"]}, {"name": "Bob"}])
     played = play(spec, [REFUSED, "Fine."], hooks={"shout": hook})
     assert played.transcript[0] == ("Ann", "I CAN'T HELP WITH THAT.")
-    speech = next(one for one in map(metadata, played.result.messages) if isinstance(one, Speech))
+    speech = next(one for one in map(fields_of, played.result.messages) if one.kind == "speech")
     assert speech.stop is not None
     assert speech.stop.refusal == "I can't help with that."
 

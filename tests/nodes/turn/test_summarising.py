@@ -8,14 +8,6 @@ from langchain_core.messages.tool import tool_call
 
 from drawn.player import too_long
 from duologue.graphs import Conversation, RunningSummary, Speaker
-from duologue.graphs.log.messages import make_message, make_tool_message, metadata, place_of
-from duologue.graphs.log.metadata import (
-    NOBODY,
-    Instruction,
-    Speech,
-    Summary,
-    ToolCalls,
-)
 from duologue.graphs.rules.position import Position
 from duologue.nodes.models.model import Models
 from duologue.nodes.testing import Script, ScriptedChatModel
@@ -24,7 +16,7 @@ from duologue.nodes.turn.node_context import NodeContext, Resources
 from duologue.nodes.turn.running_sessions import RunningSession
 from duologue.nodes.turn.summary import summarize
 from duologue.tools.registry.registry import Registry
-from support.fields import fields_of
+from support.log import fields_of, make_line, make_metadata, make_tool_line, place_of
 
 
 @pytest.fixture
@@ -36,8 +28,8 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def heard(number: int, text: str, speaker: str | None, **fields: Any) -> AnyMessage:
-    kind = Instruction if speaker is None else Speech
-    return make_message(number, text, kind.model_validate({"speaker": speaker} | fields))
+    kind = "instruction" if speaker is None else "speech"
+    return make_line(number, text, kind, speaker=speaker, **fields)
 
 
 LOG: list[AnyMessage] = [
@@ -69,7 +61,7 @@ async def test_the_cheap_model_is_asked_and_its_answer_is_heard_by_nobody() -> N
     summary, usage = await summarize(now, ann, LOG[:3], "m0003")
     assert summary.text == "They meet on Monday."
     assert place_of(summary) == "m0005"
-    assert metadata(summary) == Summary(speaker="Ann", audience=NOBODY, since="m0003")
+    assert fields_of(summary) == make_metadata("summary", speaker="Ann", audience=(), since="m0003")
     assert usage["cheap"].calls == 1
     (call,) = cheap.calls
     asked = call.messages[-1].text
@@ -80,8 +72,8 @@ async def test_the_cheap_model_is_asked_and_its_answer_is_heard_by_nobody() -> N
 
 
 async def test_the_summary_before_is_part_of_the_next_one() -> None:
-    old = make_message(5, "Ann is Bob's aunt.", Summary(speaker="Ann", audience=NOBODY))
-    others = make_message(6, "Bob lies.", Summary(speaker="Bob", audience=NOBODY))
+    old = make_line(5, "Ann is Bob's aunt.", "summary", speaker="Ann", audience=())
+    others = make_line(6, "Bob lies.", "summary", speaker="Bob", audience=())
     now, ann, cheap = moment(["Both."], [*LOG, old, others])
     await summarize(now, ann, LOG[1:3], "m0003")
     asked = cheap.calls[0].messages[-1].text
@@ -91,7 +83,7 @@ async def test_the_summary_before_is_part_of_the_next_one() -> None:
 
 @pytest.mark.parametrize("blank", ["", " \n"])
 async def test_a_blank_answer_keeps_the_summary_before(blank: str) -> None:
-    old = make_message(5, "Ann is Bob's aunt.", Summary(speaker="Ann", audience=NOBODY))
+    old = make_line(5, "Ann is Bob's aunt.", "summary", speaker="Ann", audience=())
     now, ann, _ = moment([blank], [*LOG, old])
     summary, usage = await summarize(now, ann, LOG[1:3], "m0003")
     assert summary.text == "Ann is Bob's aunt."
@@ -108,12 +100,13 @@ async def test_a_summary_that_is_too_long_is_cut_at_a_sentence() -> None:
 async def test_calls_and_results_are_told_to_their_caller_alone() -> None:
     call = tool_call(name="add", args={"a": 17}, id="c1")
     lines: list[AnyMessage] = [
-        make_message(1, "", ToolCalls(speaker="Ann"), tool_calls=[call]),
-        make_tool_message(2, "It is 18.", speaker="Ann", call_id="c1"),
-        make_message(
+        make_line(1, "", "tool_calls", speaker="Ann", tool_calls=[call]),
+        make_tool_line(2, "It is 18.", speaker="Ann", call_id="c1"),
+        make_line(
             3,
             "Wait.",
-            ToolCalls(speaker="Bob"),
+            "tool_calls",
+            speaker="Bob",
             tool_calls=[tool_call(name="sub", args={"b": 4}, id="c2")],
         ),
         heard(4, "", "Bob"),

@@ -26,13 +26,11 @@ from duologue.graphs.events import (
     ReplyRejected,
     ThoughtReceived,
 )
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Draft, Speech, Summary
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook, Turn
 from support.cli_help import duologue, isolate
-from support.fields import fields_of
+from support.log import fields_of, kind_of, of_kind
 from support.screens import screen, written
 
 THOUGHT = "My secret is 42."
@@ -72,9 +70,7 @@ def play(spec: Conversation, *script: Line, **options: Any) -> tuple[Result, lis
 
 def thoughts(result: Result) -> list[str | None]:
     found = [
-        fields_of(message).thought
-        for message in result.messages
-        if isinstance(metadata(message), Speech)
+        fields_of(message).thought for message in result.messages if kind_of(message) == "speech"
     ]
     return [None if one is None else one.text for one in found]
 
@@ -98,7 +94,7 @@ def test_r2_a_thought_is_kept_beside_the_message_and_heard_by_nobody(way: str) -
 def test_r2_a_thought_that_is_not_closed_says_nothing_so_it_is_asked_for_again() -> None:
     result, prompts = play(talk(), f"<think>{THOUGHT}", "Ready.", "Fine.")
     assert [text for _, text in result.transcript] == ["Ready.", "Fine."]
-    draft = next(fields_of(one) for one in result.messages if isinstance(metadata(one), Draft))
+    draft = next(fields_of(one) for one in result.messages if kind_of(one) == "draft")
     assert draft.thought is not None
     assert draft.thought.text == THOUGHT
     assert THOUGHT not in heard(prompts)
@@ -121,7 +117,7 @@ def test_r2_a_thought_has_no_form_and_plays_no_part() -> None:
     )
     said = "So: [thought: Hm.]"
     result, _ = play(spec, f"<think>[1] or ]\nBob: No.</think>{said}", "Fine.")
-    assert not [one for one in result.messages if isinstance(metadata(one), Draft)]
+    assert not of_kind(result.messages, "draft")
     plain, _ = play(spec, said, "Fine.")
     assert result.parsed("Ann") == plain.parsed("Ann")
 
@@ -224,7 +220,7 @@ def test_r2_a_summary_is_kept_without_its_thought() -> None:
 
     model = ScriptedChatModel(script=answer)
     result = converse(spec, model=model, store="memory:")
-    summaries = [one for one in result.messages if isinstance(metadata(one), Summary)]
+    summaries = of_kind(result.messages, "summary")
     assert summaries
     assert {one.text for one in summaries} == {"They talk."}
     assert THOUGHT not in heard([call.prompt for call in model.calls])

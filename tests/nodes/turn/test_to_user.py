@@ -37,8 +37,6 @@ from duologue.graphs.events import (
     ToolCallFinished,
     ToolCallRequested,
 )
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import ToolCalls
 from duologue.graphs.session.events import TokenStream
 from duologue.graphs.speakers.speaker import TO_USER
 from duologue.nodes.models.client.chat_model import ChatModel
@@ -47,7 +45,7 @@ from duologue.nodes.models.tools_by_schema import answer_schema
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
-from support.fields import fields_of
+from support.log import fields_of, kind_of
 
 from ..models.test_to_user_argument import PLACES, TEXTS, pieces, placed
 
@@ -132,9 +130,7 @@ class Ran(NamedTuple):
     def calling(self) -> AIMessage:
         """The first message that calls tools."""
         return next(
-            cast("AIMessage", one)
-            for one in self.result.messages
-            if isinstance(metadata(one), ToolCalls)
+            cast("AIMessage", one) for one in self.result.messages if kind_of(one) == "tool_calls"
         )
 
 

@@ -4,13 +4,11 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
-from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import ToolCalls, ToolResult, UnheardReply, UnheardResult
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line as Said, Reply, ScriptedToolCall
 from duologue.tools import Hook, Turn
-from support.fields import fields_of
-from support.shape_help import kinds, of_kind, shown, texts
+from support.log import fields_of, of_kind
+from support.shape_help import kinds, shown, texts
 
 from .hooks_help import adding, called, calling, either, hooked, in_form, play
 
@@ -29,10 +27,10 @@ def test_a_hook_changes_the_arguments_of_a_call(form: str) -> None:
     script: list[Said] = [calling(1, 2), "Sum.", "Ok."]
     result, model = play(hooked("more"), script, hooks=hooks, tools=[adding(ran)])
     assert ran == [(1, 40)]
-    (made,) = of_kind(result, ToolCalls)
+    (made,) = of_kind(result.messages, "tool_calls")
     assert isinstance(made, AIMessage)
     assert made.tool_calls[0]["args"] == {"a": 1, "b": 2}
-    (answer,) = of_kind(result, ToolResult)
+    (answer,) = of_kind(result.messages, "tool_result")
     assert (answer.text, fields_of(answer).arguments) == ("41", {"a": 1, "b": 40})
     assert texts(model.calls[1])[-1] == "t:41"
 
@@ -58,7 +56,7 @@ def test_a_hook_answers_a_call_instead_of_the_tool(form: str) -> None:
     ]
     result, model = play(hooked("cached", "note"), script, hooks=hooks, tools=[adding(ran)])
     assert (ran, seen) == ([], [])
-    answers = of_kind(result, ToolResult)
+    answers = of_kind(result.messages, "tool_result")
     assert [(answer.text, fields_of(answer).arguments) for answer in answers] == [
         *(("cached", None), ("refused", None)),
     ]
@@ -83,8 +81,11 @@ def test_a_hook_changes_the_result_of_a_call(form: str) -> None:
     script: list[Said] = [calling(1, 2), "Sum.", "Ok."]
     result, model = play(hooked("h"), script, hooks=hooks)
     assert seen == [({"a": 5, "b": 5}, "10", "add", "success")]
-    (raw,), (answer,) = of_kind(result, UnheardResult), of_kind(result, ToolResult)
-    assert (raw.text, metadata(raw).audience) == ("10", ())
+    (raw,), (answer,) = (
+        of_kind(result.messages, "unheard_result"),
+        of_kind(result.messages, "tool_result"),
+    )
+    assert (raw.text, fields_of(raw).audience) == ("10", ())
     assert (answer.text, fields_of(answer).arguments) == ("about 10", {"a": 5, "b": 5})
     assert [message["content"] for message in model.calls[1].prompt[-1:]] == ["about 10"]
     assert "t:10" not in shown(result.viewpoint("Ann"))
@@ -120,7 +121,7 @@ def test_calls_whose_arguments_are_broken_stand_among_those_that_hooks_see() -> 
     assert told["c3"].startswith("[The arguments of add do not fit")
     assert told["c4"].startswith("[There is no tool 'sub'")
     assert told["c5"] == "[11]"
-    states = [getattr(answer, "status", "") for answer in of_kind(result, ToolResult)]
+    states = [getattr(answer, "status", "") for answer in of_kind(result.messages, "tool_result")]
     assert states == ["success", "error", "error", "success", "error"]
 
 
@@ -154,9 +155,9 @@ def test_what_is_said_beside_a_call_passes_the_hooks_too() -> None:
     assert seen == [("Let me see.", 1), ("Sum.", 0)]
     assert texts(model.calls[3]) == ["u:Let me see. — A.\n\nSum. — A."]
     assert texts(model.calls[1])[1:] == ["a:Let me see. — A.", "t:3"]
-    answers = of_kind(result, UnheardReply)
+    answers = of_kind(result.messages, "unheard_reply")
     assert [message.text for message in answers] == ["Let me see.", "Sum."]
-    made = of_kind(result, ToolCalls)
+    made = of_kind(result.messages, "tool_calls")
     assert [message.tool_calls[0]["id"] for message in made if isinstance(message, AIMessage)] == [
         *("c1", "c2"),
     ]

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from duologue import Conversation, chat, converse, stream
 from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
-from support.fields import rejections
+from support.log import rejections
 
 TEXTS = tomllib.loads(Path(__file__).with_name("written_calls.toml").read_text())
 CALL = '<tool_call>{"name": "look", "arguments": {"city": "Oslo"}}</tool_call>'
