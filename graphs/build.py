@@ -21,8 +21,7 @@ from ..nodes.models.adapters.composed import Chat
 from ..nodes.models.model import Models
 from ..nodes.task_specification import read_start, task_specification
 from ..nodes.tool_executor import tool_executor
-from ..nodes.turn.node_context import AskedToStop, Resources, session_id
-from ..nodes.turn.run_input import waiting_message
+from ..nodes.turn.node_context import AskedToStop, Resources, session_id, waiting_message
 from ..nodes.turn.running_sessions import RunningSession, RunningSessions, wait_for
 from ..nodes.user_agent import user_agent
 from ..tools.registry.registry import Registered, Registry

@@ -34,9 +34,9 @@ from .models.model import Model
 from .turn.node_context import NodeContext, Resources, session_id
 from .turn.run_input import (
     RunInput,
-    begins_anew,
     continue_session,
     empty_session,
+    is_new_task,
     join_updates,
     read_requested_conversation,
 )
@@ -53,7 +53,7 @@ class Start(NamedTuple):
     """The update that stores the input."""
     conversation: Conversation
     """The conversation of this run."""
-    brought: RunInput
+    run_input: RunInput
     """The messages of the input."""
     sayer: str | None = None
     """The name of the speaker whose person sends the user's newest message. None if no speaker says
@@ -80,19 +80,19 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
     context = context if resources.serves_clients and not resources.is_inner else None
     begun: dict[str, Any] = {**hide_removed(state)}
     state = apply_update(state, begun)
-    brought = RunInput.of(state)
+    run_input = RunInput.of(state)
     served = resources.running.served
     known = resources.running.restore(state["spec"]) if state.get("spec") else None
-    state = {**state, "messages": brought.known}
-    is_new = known is not None and begins_anew(brought, known, state)
+    state = {**state, "messages": run_input.known}
+    is_new = known is not None and is_new_task(run_input, known, state)
     if is_new:
-        begun, known = join_updates(begun, empty_session(state, brought)), None
+        begun, known = join_updates(begun, empty_session(state, run_input)), None
         state = {**state, "messages": [], "unspoken": [], "usage": {}}
     if known is None and resources.form is not None:
         given_fields = {name: value for name, value in state.items() if value is not None}
         state = cast("State", prompts_set(resources.form, context) | given_fields)
     given = read_requested_conversation(
-        state, resources.form, brought, is_new=is_new, served=served
+        state, resources.form, run_input, is_new=is_new, served=served
     )
     if known is None:
         if given.conversation is None:
@@ -112,17 +112,17 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
             # Another process has not registered the objects that the conversation names.
             resources.registry.bring(given.conversation)
         if state.get("position"):
-            begun = join_updates(begun, continue_session(state, conversation, brought))
-            return Start(state, begun, conversation, brought, is_complete=True)
-    if isinstance(brought.content, list) and (given.is_task or not conversation.people):
+            begun = join_updates(begun, continue_session(state, conversation, run_input))
+            return Start(state, begun, conversation, run_input, is_complete=True)
+    if isinstance(run_input.content, list) and (given.is_task or not conversation.people):
         raise SpecError(
             "messages.content: no person takes part in this conversation, so the message is its "
             "task, which has no files; send only text"
         )
-    is_said = brought.text is not None and not given.is_task
-    sayer = brought.speaker(conversation) if is_said else None
-    begun = join_updates(begun, {"messages": brought.kept(sayer)})
-    return Start(state, begun, conversation, brought, sayer, is_first=known is None)
+    is_said = run_input.text is not None and not given.is_task
+    sayer = run_input.find_sayer(conversation) if is_said else None
+    begun = join_updates(begun, {"messages": run_input.keep_messages(sayer)})
+    return Start(state, begun, conversation, run_input, sayer, is_first=known is None)
 
 
 async def task_specification(state: State, resources: Resources) -> dict[str, Any]:
@@ -141,7 +141,7 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
     rewriting = None if specification is None else await _Rewriting.begin(context, specification)
     if rewriting is None:
         remembers = start.sayer is not None and start.is_first
-        before = start.brought.remembered(conversation, start.sayer or "") if remembers else []
+        before = start.run_input.make_memories(conversation, start.sayer or "") if remembers else []
         update = await _begin(context, conversation.task, before, context.usage)
     else:
         update = await _rewrite(context, rewriting)
@@ -193,11 +193,11 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
         ),
         purpose=SpecifiedTask,
         # The answer of a model whose output can be constrained begins with the task.
-        marks=LabelledFormat(lines=(f"{task.rstrip(' .')}.",)) if _fits(task, limit) else None,
+        marks=LabelledFormat(lines=(f"{task.rstrip(' .')}.",)) if _is_short(task, limit) else None,
     )
-    usage = context.with_call(model, answer)
-    text = unquoted(answer.text)
-    problem = _problem_of(text, task, limit, render_prompt)
+    usage = context.add_call_usage(model, answer)
+    text = _remove_quotes(answer.text)
+    problem = _find_problem(text, task, limit, render_prompt)
     thought = thought_of(answer)
     if problem is not None and not drafts:
         rejected = Draft(
@@ -220,7 +220,7 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
     return await _begin(context, specified, [record], usage)
 
 
-def _problem_of(text: str, task: str, limit: int, render_prompt: RenderPrompt) -> Problem | None:
+def _find_problem(text: str, task: str, limit: int, render_prompt: RenderPrompt) -> Problem | None:
     """Return the problem of a rewritten task, or None.
 
     A blank text has no problem here, because the caller then keeps the original task.
@@ -250,12 +250,12 @@ async def _begin(
     return {"specified_task": task or ""} | await context.step(Position(), new, usage)
 
 
-def _fits(task: str, limit: int) -> bool:
+def _is_short(task: str, limit: int) -> bool:
     """Return whether a model can be made to begin its answer with this task."""
     return task.isprintable() and len(task) < MARK_LENGTH and len(task.split()) <= limit // 2
 
 
-def unquoted(text: str) -> str:
+def _remove_quotes(text: str) -> str:
     """Remove white space, and quotes around the whole text."""
     text = text.strip()
     for opening, closing in ('""', "''", "“”", "``"):

@@ -11,7 +11,7 @@ from langgraph.errors import GraphBubbleUp
 
 from ...nodes.models.adapters.composed import Chat
 from ...nodes.models.model import Models
-from ...nodes.turn.inner import (
+from ...nodes.turn.agents import (
     INNER_STATE,
     close_inner,
     describe_error,

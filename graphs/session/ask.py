@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from ...nodes.turn.summary import transcript
+from ...nodes.turn.long_histories import transcript
 from ..build import build_graph
 from ..common.content import Content, make_content
 from ..common.content_input import read_files

@@ -10,7 +10,8 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage
 
-from ...nodes.turn.next_message import lines_before, not_in_the_log, with_next_step
+from ...nodes.turn.node_context import instruct_before_turn
+from ...nodes.turn.run_input import add_next_step, select_other_facts
 from ..build import build_graph
 from ..common.errors import SpecError
 from ..conversation.conversation import Conversation, restore_conversation
@@ -75,10 +76,10 @@ def fork_state(found: State, new: Conversation) -> State:
     state["position"] = position.model_dump(mode="json")
     following = decide(new, position)
     if was_next is not None and following != was_next:
-        told = lines_before(old, before, was_next, state["messages"])
+        told = instruct_before_turn(old, before, was_next, state["messages"])
         state["messages"] = _remove_cues(told, state["messages"])
     state["messages"] = insert_message(told_new, position, state["messages"])
-    return with_next_step(new, position, following, state, is_new=following != was_next)
+    return add_next_step(new, position, following, state, is_new=following != was_next)
 
 
 def carry_over(
@@ -92,7 +93,7 @@ def carry_over(
     over under the new rules, last words that were said count as turns.
     """
     before = position.facts
-    kept = not_in_the_log(before)
+    kept = select_other_facts(before)
     # A predicate function cannot be called here, but its result for this same log remains valid.
     kept["predicates"] = tuple(name for name in before.predicates if name in new.predicates)
     carries = position.model_copy(

@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage
 
 from ...nodes.models.model import Models
 from ...nodes.turn.node_context import Resources
-from ...nodes.turn.sent_prompt import last_prompt
+from ...nodes.turn.prompt import last_prompt
 from ...tools.registry.registry import Registry
 from ..build import Graph, build_graph
 from ..common.errors import DuologueError

@@ -5,7 +5,7 @@ To change its rules as well, fork the session (`graphs.session.fork`) and add th
 
 from collections.abc import Sequence
 
-from ...nodes.turn.next_message import is_opening, say_as_speaker, with_next_step
+from ...nodes.turn.run_input import add_next_step, is_opening, say_as_speaker
 from ..build import build_graph
 from ..common.content import Content, text_of
 from ..common.content_input import ContentInput, load_content
@@ -105,7 +105,7 @@ async def end_waiting(store: Store, session: str) -> None:
                 f"Session {session!r} waits for an answer and can't be stopped: a stop alone does "
                 "not meet its end_chat.when. Answer the question, or delete the session."
             )
-        ended = with_next_step(
+        ended = add_next_step(
             conversation, position, following, {**state, "messages": log}, is_new=True
         )
         written = position.model_dump(mode="json", exclude_defaults=True)

@@ -18,7 +18,11 @@ from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import (
+    BaseModel,
+    JsonValue,
+    ValidationError,
+)
 from pydantic_core import to_jsonable_python
 
 from ...graphs.common.content import Block, describe_file, files_of, is_inline_file, text_block
@@ -27,14 +31,23 @@ from ...graphs.conversation.questions import describe_misfit
 from ...graphs.conversation.usage import Usage, add_models, read_usage
 from ...graphs.log.artifacts import parts_of_result, store_artifact
 from ...graphs.log.memory import talk_of
-from ...graphs.log.messages import make_message, metadata
+from ...graphs.log.messages import make_message, metadata, storable
 from ...graphs.log.metadata import CallOutcome, Failure, InnerSession, UnheardResult
-from ...graphs.speakers.call_settings import DecisionType
+from ...graphs.rules.questions import (
+    call_shown,
+)
+from ...graphs.speakers.call_settings import (
+    AnyDecision,
+    DecisionType,
+    Edit,
+    Reject,
+    Respond,
+)
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import check_arguments, is_cancelled, parameters_of
 from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState, timeout_of
 from ...tools.registry.registry import ConversationTool
-from ..turn.inner import describe_error, run_inner
+from ..turn.agents import describe_error, run_inner
 from ..turn.interrupt import describe_unstorable
 from ..turn.node_context import NodeContext, session_id
 from ..turn.prompt import select_heard
@@ -110,7 +123,7 @@ def read_new_result(message: ToolMessage, tool: str) -> CallResult:
     return read_result(message)._replace(artifact=artifact, artifact_problem=problem)
 
 
-def unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:
+def refuse_unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:
     """Return the result of a call of a tool that the speaker does not have (Lagent, Agere).
 
     Args:
@@ -141,7 +154,7 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
     from langgraph.prebuilt import ToolNode
 
     name = call["name"]
-    node = ToolNode([_contained(tool)], handle_tool_errors=False)
+    node = ToolNode([_contain_errors(tool)], handle_tool_errors=False)
     asks = AIMessage("", tool_calls=[ToolCall(**{**call, "name": tool.name})])
     try:
         if isinstance(tool.args_schema, dict):
@@ -168,11 +181,11 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
             return CallResult(
                 f"{name} took longer than {seconds:g} s and was stopped", Failure.TOOL
             )
-        return _failed(name, tool, error)
-    return _read(name, found)
+        return _describe_failure(name, tool, error)
+    return _read_output(name, found)
 
 
-def _failed(name: str, tool: BaseTool, error: BaseException) -> CallResult:
+def _describe_failure(name: str, tool: BaseTool, error: BaseException) -> CallResult:
     """Return the result of a failed call."""
     from langgraph.prebuilt.tool_node import ToolInvocationError
 
@@ -207,7 +220,7 @@ class _CommandError(Exception):
         )
 
 
-def _contained(tool: BaseTool) -> BaseTool:
+def _contain_errors(tool: BaseTool) -> BaseTool:
     """Return a tool that raises only exceptions, since a SystemExit would end the event loop.
 
     It raises an error instead of returning a `Command`, and returns no raw bytes.
@@ -215,20 +228,20 @@ def _contained(tool: BaseTool) -> BaseTool:
 
     @wraps(tool._run)
     def run(*args: object, **arguments: object) -> object:
-        with _exceptions_alone():
-            return replace_bytes(tool, _without_command(tool._run(*args, **arguments)))
+        with _raise_only_exceptions():
+            return replace_bytes(tool, _refuse_command(tool._run(*args, **arguments)))
 
     @wraps(tool._arun)
     async def arun(*args: object, **arguments: object) -> object:
-        with _exceptions_alone():
-            return replace_bytes(tool, _without_command(await tool._arun(*args, **arguments)))
+        with _raise_only_exceptions():
+            return replace_bytes(tool, _refuse_command(await tool._arun(*args, **arguments)))
 
     # LangChain runs a tool's coroutine in its own task, so ToolNode's `awrap_tool_call` is too
     # late. A subclass does not work either, since LangChain looks at the tool's class.
     return tool.model_copy(update={"_run": run, "_arun": arun})
 
 
-def _without_command(result: object) -> object:
+def _refuse_command(result: object) -> object:
     parts = result if isinstance(result, list | tuple) else [result]
     if any(isinstance(one, Command) for one in parts):
         raise _CommandError
@@ -236,7 +249,7 @@ def _without_command(result: object) -> object:
 
 
 @contextmanager
-def _exceptions_alone() -> Iterator[None]:
+def _raise_only_exceptions() -> Iterator[None]:
     try:
         yield
     except (Exception, asyncio.CancelledError, GeneratorExit):
@@ -252,7 +265,7 @@ def describe_argument_errors(error: ValidationError) -> str:
     )
 
 
-def _read(name: str, found: object) -> CallResult:
+def _read_output(name: str, found: object) -> CallResult:
     messages = found.get("messages") if isinstance(found, dict) else None
     if not messages or not isinstance(messages[0], ToolMessage):
         what = type(found[0] if isinstance(found, list) and found else found).__name__
@@ -397,3 +410,44 @@ def usage_with_calls(usage: dict[str, Usage], answers: Iterable[CallResult]) -> 
     for answer in answers:
         usage = add_models(usage, read_usage(answer.inner or {}))
     return usage
+
+
+def answer_for_person(call: ToolCall, decision: AnyDecision | None) -> CallResult | None:
+    """Return the result of a call that a person rejected or answered, or None if it runs."""
+    match decision:
+        case Reject():
+            why = storable((decision.message or "").strip())
+            told = (
+                f"A person rejected the call of {call['name']}, so it did not run. "
+                f"{f'Reason: {why}' if why else 'No reason was given.'}"
+            )
+            return CallResult(told, Failure.PERSON, decision="reject", refusal=why or None)
+        case Respond():
+            return CallResult(decision.message, decision="respond")
+        case _:
+            return None
+
+
+def apply_decision(call: ToolCall, decision: AnyDecision | None) -> ToolCall:
+    """Return the call to run: as edited by a person, or as it was made."""
+    if not isinstance(decision, Edit):
+        return call
+    action = decision.edited_action
+    return ToolCall(name=action.name, args=action.args, id=call["id"], type="tool_call")
+
+
+def classify_decision(call: ToolCall, decision: AnyDecision | None) -> DecisionType | None:
+    """Return the kind of a decision. An edit that changes nothing counts as an approval."""
+    if decision is None:
+        return None
+    ran = apply_decision(call, decision)
+    is_same = (ran["name"], ran["args"]) == (call["name"], call["args"])
+    return "approve" if is_same and decision.type == "edit" else decision.type
+
+
+def note_edit(call: ToolCall, answer: CallResult) -> str:
+    """Return a result's text for the speaker, with a note if a person changed the call."""
+    if answer.decision != "edit":
+        return answer.text
+    ran = call_shown(answer.tool or call["name"], answer.arguments or {})
+    return f"A person changed this call to {ran} before it ran. Result:\n{answer.text}"

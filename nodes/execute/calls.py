@@ -1,7 +1,9 @@
-"""Execution of the calls of one message: tools concurrently, code in sequence.
+"""Execution of the calls of one message: tools concurrently, code in sequence; then their results.
 
 Each call is a LangGraph task whose result is recorded, so that a finished call is not repeated
-after a crash. A call in flight runs again under the same call id.
+after a crash. A call in flight runs again under the same call id. Results are recorded for the
+speaker alone or for all. Handoffs that a speaker calls together with tools take effect after the
+tools succeed.
 """
 
 import asyncio
@@ -9,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
@@ -18,21 +20,213 @@ from ...graphs.common.errors import AnswerError, SpecError
 from ...graphs.conversation.conversation import hand_off_targets
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.sandbox import Kept, Language, Sandbox, new_key
-from ...graphs.log.messages import metadata
-from ...graphs.log.metadata import CodeCalls, Failure
+from ...graphs.log.heard_text import describe_handoffs
+from ...graphs.log.messages import make_message, make_tool_message, metadata
+from ...graphs.log.metadata import CodeCalls, Failure, Source, Speech
+from ...graphs.prompts.prompts import HAND_OFF_UNDONE, NOT_RUN
+from ...graphs.rules.position import Phase
+from ...graphs.rules.transitions import after_pause, after_reply
 from ...graphs.speakers.call_settings import AnyDecision, DecisionType
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.hooks import RunCode, languages_of, timeout_of
 from ...tools.registry.registry import ConversationTool
 from ...tools.sandbox import sandbox as sandboxes
 from ...tools.sandbox.sandbox import Ran
-from ..turn.hooks import Hooks, before_tool, turn_of
-from ..turn.log_writer import exit_code_of
+from ..models.tool_binding import read_hand_over_calls
+from ..turn.hooks import Hooks, after_tool, before_tool, turn_of
+from ..turn.interrupt import Interruption
+from ..turn.log_writer import exit_code_of, returns_directly
 from ..turn.node_context import NodeContext
 from ..turn.running_sessions import record_as_task
-from .approval import apply_decision, instead_of_tool, kind_of
-from .call import CallResult, call_conversation, read_new_result, run_call, tool_state, unknown_tool
-from .results import Answers, answer_handoffs
+from .call import (
+    CallResult,
+    answer_for_person,
+    apply_decision,
+    call_conversation,
+    classify_decision,
+    inner_lines,
+    note_edit,
+    read_new_result,
+    read_result,
+    refuse_unknown_tool,
+    run_call,
+    tool_state,
+    usage_with_calls,
+)
+
+Answers = Mapping[str, CallResult]
+"""The result of each call by its id, in the order of the calls."""
+
+
+async def run_result_hooks(
+    context: NodeContext, speaker: Speaker, hooks: Hooks, message: AIMessage
+) -> Answers:
+    """Run the hooks after the tools, and return the final result of each call."""
+    turn = turn_of(context, speaker, context.log)
+    calls: Mapping[str | None, ToolCall] = {call["id"]: call for call in message.tool_calls}
+    answers: dict[str, CallResult] = {}
+    handoffs = answer_handoffs(context, speaker, message)
+    for found in context.log[context.log.index(message) + 1 :]:
+        if not isinstance(found, ToolMessage):
+            # A message that somebody sent meanwhile.
+            continue
+        answer, call = read_result(found), calls.get(found.tool_call_id)
+        is_tool = call is not None and found.tool_call_id not in handoffs
+        if call is not None and is_tool and answer.failure is not Failure.PERSON:
+            run = ToolCall(
+                name=answer.tool or call["name"],
+                args=call["args"] if answer.arguments is None else answer.arguments,
+                id=call["id"],
+                type="tool_call",
+            )
+            seen = ToolMessage(
+                found.content,
+                tool_call_id=found.tool_call_id,
+                name=run["name"],
+                status=found.status,
+                artifact=found.artifact,
+            )
+            made = read_new_result(await after_tool(hooks, turn, run, seen), run["name"])
+            answer = answer._replace(
+                text=made.text,
+                files=made.files,
+                failure=made.failure and (answer.failure or made.failure),
+                artifact=made.artifact,
+                # A hook that adds no artifact does not change why there is none.
+                artifact_problem=made.artifact_problem
+                or (answer.artifact_problem if made.artifact is None else None),
+            )
+        # Otherwise no tool was called: a person refused the call, or its arguments were invalid.
+        answers[found.tool_call_id] = answer
+    return answers
+
+
+async def return_results(
+    context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
+) -> dict[str, Any]:
+    """Record the results of the calls, for the speaker to use or as the speaker's message."""
+    usage = usage_with_calls(context.usage, answers.values())
+    is_code = isinstance(metadata(message), CodeCalls)
+    handoffs = answer_handoffs(context, speaker, message)
+    others = {call_id: one for call_id, one in answers.items() if call_id not in handoffs}
+    undone = settle_handoffs(context, handoffs, others)
+    # A person's refusal is not an error, so the calls count as a round here. Otherwise a turn could
+    # continue forever.
+    counts = (None, Failure.PERSON)
+    succeeded = not is_code and any(answer.failure in counts for answer in others.values())
+    is_direct = not (is_code or handoffs) and _is_direct(context, speaker, message, answers)
+    is_said = is_code or is_direct or (bool(handoffs) and undone is None)
+    told = {**answers, **(undone or {})}
+    phase = Phase.GIVEN if is_said else Phase.RETURNED
+    position = after_pause(context.position, context.turn, phase, succeeded=succeeded)
+    tool_round = position.tool_rounds if succeeded and not is_said else None
+    if not is_said:
+        # A result that becomes the message gets no note about a person's changes.
+        for call in message.tool_calls:
+            answer = told[str(call["id"])]
+            told[str(call["id"])] = answer._replace(text=note_edit(call, answer))
+    lines = result_lines(context, speaker, told, final=not is_code, tool_round=tool_round)
+    return await context.step(position, lines, usage)
+
+
+async def interrupt_calls(
+    context: NodeContext, speaker: Speaker, message: AIMessage, person: Interruption
+) -> dict[str, Any]:
+    """Record that each call was interrupted, and then the person's message."""
+    text = f"Not run: {person.speaker} sent a message instead."
+    calls = (*message.tool_calls, *message.invalid_tool_calls)
+    answers = {str(call["id"]): CallResult(text, Failure.PERSON) for call in calls}
+    about = Speech(
+        speaker=person.speaker,
+        audience=context.conversation.speaker(person.speaker).speaks_to,
+        stage=context.turn.stage,
+        source=Source.HUMAN,
+        interrupts=True,
+    )
+    # The interruption counts as a round. Otherwise a turn could continue forever.
+    position = after_pause(context.position, context.turn, Phase.RETURNED, succeeded=True)
+    tool_round = position.tool_rounds
+    lines = result_lines(context, speaker, answers, final=True, tool_round=tool_round)
+    waiting = context.find_waiting_message(person.speaker)
+    message_id = None if waiting is None else waiting.id
+    spoken = make_message(len(context.log) + len(lines), person.content, about, id=message_id)
+    return await context.step(position, [*lines, spoken])
+
+
+async def return_turn(context: NodeContext, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
+    """End a turn without running its calls when a guard passes the turn to a person."""
+    calls = (*message.tool_calls, *message.invalid_tool_calls)
+    answers = {str(call["id"]): CallResult(NOT_RUN, Failure.PERSON) for call in calls}
+    position = after_reply(context.conversation, context.position, context.turn)
+    return await context.step(position, result_lines(context, speaker, answers, final=True))
+
+
+def _is_direct(
+    context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
+) -> bool:
+    """Return whether results become the speaker's message (Yacana; LangChain's return_direct)."""
+    by_person = ("reject", "respond")
+    if any(answer.failure or answer.decision in by_person for answer in answers.values()):
+        return False
+    ran = [answers[str(call["id"])].tool or call["name"] for call in message.tool_calls]
+    return returns_directly(context, speaker, ran)
+
+
+def result_lines(
+    context: NodeContext,
+    speaker: Speaker,
+    answers: Answers,
+    *,
+    final: bool,
+    tool_round: int | None = None,
+) -> list[AnyMessage]:
+    """Return the log lines of results; see `make_tool_message` for `final`."""
+    lines = inner_lines(answers.values(), len(context.log))
+    # The results follow without a gap, because the next step reads the newest messages.
+    first = len(context.log) + len(lines)
+    last = len(answers) - 1
+    return lines + [
+        make_tool_message(
+            first + place,
+            speaker=speaker.name,
+            call_id=call_id,
+            tool_round=tool_round if place == last else None,
+            final=final,
+            **{name: one for name, one in answer._asdict().items() if name != "inner"},
+        )
+        for place, (call_id, answer) in enumerate(answers.items())
+    ]
+
+
+def answer_handoffs(
+    context: NodeContext, speaker: Speaker, message: AIMessage
+) -> dict[str, CallResult]:
+    """Return the result of each handoff of a message by its id, as if the other calls succeeded.
+
+    It is empty if the speaker may not hand over.
+    """
+    given = read_hand_over_calls(message).to
+    results = describe_handoffs(context.conversation, speaker.name, given)
+    failure = None if any(name for name, _ in results) else Failure.CALL
+    ids = (str(call["id"]) for call in message.tool_calls if call["name"] == HAND_OFF)
+    return {
+        call_id: CallResult(text, failure) for call_id, (_, text) in zip(ids, results, strict=False)
+    }
+
+
+def settle_handoffs(
+    context: NodeContext, handoffs: Mapping[str, CallResult], others: Mapping[str, CallResult]
+) -> dict[str, CallResult] | None:
+    """Return the results of handoffs that do not take effect, or None if they do.
+
+    They take effect if all other calls ran as the speaker made them, and succeeded.
+    """
+    by_speaker = (None, "approve")
+    worked = all(not one.failure and one.decision in by_speaker for one in others.values())
+    if worked and not any(one.failure for one in handoffs.values()):
+        return None
+    undone = CallResult(context.conversation.render_prompt(HAND_OFF_UNDONE))
+    return {call_id: one if one.failure else undone for call_id, one in handoffs.items()}
 
 
 class Interpreter:
@@ -120,7 +314,7 @@ class CallsRun:
     hooks: Hooks
     interpreter: Interpreter
 
-    async def all_of(self, message: AIMessage, decisions: Mapping[str, AnyDecision]) -> Answers:
+    async def run_all(self, message: AIMessage, decisions: Mapping[str, AnyDecision]) -> Answers:
         """Run the calls after their hooks, and return the result of each."""
         is_code = isinstance(metadata(message), CodeCalls)
         found = answer_handoffs(self.context, self.speaker, message)
@@ -129,13 +323,15 @@ class CallsRun:
             if str(made["id"]) in found:
                 continue
             decision = decisions.get(str(made["id"]))
-            answer = instead_of_tool(made, decision)
+            answer = answer_for_person(made, decision)
             if answer is not None:
                 found[str(made["id"])] = answer
             else:
-                kind = kind_of(made, decision)
+                kind = classify_decision(made, decision)
                 asked.append(_Call(made, apply_decision(made, decision), kind))
-        found |= await self._run(await self._hooked(asked, is_code=is_code), is_code=is_code)
+        found |= await self._run_calls(
+            await self._run_hooks(asked, is_code=is_code), is_code=is_code
+        )
         ids = [str(made["id"]) for made in message.tool_calls]
         answers = {call_id: found[call_id] for call_id in ids if call_id in found}
         for broken in message.invalid_tool_calls:
@@ -143,9 +339,9 @@ class CallsRun:
             answers[str(broken["id"])] = CallResult(text, Failure.CALL)
         return answers
 
-    async def _run(self, calls: Sequence[_Call], *, is_code: bool) -> dict[str, CallResult]:
+    async def _run_calls(self, calls: Sequence[_Call], *, is_code: bool) -> dict[str, CallResult]:
         """Run calls, and return the result of each by its id."""
-        run = self._block if is_code else self._tool
+        run = self._run_block if is_code else self._run_tool
         chained = [one for one in calls if is_code or self._runs_code(one.call)]
         # LangGraph identifies a task by its index, so the order of the tasks is fixed: these begin
         # now, the others in sequence.
@@ -176,7 +372,7 @@ class CallsRun:
         _raise_all(held_up)
         return found
 
-    async def _hooked(self, asked: Sequence[_Call], *, is_code: bool) -> Sequence[_Call]:
+    async def _run_hooks(self, asked: Sequence[_Call], *, is_code: bool) -> Sequence[_Call]:
         """Run the hooks before all calls, so that a failing hook does not lose a tool's result."""
         if not any(hook.before_tool for _, hook in self.hooks):
             return asked
@@ -223,13 +419,13 @@ class CallsRun:
         tool = self.context.resources.registry.tool(call["name"])
         return tool is not None and bool(languages_of(tool))
 
-    async def _tool(self, call: ToolCall) -> CallResult:
+    async def _run_tool(self, call: ToolCall) -> CallResult:
         registry, conversation = self.context.resources.registry, self.context.conversation
         allowed = self.speaker.tools if self.speaker.tool_choice != "none" else ()
         tool = registry.tool(call["name"]) if call["name"] in allowed else None
         if tool is None:
             hands_over = [HAND_OFF] if hand_off_targets(conversation, self.speaker.name) else []
-            return unknown_tool(call["name"], [*allowed, *hands_over])
+            return refuse_unknown_tool(call["name"], [*allowed, *hands_over])
         if isinstance(tool, ConversationTool):
             return await call_conversation(self.context, self.speaker, call, tool)
         seconds = timeout_of(tool)
@@ -255,7 +451,7 @@ class CallsRun:
 
         return run_code
 
-    async def _block(self, call: ToolCall) -> CallResult:
+    async def _run_block(self, call: ToolCall) -> CallResult:
         return await self.interpreter.run_block(call["name"], call["args"]["code"])
 
 

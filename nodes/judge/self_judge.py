@@ -1,17 +1,27 @@
-"""Verdicts of speakers about their own tasks. An unreadable verdict is requested again.
+"""Verdicts of speakers about their own tasks, and the reading of verdicts in words.
 
-Each verdict is one call with a schema, or two questions for models without structured output. A
-verdict that stays unreadable counts as not complete and is recorded as unreadable.
+Each verdict is one call with a schema, or two questions for models without structured output. An
+unreadable verdict is requested again. If it stays unreadable, it counts as not complete and is
+recorded as unreadable. Of a verdict in words the first word of its line decides, never a word in
+the middle; a doubtful answer is unreadable. The phrases are in ``phrases.toml``.
 """
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from pydantic import BeforeValidator, Field, model_validator
 
-from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Judge, SeparateJudge, Verdict
+from ...graphs.conversation.judges import (
+    VERDICT_TEMPERATURE,
+    Finding,
+    Judge,
+    SeparateJudge,
+    Verdict,
+)
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
 from ...graphs.log.viewpoint import order_messages
@@ -21,13 +31,14 @@ from ...graphs.rules.transitions import after_question, after_unread_verdict, af
 from ...graphs.speakers.reply_parts import StopCause
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
+from ...graphs.text.words import Doubts, last_phrase_length, phrase_length, phrases, words_of
 from ..models.answers import thought_of
 from ..models.model import Model
 from ..models.settings import CallSettings
 from ..models.stops import stop_of
+from ..turn.long_histories import ModelAnswer, ask_model
 from ..turn.node_context import NodeContext
-from ..turn.prompt import ModelAnswer, ask_model, view_of
-from .verdicts import yes_or_no
+from ..turn.prompt import view_of
 
 _MORE = 8
 """Factor by which the second request raises the output token limit, since a thinking model needs
@@ -91,7 +102,7 @@ _STRUCTURED, _LEFT, _WORD = 500, 400, 200
 """Output token limits: of a structured verdict, of the objectives left, and of yes or no."""
 
 
-def _first(given: object) -> object:
+def _limit_objectives(given: object) -> object:
     if not isinstance(given, list):
         return given
     return [one for one in given if not isinstance(one, str) or one.strip()][:_MOST_OBJECTIVES]
@@ -100,7 +111,7 @@ def _first(given: object) -> object:
 class Judgement(OwnAnswer):
     """The objectives that are left, and whether the task is complete."""
 
-    objectives_left: Annotated[list[str], BeforeValidator(_first)] = Field(
+    objectives_left: Annotated[list[str], BeforeValidator(_limit_objectives)] = Field(
         max_length=_MOST_OBJECTIVES,
         description="The objectives that are not met yet, each in a few words. At most "
         f"{_MOST_OBJECTIVES}, the most important first.",
@@ -108,7 +119,7 @@ class Judgement(OwnAnswer):
     complete: bool = Field(description="True if every objective of the task is met.")
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
+    def _check_agreement(self) -> Self:
         if self.complete and self.objectives_left:
             raise ValueError("objectives_left: must be empty if the task is complete")
         return self
@@ -122,13 +133,13 @@ async def judge_yourself(context: NodeContext) -> dict[str, Any]:
     assert isinstance(conversation.judge, Judge)  # noqa: S101  # a separate judge has its own module
     judge = conversation.judge
     if judge.form == "structured":
-        return await _structured(context, speaker, model, judge)
-    if (left := _left_before(context)) is None:
-        return await _what_is_left(context, speaker, model, judge)
-    return await _is_complete(context, speaker, model, judge, left)
+        return await _ask_with_schema(context, speaker, model, judge)
+    if (left := _find_first_answer(context)) is None:
+        return await _ask_what_is_left(context, speaker, model, judge)
+    return await _ask_if_complete(context, speaker, model, judge, left)
 
 
-def _settings(
+def _make_settings(
     context: NodeContext,
     speaker: Speaker,
     judge: Judge,
@@ -143,11 +154,11 @@ def _settings(
     return context.settings(context.path_of(speaker, "model_settings"), own, default, most)
 
 
-def _kept(speaker: Speaker) -> tuple[str, ...]:
+def _find_audience(speaker: Speaker) -> tuple[str, ...]:
     return (speaker.name,) if speaker.keep_self_reflection else NOBODY
 
 
-async def _structured(
+async def _ask_with_schema(
     context: NodeContext, speaker: Speaker, model: Model, judge: Judge
 ) -> dict[str, Any]:
     words = context.conversation.render_prompt(prompts.JUDGE_OWN_TASK)
@@ -158,7 +169,7 @@ async def _structured(
         return await model.structured(
             order_messages([*view_of(context, speaker, log, behind=[question]), question]),
             Judgement,
-            _settings(context, speaker, judge, most, judge.temperature),
+            _make_settings(context, speaker, judge, most, judge.temperature),
             purpose=Reflection,
             instead='judge.form = "two_questions"',
             speaker=speaker.name,
@@ -168,7 +179,7 @@ async def _structured(
     found = await ask_model(context, speaker, model, ask, behind=[question], most=most)
     judgement = found.found
     if judgement is None and not is_last(context, judge, found.answer):
-        before = [_question(context, found, words, NOBODY)]
+        before = [_make_question(context, found, words, NOBODY)]
         return await record_unreadable(context, found, before, speaker.name)
     if judgement is None:
         verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
@@ -176,13 +187,13 @@ async def _structured(
     else:
         left = tuple(judgement.objectives_left)
         verdict = Verdict(speaker=speaker.name, complete=judgement.complete, objectives_left=left)
-        text = _in_words(context, verdict)
+        text = _describe_verdict(context, verdict)
     # An unreadable answer has no use in the speaker's view.
-    audience = _kept(speaker) if verdict.readable else NOBODY
-    return await _recorded(context, found, words, text, audience, verdict)
+    audience = _find_audience(speaker) if verdict.readable else NOBODY
+    return await _record_answer(context, found, words, text, audience, verdict)
 
 
-def _in_words(context: NodeContext, verdict: Verdict) -> str:
+def _describe_verdict(context: NodeContext, verdict: Verdict) -> str:
     """Return a verdict in words, as the speaker itself would say it."""
     render_prompt = context.conversation.render_prompt
     if verdict.objectives_left:
@@ -192,7 +203,7 @@ def _in_words(context: NodeContext, verdict: Verdict) -> str:
     )
 
 
-def _left_before(context: NodeContext) -> tuple[BaseMessage, BaseMessage] | None:
+def _find_first_answer(context: NodeContext) -> tuple[BaseMessage, BaseMessage] | None:
     """Return the first question and its answer if the second question is next, or None."""
     if context.position.phase not in (Phase.ASKED, Phase.UNREAD):
         return None
@@ -205,20 +216,20 @@ def _left_before(context: NodeContext) -> tuple[BaseMessage, BaseMessage] | None
     return None
 
 
-async def _what_is_left(
+async def _ask_what_is_left(
     context: NodeContext, speaker: Speaker, model: Model, judge: Judge
 ) -> dict[str, Any]:
     words = context.conversation.render_prompt(prompts.LIST_OBJECTIVES_LEFT)
     question = HumanMessage(words)
     most = answer_limit(context, judge, model, _LEFT)
     own = speaker.model_settings.temperature
-    settings = _settings(context, speaker, judge, most, own, SPEAKER_TEMPERATURE)
-    found = await _in_text(context, speaker, model, [question], settings)
+    settings = _make_settings(context, speaker, judge, most, own, SPEAKER_TEMPERATURE)
+    found = await _ask_in_text(context, speaker, model, [question], settings)
     text = found.answer.text
-    return await _recorded(context, found, words, text, _kept(speaker), None)
+    return await _record_answer(context, found, words, text, _find_audience(speaker), None)
 
 
-async def _is_complete(
+async def _ask_if_complete(
     context: NodeContext,
     speaker: Speaker,
     model: Model,
@@ -235,8 +246,8 @@ async def _is_complete(
         answer = reflection.text.strip() or render_prompt(prompts.NO_OBJECTIVES_LEFT)
         before = [HumanMessage(first.text), AIMessage(answer)]
     behind, most = [*before, question], answer_limit(context, judge, model, _WORD)
-    settings = _settings(context, speaker, judge, most, judge.temperature)
-    found = await _in_text(context, speaker, model, behind, settings)
+    settings = _make_settings(context, speaker, judge, most, judge.temperature)
+    found = await _ask_in_text(context, speaker, model, behind, settings)
     text = found.answer.text
     complete = yes_or_no(text)
     if complete is None and not is_last(context, judge, found.answer):
@@ -247,10 +258,10 @@ async def _is_complete(
         objectives_left=() if complete else (reflection.text,),
         readable=complete is not None,
     )
-    return await _recorded(context, found, words, text, NOBODY, verdict)
+    return await _record_answer(context, found, words, text, NOBODY, verdict)
 
 
-async def _recorded(
+async def _record_answer(
     context: NodeContext,
     found: ModelAnswer[Any],
     question: str,
@@ -268,7 +279,7 @@ async def _recorded(
         thought=thought_of(found.answer),
     )
     lines = [
-        _question(context, found, question, audience),
+        _make_question(context, found, question, audience),
         make_message(number + 1, text, about, answer=found.answer),
     ]
     position = (
@@ -279,7 +290,7 @@ async def _recorded(
     return await context.step(position, [*found.new, *lines], found.usage)
 
 
-def _question(
+def _make_question(
     context: NodeContext, found: ModelAnswer[Any], text: str, audience: tuple[str, ...]
 ) -> AnyMessage:
     """Return the log line of a question, placed before its answer."""
@@ -287,7 +298,7 @@ def _question(
     return make_message(len(context.log) + len(found.new), text, about)
 
 
-async def _in_text(
+async def _ask_in_text(
     context: NodeContext,
     speaker: Speaker,
     model: Model,
@@ -308,3 +319,160 @@ async def _in_text(
 
     most = settings.values.get("max_tokens")
     return await ask_model(context, speaker, model, ask, behind=behind, most=most)
+
+
+_ENDS: Final = re.compile(r"(?<!\d)[.!?]+|[.!?]+(?!\d)")
+"""The end of a sentence, except the point in a number."""
+
+
+_CLAUSE_ENDS: Final = re.compile(r"[,;:()\[\]—…|\"“”«»،]|\s-+\s")
+
+
+def is_doubtful(rest: str, *, is_yes: bool) -> bool:
+    """Return whether a "yes" or "met" is doubtful because of the first sentence's rest.
+
+    Args:
+        rest: The text after the "yes" or "met" in the verdict's line.
+        is_yes: Whether the verdict is a "yes". The word "met" may be followed by its occasion, as
+            in "met on Friday".
+    """
+    known = phrases().doubts
+    sentence = next(filter(words_of, _ENDS.split(rest)), "")
+    clauses = [words for clause in _CLAUSE_ENDS.split(sentence) if (words := words_of(clause))]
+    if not clauses:
+        return False
+    is_topical = is_yes and rest.startswith(" ") and _is_about_a_part(clauses[0], known)
+    return is_topical or any(_is_doubtful_clause(words, known) for words in clauses)
+
+
+def _is_about_a_part(words: Sequence[str], known: Doubts) -> bool:
+    return len(words) > 1 and words[0] in known.topics and words[1] not in known.whole
+
+
+def _is_doubtful_clause(words: Sequence[str], known: Doubts) -> bool:
+    said = words[1:] if len(words) > 1 and words[0] in known.joins else words
+    harmless = {at for at in range(len(words)) if phrase_length(words, at, known.harmless)}
+    if any(phrase_length(words, at, known.conditions) for at in {*range(len(words))} - harmless):
+        return True
+    if phrase_length(words, 0, known.partly) and 0 not in harmless:
+        return True
+    if phrase_length(said, 0, known.denied):
+        return True
+    denied = next((at for at, word in enumerate(words) if word in known.denials), len(words))
+    if denied > 0 and last_phrase_length(words, known.denied_last):
+        return True
+    # "Nothing is left", and "no need to go on".
+    phrases_of_more = (known.left, known.going_on)
+    return any(phrase_length(words, at, some) for some in phrases_of_more for at in range(denied))
+
+
+T = TypeVar("T")
+
+
+_SIGNS: Final = r"[^\w\n]*"
+
+
+_LABEL: Final = re.compile(
+    r"(?:(?:the|my|so|final|short|one-word|overall|task)\W+)*"
+    r"(?:answer|verdict|reply|response|result|conclusion|complete)(?:\W+is\b)?(?:\W*:)?\W+"
+)
+"""Introductions of a verdict: "The answer is", "Verdict:"."""
+
+
+_INTRODUCES: Final = re.compile(r"\W*\Z|[\W\d]*#|.*[:?][\"'*`_)\]\s]*\Z|\W*```\w*\Z")
+"""Lines that may precede the verdict: "Here is my answer:", the question again, a heading."""
+
+
+_TAKEN_BACK: Final = re.compile(
+    r"\s*\?"
+    r"|\W*(?:\b(?:and|or)\b\W*)?(?:no\W*\Z|not\b)"
+    r"|\W*\b(?:and|or)\b\W*no\b"
+)
+"""Words that withdraw a "yes" or "met" if they come next: "Yes and no", "Met?"."""
+
+
+_REFUSES: Final = re.compile(
+    r"\W*\Z|\s*[^\w\s'-]|\s+[-'](?!\w)|\s+(?:it|its|the|my|our|this|that|i|we|not|there|because)\b"
+)
+"""Text after a "no" that is the answer, not the beginning of "no idea" or "no-one"."""
+
+
+_ANSWER: Final = re.compile(r"(yes|no)(?![\w]|['-]\w)")
+
+
+def yes_or_no(text: str) -> bool | None:
+    """Return the answer to a yes-or-no question, or None if it can't be read.
+
+    "I do not know", "None" and "nothing left" are not answers (Yacana's substring test reads a "no"
+    in each).
+    """
+    lines = [line for line in _split_lines(text) if line.strip()]
+    while len(lines) > 1 and _read_answer(lines[0]) is None and _INTRODUCES.match(lines[0]):
+        del lines[0]
+    if not lines or _read_answer(lines[0]) is None:
+        return None
+    return _find_only_value(_read_answer(line) for line in lines)
+
+
+def _read_answer(line: str) -> bool | None:
+    bare = re.sub(rf"\A{_SIGNS}", "", line)
+    label = _LABEL.match(bare)
+    found = _ANSWER.match(bare, label.end() if label else 0)
+    if found is None:
+        return None
+    rest = bare[found.end() :]
+    if found[1] == "yes":
+        return None if _TAKEN_BACK.match(rest) or is_doubtful(rest, is_yes=True) else True
+    is_both = re.match(r"\W*(?:\b(?:and|or)\b\W*)?yes\b\W*\Z", rest)
+    return False if _REFUSES.match(rest) and not is_both else None
+
+
+_FINDING: Final = re.compile(r"(not[\s-]+met|met|inconclusive)\b(?!['-]\w)")
+
+
+def read_lines(text: str, criteria: Sequence[str]) -> dict[str, Finding] | None:
+    """Return the finding for each criterion, or None if a finding is missing.
+
+    Each finding is on its own line.
+    """
+    lines = [*_split_lines(text)]
+    found = {
+        criterion: _find_only_value(_read_finding(line, number, criterion) for line in lines)
+        for number, criterion in enumerate(criteria, start=1)
+    }
+    read = {criterion: finding for criterion, finding in found.items() if finding is not None}
+    return read if len(read) == len(criteria) else None
+
+
+def _read_finding(line: str, number: int, criterion: str) -> Finding | None:
+    """Return the finding of a line for a criterion, whose text the line may repeat."""
+    numbered = re.match(rf"{_SIGNS}(?:(criterion)\W*)?(\d{{1,3}})(\W+)", line)
+    if numbered is None or int(numbered[2]) != number:
+        return None
+    # "2 met, 1 not met" is a count.
+    if not (numbered[1] or numbered[3].strip()):
+        return None
+    bare = line[numbered.end() :]
+    repeated = " ".join(_split_lines(criterion)).strip(" .:;!?\"'`*")
+    if repeated and bare.startswith(repeated):
+        bare = re.sub(r"\A\W+", "", bare[len(repeated) :])
+    found = _FINDING.match(bare)
+    if found is None:
+        return None
+    finding = Finding("_".join(re.findall(r"\w+", found[1])))
+    rest = bare[found.end() :]
+    is_unsure = _TAKEN_BACK.match(rest) or is_doubtful(rest, is_yes=False)
+    return None if finding is Finding.MET and is_unsure else finding
+
+
+def _split_lines(text: str) -> list[str]:
+    """Return the lines of a text, with the punctuation and widths of all languages unified."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    signs = str.maketrans({"_": " ", "。": ".", "、": ",", "’": "'", "–": "-", "؟": "?"})  # noqa: RUF001
+    return plain.translate(signs).splitlines()
+
+
+def _find_only_value(found: Iterator[T | None]) -> T | None:
+    """Return the only value found, or None if there is no value or several."""
+    different = {one for one in found if one is not None}
+    return different.pop() if len(different) == 1 else None

@@ -1,17 +1,19 @@
-"""A separate judge, which compares the conversation with a list of criteria.
+"""A separate judge, which compares the conversation with a list of criteria, and its calls.
 
 Each verdict is one call, with a schema or with a line of words for each criterion. An unreadable
 verdict counts as not complete and is recorded as unreadable. The judge can also read the log of a
 stored session, which does not run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from pydantic import Field, create_model
 
+from ...graphs.common.errors import ContextTooLongError
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.judges import (
     VERDICT_TEMPERATURE,
@@ -21,26 +23,111 @@ from ...graphs.conversation.judges import (
     Verdict,
 )
 from ...graphs.conversation.usage import Usage
-from ...graphs.log.messages import make_message
-from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection
-from ...graphs.log.transcript import transcript_lines
+from ...graphs.log.messages import make_message, metadata, place_of
+from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Summary
+from ...graphs.log.transcript import numbered_transcript, overheard, transcript_lines
 from ...graphs.prompts import prompts
-from ...graphs.prompts.prompts import RenderPrompt
+from ...graphs.prompts.prompts import SHORTENED, RenderPrompt, fill_template
 from ...graphs.rules.position import Phase, Position
+from ...graphs.rules.shortened_messages import shorten_messages
 from ...graphs.rules.transitions import after_verdict
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.call_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
-from ..models.answers import thought_of
+from ...graphs.text.words import tokens_of
+from ..models.answers import ran_out_of_room, thought_of
 from ..models.gate import StepGate
 from ..models.model import Model
+from ..turn.long_histories import ModelAnswer, limit_after
 from ..turn.node_context import NodeContext, Resources, notify
-from ..turn.prompt import ModelAnswer
 from ..turn.running_sessions import RunningSession
-from .observer import ask_observer
-from .self_judge import answer_limit, is_last, phrase_question, record_unreadable
-from .verdicts import read_lines
+from .self_judge import answer_limit, is_last, phrase_question, read_lines, record_unreadable
+
+T = TypeVar("T")
+
+
+Ask = Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]]
+"""Calls a model with a prompt. Returns the answer, and the value read from it."""
+
+
+async def ask_observer(
+    context: NodeContext,
+    model: Model,
+    system: Sequence[str],
+    question: str,
+    ask: Ask[T],
+    *,
+    private: bool,
+    most: int | None = None,
+    is_numbered: bool = False,
+) -> ModelAnswer[T]:
+    """Ask an observer who has heard the conversation, or read its numbered lines.
+
+    If the conversation is too long for the model, or leaves no room for a whole answer, its older
+    half is left out from then on. A single message that is too long is shortened.
+    """
+    lines: list[AnyMessage] = [*context.log]
+    usage, has_room = context.usage, False
+    limit: int | None = None
+    refused: int | None = None
+    render_prompt = context.conversation.render_prompt
+    while True:
+        transcript = (
+            numbered_transcript(context.log, _select_seen(lines))
+            if is_numbered
+            else overheard(_select_seen(lines), private=private)
+        ) or render_prompt(prompts.EMPTY_CONVERSATION)
+        # Constant parts first and the question last, so that most of the prompt can be cached.
+        heard = render_prompt(prompts.CONVERSATION_SO_FAR, transcript=transcript, question=question)
+        prompt: list[BaseMessage] = [SystemMessage("\n\n".join(system)), HumanMessage(heard)]
+        if limit is not None:
+            prompt = shorten_messages(prompt, limit, render_prompt)
+        try:
+            answer, found = await ask(prompt)
+        except ContextTooLongError as error:
+            since = _find_half(_select_seen(lines), private=private)
+            if since is None:
+                limit = limit_after(error, most or model.adapter.longest_answer, refused)
+                if limit is None:
+                    raise
+                refused = error.estimate or 0
+                continue
+        else:
+            usage = context.add_call_usage(model, answer, usage)
+            # Only once: if the next answer is cut off as well, the reason is the model's own limit.
+            has_room = has_room or not ran_out_of_room(answer, most or model.adapter.longest_answer)
+            since = None if has_room else _find_half(_select_seen(lines), private=private)
+            if since is None:
+                return ModelAnswer(answer, found, lines[len(context.log) :], usage)
+            has_room = True
+        text = fill_template(SHORTENED, name=prompts.OBSERVER)
+        about = Summary(audience=NOBODY, since=since, problem=text)
+        lines.append(make_message(len(lines), "", about))
+        notify(text)
+
+
+def _select_seen(log: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the part of a log that observers still see."""
+    cuts = (
+        one for one in map(metadata, reversed(log)) if isinstance(one, Summary) and not one.speaker
+    )
+    since = next((cut.since for cut in cuts), None)
+    places = (place for place, message in enumerate(log) if place_of(message) == since)
+    return list(log[next(places, 0) :])
+
+
+def _find_half(log: Sequence[BaseMessage], *, private: bool) -> str | None:
+    """Return the place in the log at which the newer half begins, or None for a single message."""
+    spoken = [message for message in log if overheard([message], private=private)]
+    left = sum(tokens_of(message.text) for message in spoken)
+    most = left // 2
+    for message, following in pairwise(spoken):
+        left -= tokens_of(message.text)
+        if left <= most:
+            return place_of(following)
+    return place_of(spoken[-1]) if len(spoken) > 1 else None
+
 
 _TOKENS, _EACH, _EACH_REASON = 200, 50, 150
 """Output token limit of a verdict: its constant part, the part for each criterion, and the part for
@@ -138,7 +225,7 @@ async def ask_criteria(
             return answer, {text: Decision(one) for text, one in lines.items()}
         answer, found = await model.structured(
             prompt,
-            _schema(judge.criteria, with_reasons=judge.with_reasons),
+            _build_schema(judge.criteria, with_reasons=judge.with_reasons),
             settings,
             purpose=Reflection,
             instead='judge.form = "lines"',
@@ -148,7 +235,7 @@ async def ask_criteria(
     return await ask_observer(
         context,
         model,
-        _system(context, judge),
+        _build_system_prompt(context, judge),
         question,
         ask,
         private=True,
@@ -183,7 +270,7 @@ def _check_reason(criterion: str, given: _ReasonedFinding, count: int) -> Decisi
     return Decision(finding, FindingReason(text=reason, message=given.message or None))
 
 
-def _system(context: NodeContext, judge: SeparateJudge) -> list[str]:
+def _build_system_prompt(context: NodeContext, judge: SeparateJudge) -> list[str]:
     render_prompt = context.conversation.render_prompt
     numbered = (f"{number}. {text}" for number, text in enumerate(judge.criteria, start=1))
     return [
@@ -194,7 +281,7 @@ def _system(context: NodeContext, judge: SeparateJudge) -> list[str]:
 
 
 @lru_cache(256)
-def _schema(criteria: tuple[str, ...], *, with_reasons: bool) -> type[OwnAnswer]:
+def _build_schema(criteria: tuple[str, ...], *, with_reasons: bool) -> type[OwnAnswer]:
     """Return a model with a field for each criterion, since a list could be too short."""
     kind = _ReasonedFinding if with_reasons else Finding
     fields: dict[str, Any] = {

@@ -42,7 +42,7 @@ from .running_sessions import record_as_task
 _record: Final = record_as_task("model_call")
 
 
-async def _recorded(given: dict[str, Any]) -> dict[str, Any]:
+async def _record_call(given: dict[str, Any]) -> dict[str, Any]:
     """Record a model call, or a mark for the beginning of a run.
 
     If the node runs again, return the record that the earlier run made at this point.
@@ -91,7 +91,7 @@ class ModelCalls(BaseCallbackHandler):
         if not self._conversation.prices:
             self._has_list = await load_list()
         mark = {"mark": uuid4().hex}
-        while (found := await _recorded(mark)) != mark:
+        while (found := await _record_call(mark)) != mark:
             # Marks show the beginnings of runs. All records before this run's mark are from earlier
             # runs.
             if "model" in found:
@@ -125,7 +125,7 @@ class ModelCalls(BaseCallbackHandler):
             if isinstance(one, AIMessage) and one.usage_metadata is not None:
                 model = str(one.response_metadata.get("model_name") or self._agent)
                 self._find_price(model)
-                self._begin_recording(self._counted(model, one, []))
+                self._begin_recording(self._count_call(model, one, []))
 
     def on_chat_model_start(
         self,
@@ -157,7 +157,7 @@ class ModelCalls(BaseCallbackHandler):
         message = found.message if isinstance(found, ChatGeneration) else AIMessage(found.text)
         if not isinstance(message, AIMessage):
             return
-        call = self._counted(model, message, prompt, request)
+        call = self._count_call(model, message, prompt, request)
         if asyncio.get_running_loop() is self._loop:
             await self._begin_recording(call)
             return
@@ -165,7 +165,7 @@ class ModelCalls(BaseCallbackHandler):
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._begin_recording, call)
 
-    def _counted(
+    def _count_call(
         self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage], request: object = None
     ) -> dict[str, Any]:
         used = Usage().plus(count_usage(answer, prompt, [request]), self._prices.get(model))
@@ -174,7 +174,7 @@ class ModelCalls(BaseCallbackHandler):
 
     def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
         async def begun() -> None:
-            await _recorded(call)
+            await _record_call(call)
 
         # Recorded as part of the node that runs the agent, in any thread.
         task = self._loop.create_task(begun(), context=self._context.copy())

@@ -1,22 +1,26 @@
-"""Users' own agents as speakers, and their runs.
+"""Runs of users' own agents and of inner conversations, as sources of replies.
 
 A compiled graph runs as a subgraph of the session. Its steps are stored with the session's steps,
 so after a kill only the call in flight is repeated. Its interrupts are questions of the session.
 Any other Runnable runs again as a whole. LangGraph records each finished model call, so the calls
 before a question or a kill are counted, too. Agents run in an event loop even if LangGraph runs the
-graph in threads. Many checkpointers work only in threads, so they are wrapped.
+graph in threads. An inner conversation runs as a subgraph, too; when it has ended, the session's
+log contains its whole log.
 """
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import (
     AIMessage,
+    AnyMessage,
     BaseMessage,
     HumanMessage,
     ToolMessage,
@@ -24,13 +28,6 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
-from langgraph.checkpoint.base import (
-    BaseCheckpointSaver,
-    ChannelVersions,
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointTuple,
-)
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand, is_invalid_resume
 from langgraph.pregel.protocol import PregelProtocol
 from langgraph.runtime import Runtime
@@ -38,80 +35,53 @@ from langgraph.store.base import BaseStore
 from pydantic import JsonValue, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
+from ...graphs.common.content import describe_content
 from ...graphs.common.errors import (
+    AnswerError,
     DuologueError,
+    ModelError,
+    PausedError,
     SpecError,
+    StoreError,
     function_error,
 )
-from ...graphs.common.threads import in_thread
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.questions import describe_misfit
-from ...graphs.conversation.usage import Usage
+from ...graphs.conversation.served import first_argument
+from ...graphs.conversation.usage import Usage, add_models, dump_usage, read_usage
+from ...graphs.ends.all_ends import Reason
+from ...graphs.ends.facts import Facts
+from ...graphs.log.artifacts import count_spoken, dump_log
+from ...graphs.log.memory import talk_of
 from ...graphs.log.messages import storable
+from ...graphs.log.metadata import NOBODY, InnerSession, Source
+from ...graphs.log.state import State, log_of
+from ...graphs.log.transcript import format_line
+from ...graphs.rules.log_counter import with_usage
+from ...graphs.rules.met_ends import is_out_of_budget, limit_inner
+from ...graphs.rules.outcome import Outcome, find_output, output_text, output_value
+from ...graphs.rules.position import max_steps
 from ...graphs.speakers.reply_parts import THOUGHT
+from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import Agent, is_cancelled, is_remote, takes_state
 from ...tools.registry.hooks import Turn
+from ...tools.sandbox import sandbox
 from ..models.answers import normalise_answer
 from ..models.connections import separate_loops
-from ..models.gate import StepGate
 from ..models.model import NO_STREAM
 from .agent_calls import GatedModelCalls, ModelCalls
+from .hooks import DraftReply
 from .interrupt import describe_unstorable
-from .log_writer import CallsMade
-from .running_sessions import runs_in_threads
-
-_LENT = "__pregel_checkpointer"
-"""The key under which LangGraph lends a subgraph the checkpointer."""
+from .log_writer import CallsMade, calls_of_agent
+from .node_context import NodeContext
+from .prompt import select_heard
+from .running_sessions import RunningSessions, runs_in_threads, use_saver_in_threads
 
 _RUNTIME = "__pregel_runtime"
 """The key under which LangGraph passes a subgraph the context and the store."""
 
 
-def for_loop(config: RunnableConfig) -> RunnableConfig:
-    """Return a configuration whose checkpointer uses only its methods for threads."""
-    configurable = config.get("configurable", {})
-    saver = configurable.get(_LENT)
-    if not isinstance(saver, BaseCheckpointSaver):
-        return config
-    lent = copy(saver)
-    # LangGraph may copy the checkpointer again, so none of its methods may be bound to this
-    # instance.
-    lent.__class__ = type(type(saver).__name__, (_InThreads, type(saver)), {})
-    return {**config, "configurable": {**configurable, _LENT: lent}}
-
-
-class _InThreads(BaseCheckpointSaver[Any]):
-    """The methods of a checkpointer that a run needs, executed in threads."""
-
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await in_thread(self.get_tuple, config)
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        return await in_thread(self.put, config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        await in_thread(self.put_writes, config, writes, task_id, task_path)
-
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Any:  # noqa: ANN401  # the type that LangGraph uses
-        found = partial(self.get_delta_channel_history, config=config, channels=channels)
-        return await in_thread(found)
-
-
-def _with_own_store(agent: Agent, config: RunnableConfig) -> RunnableConfig:
+def _lend_own_store(agent: Agent, config: RunnableConfig) -> RunnableConfig:
     """Return a configuration with the agent's own store if the conversation has no store.
 
     LangGraph passes a subgraph the store of its parent, even if that is None.
@@ -128,29 +98,12 @@ _STEPS: Final = 10_000
 """Maximum number of steps of a graph that sets no limit, about as many as LangGraph's default."""
 
 
-class AgentAnswer(NamedTuple):
-    """The answer of an agent."""
-
-    reply: AIMessage
-    """The reply."""
-    parsed: JsonValue
-    """The structured response of the agent, as plain values. None if there is none."""
-    usage: dict[str, Usage]
-    """The usage so far, by model."""
-    calls: Sequence[CallsMade]
-    """The agent's messages with tool calls before the reply, oldest first, each with the results of
-    its calls."""
-
-
 async def ask_agent(
-    agent: Agent,
-    name: str,
-    turn: Turn,
-    usage: Mapping[str, Usage],
-    conversation: Conversation,
-    gate: StepGate | None,
-) -> AgentAnswer:
-    """Ask an agent for a reply."""
+    context: NodeContext, speaker: Speaker, name: str, turn: Turn, new: list[AnyMessage]
+) -> DraftReply:
+    """Ask an agent for a reply. Its calls of tools before the reply become messages of the log."""
+    agent = context.resources.registry.agent(name)
+    conversation, gate = context.conversation, context.gate
     if gate is None:
         calls = ModelCalls(name, conversation)
     else:
@@ -166,7 +119,7 @@ async def ask_agent(
             if isinstance(calls, GatedModelCalls):
                 calls.check_outage(error)
         raise
-    messages = _messages(name, found)
+    messages = _read_messages(name, found)
     calls.tell(messages)
     await calls.recorded()
     structured = found.get("structured_response") if isinstance(found, Mapping) else None
@@ -176,23 +129,18 @@ async def ask_agent(
     last = messages[-1] if messages else None
     if last is None or last.id in heard:
         raise SpecError(f"the agent {name!r} failed: it must return a new message")
-    made = [*_with_results(_after_input(messages)[:-1])]
-    reply = _reply(name, last, parsed, made)
+    # The agent's input ends with the user's message.
+    users = (at for at in reversed(range(len(messages))) if isinstance(messages[at], HumanMessage))
+    made = [*_pair_calls(messages[next(users, -1) + 1 : -1])]
+    reply = _read_reply(name, last, parsed, made)
     if made and made[-1][0].text.strip() == reply.text:
         # The text of the calls is the reply, so it is not said with the calls as well.
         made[-1] = made[-1][0].model_copy(update={"content": ""}), made[-1][1]
-    return AgentAnswer(reply, parsed, calls.added(usage), made)
+    lines = [*new, *calls_of_agent(context, speaker, len(context.log) + len(new), made)]
+    return DraftReply(reply, Source.AGENT, lines, calls.added(context.usage), parsed)
 
 
-def _after_input(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-    """Return the messages that an agent has added to its input, which ends with the user's."""
-    for place in reversed(range(len(messages))):
-        if isinstance(messages[place], HumanMessage):
-            return messages[place + 1 :]
-    return messages
-
-
-def _with_results(messages: Sequence[BaseMessage]) -> Iterator[CallsMade]:
+def _pair_calls(messages: Sequence[BaseMessage]) -> Iterator[CallsMade]:
     """Yield the messages with tool calls whose results are known, each with these results."""
     results = {one.tool_call_id: one for one in messages if isinstance(one, ToolMessage)}
     for message in messages:
@@ -203,7 +151,7 @@ def _with_results(messages: Sequence[BaseMessage]) -> Iterator[CallsMade]:
                 yield message, found
 
 
-def _located(
+def _locate_thread(
     agent: Agent, turn: Turn, config: RunnableConfig
 ) -> tuple[RunnableConfig, list[BaseMessage]]:
     """Return the configuration and the messages of a run; a remote graph has its own thread.
@@ -246,13 +194,15 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
         # Otherwise the agent would use the session's limit, which is set for the session's steps.
         recursion_limit=own.get("recursion_limit", _STEPS),
     )
-    whole, messages = _located(agent, turn, merge_configs(ensure_config(), config))
-    whole = _with_own_store(agent, whole)
+    whole, messages = _locate_thread(agent, turn, merge_configs(ensure_config(), config))
+    whole = _lend_own_store(agent, whole)
     where = f"the turn of {turn.speaker!r}"
     given = {"messages": messages} if takes_state(agent) else messages
     separate_loops(agent)
     try:
-        return await agent.ainvoke(given, for_loop(whole) if runs_in_threads() else whole)
+        return await agent.ainvoke(
+            given, use_saver_in_threads(whole) if runs_in_threads() else whole
+        )
     except (DuologueError, GeneratorExit):
         raise
     except ParentCommand as error:
@@ -280,7 +230,7 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
         raise function_error("agent", name, error, where) from error
 
 
-def _messages(name: str, found: object) -> Sequence[BaseMessage]:
+def _read_messages(name: str, found: object) -> Sequence[BaseMessage]:
     """Read an agent's result as messages."""
     match found:
         case str():
@@ -296,7 +246,9 @@ def _messages(name: str, found: object) -> Sequence[BaseMessage]:
     )
 
 
-def _reply(name: str, last: BaseMessage, parsed: JsonValue, made: Sequence[CallsMade]) -> AIMessage:
+def _read_reply(
+    name: str, last: BaseMessage, parsed: JsonValue, made: Sequence[CallsMade]
+) -> AIMessage:
     """Return the last message of an agent as its reply.
 
     If it is blank, the reply is the text of the agent's newest calls, or of their results.
@@ -321,3 +273,211 @@ def _reply(name: str, last: BaseMessage, parsed: JsonValue, made: Sequence[Calls
         text = said or "\n\n".join(filter(None, found))
     thought = answer.additional_kwargs.get(THOUGHT)
     return AIMessage(storable(text), additional_kwargs={THOUGHT: thought}, id=last.id)
+
+
+class InnerOutput(NamedTuple):
+    """The output of an inner conversation."""
+
+    text: str
+    """The output as text."""
+    value: Any
+    """The output as plain values. None if it is only text."""
+
+
+class InnerRun(NamedTuple):
+    """An inner conversation that has ended or failed."""
+
+    about: InnerSession
+    """Its record for the outer log."""
+    usage: dict[str, Usage]
+    """Its usage, by model."""
+    output: InnerOutput | None
+    """Its output. None if it has none."""
+    outcome: Outcome | None
+    """Its outcome. None if it has failed."""
+    error: Exception | None = None
+    """The error by which it has failed. None if it has ended."""
+
+
+INNER_STATE: Final = (
+    *("spec", "specified_task", "messages", "unspoken", "usage", "outcome", "interpreter"),
+)
+"""The channels of the inner graph's state that are read."""
+
+
+async def run_inner(
+    context: NodeContext,
+    speaker: Speaker,
+    inner: Conversation,
+    text: str | None,
+    call_id: str | None = None,
+    seconds: float | None = None,
+) -> InnerRun:
+    """Run or resume an inner conversation.
+
+    Args:
+        context: The context of the outer node.
+        speaker: The speaker that replies by the conversation, or has called it.
+        inner: The conversation.
+        text: Its task, or its person's first message. If None, it has its own task, and its person
+            is asked for the first message.
+        call_id: The id of the tool call that runs it. None if it replies for the speaker.
+        seconds: The maximum running time in seconds. No limit if None.
+
+    Raises:
+        GraphBubbleUp: It waits for a person.
+        AnswerError: The answer of a person does not fit, and the question stays open.
+        PausedError: A batch is paused.
+        StoreError: The store can't be read or written.
+    """
+    given = input_of_inner(inner, text)
+    values: State = {}
+    error: Exception | None = None
+    try:
+        async with (
+            asyncio.timeout(seconds) as limit,
+            aclosing(_begin_stream(context, inner, given)) as states,
+        ):
+            async for found in states:
+                values = found
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        error = DuologueError(f"it took longer than {seconds:g} s and was stopped")
+    except (GraphBubbleUp, AnswerError, PausedError, StoreError):
+        raise
+    except Exception as raised:
+        # Objects that users pass, such as chat models, may raise any error.
+        error = raised
+    await close_inner(values)
+    return _read_run(speaker, inner, values, call_id, error)
+
+
+def input_of_inner(inner: Conversation, text: str | None) -> dict[str, Any]:
+    """Return the input of the inner graph: the conversation, with a task or a first message."""
+    if text is None:
+        return {"conversation": inner.stored()}
+    if first_argument(inner) == "message":
+        return {"conversation": inner.stored(), "messages": [HumanMessage(text)]}
+    return {"conversation": inner.model_copy(update={"task": text}).stored()}
+
+
+def _begin_stream(
+    context: NodeContext, inner: Conversation, given: dict[str, Any]
+) -> AsyncGenerator[State, None]:
+    """Return a generator of the state of the inner graph after each step."""
+    compile_inner = context.resources.compile_inner
+    assert compile_inner is not None  # noqa: S101  # `graphs.build` sets it
+    facts = count_facts_now(context, context.usage)
+    speaker = context.turn.speaker
+    limit = partial(limit_inner, outer=context.conversation, facts=facts, speaker=speaker)
+    graph = compile_inner(
+        replace(
+            context.resources,
+            form=None,
+            progress=None,
+            tokens=False,
+            running=RunningSessions(limit=limit),
+            is_inner=True,
+        )
+    )
+    config = merge_configs(ensure_config(), RunnableConfig(recursion_limit=max_steps(inner)))
+    config = use_saver_in_threads(config) if runs_in_threads() else config
+    stream = graph.astream(given, config, stream_mode="values", output_keys=[*INNER_STATE])
+    return cast("AsyncGenerator[State, None]", stream)
+
+
+async def close_inner(values: State) -> None:
+    """Close the interpreter of an inner conversation that has ended, and delete its files."""
+    kept = values.get("interpreter")
+    if kept:
+        await sandbox.close(kept["key"])
+
+
+def count_facts_now(context: NodeContext, usage: dict[str, Usage]) -> Facts:
+    """Return the counts of a session, with its usage and the seconds up to now."""
+    before, speaker = context.position.facts, context.turn.speaker
+    facts = with_usage(before, usage.values(), before, speaker)
+    seconds = facts.seconds + time.monotonic() - context.began
+    return facts.model_copy(update={"seconds": seconds})
+
+
+def _read_run(
+    speaker: Speaker,
+    inner: Conversation,
+    values: State,
+    call_id: str | None,
+    error: Exception | None,
+) -> InnerRun:
+    log, usage = log_of(values), read_usage(values)
+    ended = values.get("outcome")
+    outcome = Outcome.model_validate(ended) if ended else None
+    output = read_output(inner, log) if error is None else None
+    end = str(outcome) if error is None else f"it failed: {describe_error(error)}"
+    count = count_spoken(log)
+    of = f"{count} {'message' if count == 1 else 'messages'}"
+    about = InnerSession(
+        speaker=speaker.name,
+        audience=NOBODY,
+        summary=f"{of}: {end}",
+        conversation=values.get("spec") or inner.stored(),
+        specified_task=values.get("specified_task") or None,
+        log=dump_log(log),
+        outcome=ended or None,
+        usage=dump_usage(usage),
+        call_id=call_id,
+    )
+    return InnerRun(about, usage, output, outcome, error)
+
+
+def read_output(inner: Conversation, log: Sequence[AnyMessage]) -> InnerOutput | None:
+    """Return the output of an inner conversation, or None if it has none."""
+    message = find_output(inner, log)
+    if message is None:
+        return None
+    value, text = output_value(inner, message), output_text(inner, message)
+    if value is None or isinstance(value, str):
+        return InnerOutput(text, None)
+    return InnerOutput(text if text.strip() else to_json(value).decode(), value)
+
+
+def describe_error(error: Exception) -> str:
+    """Return the text of an error. If the error is not duologue's, its type comes first."""
+    is_ours = isinstance(error, DuologueError)
+    return str(error) if is_ours else f"{type(error).__name__}: {error}"
+
+
+def task_of_inner(
+    context: NodeContext, speaker: Speaker, new: Sequence[BaseMessage], inner: Conversation
+) -> str | None:
+    """Return the text with which the inner conversation of a speaker's reply begins.
+
+    It is everything that the speaker has heard and said, with a description of each file. None if
+    that is nothing, and the inner conversation has its own task.
+    """
+    heard = select_heard(context, speaker, [*context.log, *new])
+    said = talk_of(heard, speaker.name)
+    if not said:
+        return None if inner.task else speaker.task or context.task
+    if len(said) == 1:
+        return describe_content(said[0].content)
+    return "\n\n".join(format_line(one.name, describe_content(one.content)) for one in said)
+
+
+def check_output(context: NodeContext, name: str, run: InnerRun) -> None:
+    """Raise an error if an inner conversation has no output, and the outer one goes on.
+
+    Raises:
+        ModelError: It has ended without an output.
+        Exception: It has failed.
+    """
+    if run.error is not None:
+        raise run.error
+    is_stopped = run.outcome is not None and run.outcome.reason is Reason.STOP_REQUESTED
+    if run.output is not None or is_stopped:
+        return
+    facts = count_facts_now(context, add_models(context.usage, run.usage))
+    if not is_out_of_budget(context.conversation, facts):
+        raise ModelError(
+            f"the inner conversation of {name!r} has ended without an output: {run.outcome}"
+        )

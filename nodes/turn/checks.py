@@ -1,10 +1,17 @@
-"""The checks of a reply before it enters the conversation. Pure functions."""
+"""The checks of a reply before it enters the conversation, and calls that it writes as text.
 
+Pure functions.
+"""
+
+import ast
+import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
 from ...graphs.conversation.conversation import (
@@ -13,7 +20,7 @@ from ...graphs.conversation.conversation import (
     hand_off_targets,
     read_next_speaker,
 )
-from ...graphs.conversation.judges import Handoff
+from ...graphs.conversation.judges import HAND_OFF, Handoff
 from ...graphs.ends.end import Tallies
 from ...graphs.ends.no_progress import EqualCalls, SameToolCalls
 from ...graphs.log.heard_text import done_tokens, unanswered_token
@@ -44,8 +51,97 @@ from ...graphs.text.echoes import (
     repeats,
 )
 from ...graphs.text.similarity import is_blank, is_equal, is_same_move, is_short
-from ...graphs.text.structures import MARKS as FENCE_MARKS
-from .written_calls import writes_call
+from ...graphs.text.structures import MARKS
+from ...graphs.text.written_calls import WrittenCall, ends_with_call, read_written_calls
+from ..models.tool_binding import read_transfers
+from ..models.tool_calls import find_registered, read_call, split_calls
+
+
+def take_written_calls(
+    conversation: Conversation,
+    speaker: Speaker,
+    log: Sequence[BaseMessage],
+    tools: Sequence[BaseTool],
+    answer: AIMessage,
+) -> AIMessage:
+    """Return an answer in which a text that is nothing but calls of offered tools is these calls.
+
+    Calls as plain JSON count only if the speaker is not to show JSON.
+    """
+    has_calls = answer.tool_calls or answer.invalid_tool_calls
+    found = None if has_calls else read_written_calls(answer.text)
+    if found is None or not (found.is_marked or not _shows_json(conversation, speaker, log)):
+        return answer
+    offered = {tool.name: tool for tool in tools}
+    names = {name: name for name in offered}
+    calls = []
+    for written in found.calls:
+        name = find_registered(written.name, names)
+        calls.append(read_call(name, _convert_arguments(written, offered.get(name)), None))
+    good, broken = split_calls(calls)
+    made = answer.model_copy(
+        update={"content": "", "tool_calls": good, "invalid_tool_calls": broken}
+    )
+    made = read_transfers(conversation, speaker, made)
+    called = {str(call["name"]) for call in (*made.tool_calls, *made.invalid_tool_calls)}
+    return made if called <= {*offered, *_list_hand_off_tools(conversation, speaker)} else answer
+
+
+def writes_call(
+    conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage], text: str
+) -> bool:
+    """Return whether a reply contains a call as text, at its end, that is no part of the message.
+
+    The reply of a speaker with a JSON format contains none.
+    """
+    tools = (*speaker.tools, *_list_hand_off_tools(conversation, speaker))
+    if isinstance(speaker.format, SchemaFormat):
+        return False
+    names = {name: name for name in tools}
+    found = read_written_calls(text)
+    if found is not None and found.is_marked and not text.lstrip().startswith(MARKS):
+        return True
+    plain = not _shows_json(conversation, speaker, log)
+    return ends_with_call(text, lambda name: find_registered(name, names) in names, plain=plain)
+
+
+def _list_hand_off_tools(conversation: Conversation, speaker: Speaker) -> tuple[str, ...]:
+    return (HAND_OFF,) if hand_off_targets(conversation, speaker.name) else ()
+
+
+def _shows_json(conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage]) -> bool:
+    """Return whether a speaker is to show JSON, by its format, task or newest message."""
+    if isinstance(speaker.format, SchemaFormat):
+        return True
+    newest = next((one.text for one in reversed(log) if isinstance(metadata(one), Speech)), "")
+    texts = filter(None, (conversation.task, speaker.task, speaker.system_prompt, newest))
+    return any(_JSON.search(text) for text in texts)
+
+
+_JSON: Final = re.compile(r"\bjson\b", re.IGNORECASE)
+
+
+def _convert_arguments(call: WrittenCall, tool: BaseTool | None) -> object:
+    """Return the arguments of a call. Values from tags get the types that the tool declares."""
+    if not call.is_text or tool is None or not isinstance(call.arguments, dict):
+        return call.arguments
+    parameters = convert_to_openai_tool(tool)["function"].get("parameters") or {}
+    properties = parameters.get("properties") or {}
+    return {
+        key: _convert_value(text, properties.get(key) or {}) for key, text in call.arguments.items()
+    }
+
+
+def _convert_value(text: str, schema: Mapping[str, Any]) -> object:
+    kinds = [schema.get("type"), *(one.get("type") for one in schema.get("anyOf") or ())]
+    if "string" in kinds:
+        return text
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text.strip())
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return text
 
 
 def check_reply(
@@ -66,18 +162,18 @@ def check_reply(
     """
     is_again = bool(log) and log[-1].name == speaker.name
     request = rewrite_request(conversation, metadata(log[-1])) if is_again else ""
-    said = _without_request(conversation, speaker, text, request) if request else text
-    if says_done(conversation, speaker, text, log):
-        text = said if says_done(conversation, speaker, said, log) else text
-        return Checked(text, _unanswered(conversation, speaker, text, log) if aloud else None)
+    said = _remove_request(conversation, speaker, text, request) if request else text
+    if has_done_token(conversation, speaker, text, log):
+        text = said if has_done_token(conversation, speaker, said, log) else text
+        return Checked(text, _check_done_token(conversation, speaker, text, log) if aloud else None)
     if said != text and is_blank(said):
-        return _no_reply(conversation, "")
+        return _report_no_content(conversation, "")
     text = said
-    misnamed = _misnamed(conversation, speaker, handed_to) if handed_to else None
+    misnamed = _check_next_speaker(conversation, speaker, handed_to) if handed_to else None
     if misnamed is not None or (handed_to and not text.strip()):
         return Checked(text, misnamed)
     if not text.strip():
-        explanation = conversation.render_prompt(_why_blank(stop))
+        explanation = conversation.render_prompt(_explain_blank(stop))
         return Checked(text, Problem(flaw=Flaw.BLANK, text=explanation))
     may_call = speaker.tools or hand_off_targets(conversation, speaker.name)
     if may_call and writes_call(conversation, speaker, log, text):
@@ -93,36 +189,36 @@ def check_reply(
     read = _read(speaker, text, schema, stop) if is_formed else Parsed()
     text = read.text or text
     own = own_words(speaker, text, read.value) if is_formed else text
-    if _says_nothing(conversation, speaker, text, own, read):
-        return _no_reply(conversation, text)
+    if _has_no_content(conversation, speaker, text, own, read):
+        return _report_no_content(conversation, text)
     if only_announces(own) and (request or not _is_of_messages(conversation, speaker, log)):
-        return _no_reply(conversation, text)
+        return _report_no_content(conversation, text)
     hands_over = isinstance(conversation.turn_order, Handoff)
-    unfit = _unfit(conversation, speaker, read) if read.problem or hands_over else None
+    unfit = _check_format(conversation, speaker, read) if read.problem or hands_over else None
     if unfit is not None:
         return Checked(text, unfit, own)
-    return Checked(text, _said_before(conversation, speaker, text, own, log), own)
+    return Checked(text, _find_repetition(conversation, speaker, text, own, log), own)
 
 
-def _said_before(
+def _find_repetition(
     conversation: Conversation, speaker: Speaker, text: str, own: str, log: Sequence[BaseMessage]
 ) -> Problem | None:
     """Return the problem of a reply that its speaker or another speaker has sent before."""
-    if _repeats(speaker, text, log):
+    if _is_repeated(speaker, text, log):
         return Problem(flaw=Flaw.REPEATED, text=conversation.render_prompt(prompts.REPEATED_REPLY))
-    echoed = _echoed(conversation, speaker, own, log)
+    echoed = _find_echoed_speaker(conversation, speaker, own, log)
     if echoed is None:
         return None
     explanation = conversation.render_prompt(prompts.ECHOED_REPLY, other=echoed)
     return Problem(flaw=Flaw.ECHO, text=explanation)
 
 
-def _no_reply(conversation: Conversation, text: str) -> Checked:
+def _report_no_content(conversation: Conversation, text: str) -> Checked:
     explanation = conversation.render_prompt(prompts.NO_CONTENT)
     return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=explanation))
 
 
-def _unanswered(
+def _check_done_token(
     conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage] = ()
 ) -> Problem | None:
     """Return the problem of a done token that is sent before another speaker has replied."""
@@ -133,14 +229,16 @@ def _unanswered(
     return Problem(flaw=Flaw.UNANSWERED, text=explanation)
 
 
-def _unfit(conversation: Conversation, speaker: Speaker, read: Parsed) -> Problem | None:
+def _check_format(conversation: Conversation, speaker: Speaker, read: Parsed) -> Problem | None:
     """Return the problem that was found when a reply was parsed by its format, or None."""
     if read.problem is not None:
         return Problem(flaw=Flaw.FORM, text=read.problem)
-    return _misnamed(conversation, speaker, read_next_speaker(conversation, read.value))
+    return _check_next_speaker(conversation, speaker, read_next_speaker(conversation, read.value))
 
 
-def _misnamed(conversation: Conversation, speaker: Speaker, given: Sequence[str]) -> Problem | None:
+def _check_next_speaker(
+    conversation: Conversation, speaker: Speaker, given: Sequence[str]
+) -> Problem | None:
     """Return the problem of a reply that names only speakers who cannot be next."""
     if not given or first_allowed(conversation, speaker.name, given) is not None:
         return None
@@ -156,7 +254,7 @@ _FIRST: Final = 40
 """Number of characters that are searched for the first two words."""
 
 
-def _why_blank(stop: Stop | None) -> Prompt:
+def _explain_blank(stop: Stop | None) -> Prompt:
     """Return the problem of a blank reply, which depends on why its model stopped."""
     match stop:
         case Stop(cause=StopCause.FILTER):
@@ -180,7 +278,7 @@ def _read(
             case BlockFormat():
                 stop = (form.end,)
             case CodeFormat():
-                stop = FENCE_MARKS
+                stop = MARKS
     if form is None:
         return Parsed()
     read = parse(form, text, stop=stop, schema=schema, name=speaker.name)
@@ -190,14 +288,14 @@ def _read(
     return read
 
 
-def says_done(
+def has_done_token(
     conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage] = ()
 ) -> bool:
     """Return whether a message contains a done token that counts."""
     return bool(done_tokens(conversation, speaker.name, text, log))
 
 
-def repeated_calls(
+def check_repeated_calls(
     conversation: Conversation, message: AIMessage, tallies: Tallies
 ) -> Problem | None:
     """Return the problem of calls that reach the limit on equal calls."""
@@ -211,7 +309,7 @@ def repeated_calls(
     return Problem(flaw=Flaw.SAME_CALLS, text=explanation)
 
 
-def _says_nothing(
+def _has_no_content(
     conversation: Conversation,
     speaker: Speaker,
     text: str,
@@ -262,7 +360,7 @@ _REQUESTS: Final = {
 """The request for another version by its flaw, if it is not to rewrite the reply."""
 
 
-def _without_request(conversation: Conversation, speaker: Speaker, text: str, request: str) -> str:
+def _remove_request(conversation: Conversation, speaker: Speaker, text: str, request: str) -> str:
     """Return a retried reply without echoes of the retry request and without announcements."""
     if isinstance(speaker.format, SchemaFormat):
         # Sentences within JSON are no prose. Only the whole text can repeat the request.
@@ -279,10 +377,10 @@ def _is_of_messages(
     return any(map(is_about_messages, filter(None, (conversation.task, speaker.task, newest))))
 
 
-def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
+def _is_repeated(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
     if is_short(text):
         return False
-    speeches = _speeches_backwards(log)
+    speeches = _iterate_speeches(log)
     newest = own = next(speeches, None)
     while own is not None and own[1].speaker != speaker.name:
         own = next(speeches, None)
@@ -293,7 +391,7 @@ def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
     return own is newest or before is None or _is_alike(before, newest)
 
 
-def _speeches_backwards(
+def _iterate_speeches(
     log: Sequence[BaseMessage],
 ) -> Iterator[tuple[BaseMessage, MessageMetadata]]:
     """Yield the speeches with their metadata, newest first."""
@@ -316,7 +414,7 @@ def _is_alike(
     return is_same_move(first.text, second.text)
 
 
-def _echoed(
+def _find_echoed_speaker(
     conversation: Conversation, speaker: Speaker, own: str, log: Sequence[BaseMessage]
 ) -> str | None:
     """Return the speaker whose message a reply echoes, or None.
@@ -325,7 +423,7 @@ def _echoed(
     """
     if not conversation.end_chat.guards.echo:
         return None
-    first = _first_words(own)
+    first = _take_first_words(own)
     for place in reversed(range(len(log))):
         about = metadata(log[place])
         if not isinstance(about, Speech) or about.source in DATA:
@@ -337,20 +435,24 @@ def _echoed(
         other, said = conversation.speaker(about.speaker), str(log[place].text)
         said = said if other.format is None else own_words(other, said, about.parsed)
         # The cheap check comes first: most messages begin with other words.
-        if _first_words(said) != first:
+        if _take_first_words(said) != first:
             continue
         if is_echo(own, said):
-            return None if _may_repeat(conversation, speaker, log[:place]) else about.speaker
+            return (
+                None if _is_asked_to_repeat(conversation, speaker, log[:place]) else about.speaker
+            )
     return None
 
 
-def _first_words(text: str) -> list[str]:
+def _take_first_words(text: str) -> list[str]:
     """Return the first two words of a text, case-folded."""
     found: list[str] = _WORD.findall(text[:_FIRST].casefold(), 0, _FIRST)
     return found[:2]
 
 
-def _may_repeat(conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage]) -> bool:
+def _is_asked_to_repeat(
+    conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage]
+) -> bool:
     """Return whether a speaker was asked to repeat a message, such as a vow or a lesson."""
     read = ((message.text, metadata(message)) for message in log)
     heard = (

@@ -33,7 +33,7 @@ Hooks = Sequence[tuple[str, Hook]]
 """The hooks with their names, in order."""
 
 
-def sees_replies(hooks: Hooks) -> bool:
+def has_reply_hooks(hooks: Hooks) -> bool:
     """Return whether a hook sees replies before the others hear them."""
     return any(hook.after_speaker for _, hook in hooks)
 
@@ -43,17 +43,19 @@ async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, str | None]:
     for name, hook in hooks:
         if hook.before_speaker is None:
             continue
-        given = await _given(name, hook, "before_speaker", turn, may=(HumanMessage, AIMessage))
+        given = await _call_hook(name, hook, "before_speaker", turn, may=(HumanMessage, AIMessage))
         if isinstance(given, AIMessage):
             if given.tool_calls or given.invalid_tool_calls:
-                raise _failed(name, "before_speaker", "it returned tool calls; return text only")
+                raise _make_error(
+                    name, "before_speaker", "it returned tool calls; return text only"
+                )
             return turn, storable(given.text)
         if given is not None:
-            turn = _with_heard(turn, storable(given.text))
+            turn = _replace_heard(turn, storable(given.text))
     return turn, None
 
 
-def _with_heard(turn: Turn, text: str) -> Turn:
+def _replace_heard(turn: Turn, text: str) -> Turn:
     kept: tuple[BaseMessage, ...] = turn.messages
     content: Content = text
     if kept and isinstance(kept[-1], HumanMessage):
@@ -69,7 +71,7 @@ async def after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
     for name, hook in hooks:
         if hook.after_speaker is None:
             continue
-        given = await _given(name, hook, "after_speaker", turn, reply, may=(AIMessage,))
+        given = await _call_hook(name, hook, "after_speaker", turn, reply, may=(AIMessage,))
         if given is not None:
             reply = reply.model_copy(update={"content": storable(given.text)})
     return reply.text
@@ -82,22 +84,22 @@ async def before_tool(
     for name, hook in hooks:
         if hook.before_tool is None:
             continue
-        given = await _given(name, hook, "before_tool", turn, called, may=(dict, ToolMessage))
+        given = await _call_hook(name, hook, "before_tool", turn, called, may=(dict, ToolMessage))
         if isinstance(given, ToolMessage):
             return called, given
         if given is not None:
-            called = _with_arguments(name, called, given)
+            called = _replace_arguments(name, called, given)
     return called, None
 
 
-def _with_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> ToolCall:
+def _replace_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> ToolCall:
     arguments = given.get("args")
     if not isinstance(arguments, dict):
-        raise _failed(
+        raise _make_error(
             name, "before_tool", "it returned a call without args; keep the call's other keys"
         )
     if given.get("name", called["name"]) != called["name"]:
-        raise _failed(
+        raise _make_error(
             name,
             "before_tool",
             f"it returned a call to another tool, {given['name']!r}; keep the tool's name",
@@ -105,7 +107,7 @@ def _with_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> ToolC
     # Checked before the tool runs, because the log stores the arguments.
     fault = why_unstorable(arguments)
     if fault is not None:
-        raise _failed(name, "before_tool", f"it returned args that cannot be stored: {fault}")
+        raise _make_error(name, "before_tool", f"it returned args that cannot be stored: {fault}")
     return ToolCall(name=called["name"], args=arguments, id=called["id"])
 
 
@@ -116,23 +118,23 @@ async def after_tool(
     for name, hook in hooks:
         if hook.after_tool is None:
             continue
-        given = await _given(name, hook, "after_tool", turn, called, result, may=(ToolMessage,))
+        given = await _call_hook(name, hook, "after_tool", turn, called, result, may=(ToolMessage,))
         if given is not None:
             result = given
     return result
 
 
-async def _given(name: str, hook: Hook, point: str, *shown: Any, may: tuple[type, ...]) -> Any:  # noqa: ANN401
+async def _call_hook(name: str, hook: Hook, point: str, *shown: Any, may: tuple[type, ...]) -> Any:  # noqa: ANN401
     """Call a hook with copies of the arguments, and return its result, which may be None."""
     copies = [deepcopy(one) for one in shown]
     given = await call("hook", name, getattr(hook, point), *copies, at=point)
     if given is None or isinstance(given, may):
         return given
     kinds = " or ".join(kind.__name__ for kind in may)
-    raise _failed(name, point, f"it must return {kinds} or None, not {type(given).__name__}")
+    raise _make_error(name, point, f"it must return {kinds} or None, not {type(given).__name__}")
 
 
-def _failed(name: str, point: str, how: str) -> SpecError:
+def _make_error(name: str, point: str, how: str) -> SpecError:
     return SpecError(f"the hook {name!r} failed in {point}: {how}")
 
 

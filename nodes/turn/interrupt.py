@@ -77,13 +77,13 @@ async def ask_for_message(context: NodeContext) -> Leaving | Content | None:
     if asked is None:
         if context.conversation.speaker(turn.speaker).human is None:
             return None
-        brought = context.brought(turn.speaker)
-        return None if brought is None else brought.content
+        waiting = context.find_waiting_message(turn.speaker)
+        return None if waiting is None else waiting.content
     tallies = context.reader.tallies(context.log)
     why = explain_guards(context.conversation, context.position, tallies)
     if why and asked.because is Because.TURN:
         asked = asked._replace(because=Because.GUARD, why=why)
-    return await _answer(context, asked)
+    return await _ask_and_read(context, asked)
 
 
 class Interruption(NamedTuple):
@@ -100,19 +100,19 @@ async def ask_about_calls(context: NodeContext) -> Leaving | Interruption | None
     asked = asking_of_calls(context.conversation, context.position, context.turn.speaker)
     if asked is None:
         return None
-    found = await _answer(context, asked)
+    found = await _ask_and_read(context, asked)
     return found if isinstance(found, Leaving) else Interruption(asked.speaker, found)
 
 
-async def _answer(context: NodeContext, asked: Asking) -> Leaving | Content:
+async def _ask_and_read(context: NodeContext, asked: Asking) -> Leaving | Content:
     """Ask a person and interpret the answer.
 
     The result is an empty text if the person says nothing: the speaker's next kind of reply is
     used, or the waiting calls run.
     """
-    brought = context.brought(asked.speaker)
-    if brought is not None:
-        return meaning(asked, brought.content) or ""
+    waiting = context.find_waiting_message(asked.speaker)
+    if waiting is not None:
+        return meaning(asked, waiting.content) or ""
     conversation = context.conversation
     log: Sequence[BaseMessage] = context.log
     if isinstance(conversation.turn_order, Concurrent):

@@ -48,7 +48,7 @@ from ..models.answers import thought_of
 from ..models.listeners import texts_by_id
 from ..models.stops import with_stop
 from ..models.tool_binding import HandedOver
-from .hooks import DraftReply, sees_replies
+from .hooks import DraftReply, has_reply_hooks
 from .node_context import NodeContext
 
 CallsMade: TypeAlias = tuple[AIMessage, Sequence[ToolMessage]]
@@ -94,20 +94,20 @@ async def write_answer(
         spoken = texts_by_id(message, message.tool_calls)
         about = about.model_copy(update={"to_user": spoken})
         if about.thought is not None:
-            both = zip(_calls_of(given.message), _calls_of(message), strict=True)
+            both = zip(_list_calls(given.message), _list_calls(message), strict=True)
             new = {str(old["id"] or ""): str(call["id"]) for old, call in both}
             about = about.model_copy(update={"thought": about.thought.rename_calls(new)})
     sees = bool(message.text.strip()) or not is_call(message)
-    if sees and hooks and sees_replies(hooks):
+    if sees and hooks and has_reply_hooks(hooks):
         about = as_reply(UnheardReply, about, audience=NOBODY)
         waiting = after_pause(context.position, context.turn, Phase.ANSWERED)
         return await context.step(
-            waiting, [*given.new, _line_of(number, message.content, message, about)], given.usage
+            waiting, [*given.new, _make_line(number, message.content, message, about)], given.usage
         )
-    return await write_said(context, speaker, given._replace(message=message), about)
+    return await write_message(context, speaker, given._replace(message=message), about)
 
 
-async def write_said(
+async def write_message(
     context: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write a speaker's message or calls to the log."""
@@ -116,13 +116,16 @@ async def write_said(
     if is_call(given.message):
         kind = CodeCalls if about.source is Source.CODE else ToolCalls
         called = as_reply(kind, about)
-        lines = [*given.new, _line_of(number, given.message.content, given.message, called)]
+        lines = [*given.new, _make_line(number, given.message.content, given.message, called)]
         return await context.step(after_pause(position, turn, Phase.CALLED), lines, given.usage)
     schema = context.resources.registry.schema_of(speaker)
     about = about.model_copy(update=read_by_format(speaker, given.message.text, about, schema))
     message_id = None
-    if about.source is Source.HUMAN and (brought := context.brought(speaker.name)) is not None:
-        message_id = brought.id
+    if (
+        about.source is Source.HUMAN
+        and (waiting := context.find_waiting_message(speaker.name)) is not None
+    ):
+        message_id = waiting.id
         about = about.model_copy(update={"from_client": True})
     spoken = make_message(number, given.message.content, about, id=message_id, answer=given.message)
     return await context.step(
@@ -147,7 +150,7 @@ def read_by_format(
     return read | {"flaw": Flaw.FORM, "problem": found.problem}
 
 
-def _line_of(
+def _make_line(
     number: int, content: Content, answer: AIMessage, about: SpeakerReply | PendingAnswer
 ) -> AnyMessage:
     return make_message(
@@ -178,7 +181,7 @@ def calls_of_agent(
         new = {call["id"]: next(ids) for call in message.tool_calls}
         made = [{**call, "id": new[call["id"]]} for call in message.tool_calls]
         answer = message.model_copy(update={"tool_calls": made, "invalid_tool_calls": []})
-        yield _line_of(number, answer.content, answer, about)
+        yield _make_line(number, answer.content, answer, about)
         for number, found in enumerate(results, start=number + 1):  # noqa: B020
             artifact, problem = store_artifact(found.name or "a tool", found.artifact)
             text, files = parts_of_result(found)
@@ -196,7 +199,7 @@ def calls_of_agent(
         number += 1
 
 
-def _calls_of(message: AIMessage) -> list[ToolCall | InvalidToolCall]:
+def _list_calls(message: AIMessage) -> list[ToolCall | InvalidToolCall]:
     return [*message.tool_calls, *message.invalid_tool_calls]
 
 
@@ -209,9 +212,9 @@ def fresh_ids(answers: Sequence[AIMessage], log: Sequence[BaseMessage]) -> Itera
         call["id"]
         for message in log
         if isinstance(message, AIMessage)
-        for call in _calls_of(message)
+        for call in _list_calls(message)
     }
-    calls = (call for one in answers for call in _calls_of(one))
+    calls = (call for one in answers for call in _list_calls(one))
     for place, call in enumerate(calls):
         given = call["id"]
         call_id = given if given and given not in seen else f"{place_name(len(log))}-{place}"
@@ -268,12 +271,14 @@ def returns_directly(context: NodeContext, speaker: Speaker, names: Iterable[str
     return speaker.return_direct or all(tool is not None and tool.return_direct for tool in tools)
 
 
-def outputs_of_calls(log: Sequence[BaseMessage]) -> ToolOutput:
+def join_outputs(log: Sequence[BaseMessage]) -> ToolOutput:
     """Return the results of the newest calls, as the speaker's message."""
     message = newest_calls(log)
     # If hooks have changed a result, the changed result is the newer message.
     newest = {one.tool_call_id: one for one in log if isinstance(one, ToolMessage)}
-    asked = [newest.get(str(call["id"])) for call in _calls_of(message) if call["name"] != HAND_OFF]
+    asked = [
+        newest.get(str(call["id"])) for call in _list_calls(message) if call["name"] != HAND_OFF
+    ]
     results = [one for one in asked if one is not None]
     if not isinstance(metadata(message), CodeCalls):
         text = "\n\n".join(one.text for one in results if one.text.strip())
@@ -287,10 +292,10 @@ def outputs_of_calls(log: Sequence[BaseMessage]) -> ToolOutput:
     left = len(asked) - len(results)
     outputs = [one.text for one in results]
     parsed: JsonValue = {"exit_code": exit_code, "outputs": [*outputs]}
-    return ToolOutput(_report(exit_code, outputs, left), Source.CODE, parsed)
+    return ToolOutput(_report_code(exit_code, outputs, left), Source.CODE, parsed)
 
 
-def _report(exit_code: int, outputs: Sequence[str], left: int) -> str:
+def _report_code(exit_code: int, outputs: Sequence[str], left: int) -> str:
     """Return a report on code: its exit code, its output, and the number of blocks not run."""
     how = "it failed" if exit_code else "it succeeded"
     nothing = NO_OUTPUT if exit_code else PRINTED_NOTHING
@@ -319,7 +324,7 @@ def make_pending(number: int, speaker: str, answer: AIMessage) -> AnyMessage:
         thought=thought_of(answer, goes_back=True),
         to_user=texts_by_id(answer, answer.tool_calls),
     )
-    return _line_of(number, answer.text, answer, about)
+    return _make_line(number, answer.text, answer, about)
 
 
 def read_pending(message: AIMessage) -> AIMessage:

@@ -11,18 +11,34 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config, get_stream_writer
 
+from ...graphs.common.content import Content
 from ...graphs.common.errors import naming_path
 from ...graphs.conversation.conversation import Conversation, Form
+from ...graphs.conversation.fields import Opening
+from ...graphs.conversation.judges import Concurrent, RoundRobin
 from ...graphs.conversation.limits import has_limits
-from ...graphs.conversation.sandbox import Language
 from ...graphs.conversation.served import check_host
 from ...graphs.conversation.usage import Usage, dump_usage, read_usage
 from ...graphs.ends.facts import Facts
-from ...graphs.log.messages import metadata, says_something
+from ...graphs.log.messages import (
+    make_message,
+    metadata,
+    says_something,
+    stored_metadata,
+)
+from ...graphs.log.metadata import (
+    INPUT,
+    Instruction,
+    MessageMetadata,
+    OpeningAnswer,
+    Speech,
+    Stage,
+)
 from ...graphs.log.state import State, hide_messages, update_of, with_own_ids
+from ...graphs.prompts import prompts
 from ...graphs.rules.log_counter import Reader, with_usage
 from ...graphs.rules.outcome import after_output, outcome
-from ...graphs.rules.position import CALL_OF_SPEAKER, TURN_ENDS, Phase, Position
+from ...graphs.rules.position import BETWEEN_TURNS, CALL_OF_SPEAKER, TURN_ENDS, Phase, Position
 from ...graphs.rules.transitions import (
     Decision,
     Node,
@@ -30,6 +46,7 @@ from ...graphs.rules.transitions import (
     decide,
     position_after_removals,
 )
+from ...graphs.rules.turns import is_in_round
 from ...graphs.speakers.call_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
@@ -39,8 +56,6 @@ from ..models.gate import StepGate
 from ..models.model import Model, Models
 from ..models.settings import CallSettings
 from ..models.tool_binding import check_room
-from .next_message import lines_before
-from .run_input import waiting_message
 from .running_sessions import RunningSession, RunningSessions, StepProgress
 
 if TYPE_CHECKING:
@@ -133,12 +148,9 @@ class Resources:
             await self.registry.connect(conversation)
         languages = self.registry.languages_of(conversation)
         if languages:
-            await self._check_sandbox(conversation, languages)
-
-    async def _check_sandbox(self, conversation: Conversation, languages: set[Language]) -> None:
-        if not self.allow_host:
-            check_host(conversation)
-        await sandbox.check(conversation.sandbox, languages)
+            if not self.allow_host:
+                check_host(conversation)
+            await sandbox.check(conversation.sandbox, languages)
 
 
 @dataclass(frozen=True)
@@ -222,7 +234,7 @@ class NodeContext:
             is_recorded=True,
         )
 
-    def brought(self, speaker: str) -> AnyMessage | None:
+    def find_waiting_message(self, speaker: str) -> AnyMessage | None:
         """Return the message in this run's input that a person has yet to say as this speaker."""
         return waiting_message(self.messages, speaker)
 
@@ -264,7 +276,7 @@ class NodeContext:
         """Return the path of a speaker's field in the conversation, for errors."""
         return f"speakers.{self.conversation.names.index(speaker.name)}.{field}"
 
-    def with_call(
+    def add_call_usage(
         self, model: Model, answer: AIMessage, usage: dict[str, Usage] | None = None
     ) -> dict[str, Usage]:
         """Return the usage after an answered call of a model.
@@ -282,7 +294,7 @@ class NodeContext:
             self.resources.progress.note_answer()
         return usage | {model.label: before.plus(answer, price)}
 
-    async def anew(self) -> dict[str, Any] | None:
+    async def repair_position(self) -> dict[str, Any] | None:
         """Return the update to an earlier position if a message that the node needs was removed.
 
         None if no such message was removed.
@@ -310,7 +322,7 @@ class NodeContext:
         usage = self.usage if usage is None else usage
         messages = with_own_ids(messages, self.log)
         log = [*self.log, *messages]
-        facts = await self._facts(position, log, usage)
+        facts = await self._count_facts(position, log, usage)
         position = position.model_copy(update={"facts": facts})
         decision = decide(self.conversation, position)
         update: dict[str, Any] = {
@@ -321,58 +333,41 @@ class NodeContext:
             tallies = self.reader.tallies(log)
             ended = outcome(self.conversation, position, decision.reasons, log, usage, tallies)
             update["outcome"] = ended.model_dump(mode="json")
-            return update | self._at_the_end(messages)
-        new = lines_before(self.conversation, position, decision, log) if tells else []
+            # Clients look for the output in the last message of `messages`. Therefore the messages
+            # that follow the output go to `unspoken`.
+            behind = [*after_output(self.conversation, log)][::-1]
+            return update | hide_messages(behind, self.messages, update_of(messages, self.log))
+        new = instruct_before_turn(self.conversation, position, decision, log) if tells else []
         return update | update_of([*messages, *new], self.log)
 
-    def _at_the_end(self, new: Sequence[AnyMessage]) -> State:
-        """Return the update for the last messages.
-
-        Clients look for the output in the last message of `messages`. Therefore the messages that
-        follow the output go to `unspoken`.
-        """
-        log = [*self.log, *new]
-        behind = [*after_output(self.conversation, log)][::-1]
-        return hide_messages(behind, self.messages, update_of(new, self.log))
-
-    async def _facts(
+    async def _count_facts(
         self, position: Position, log: Sequence[BaseMessage], usage: dict[str, Usage]
     ) -> Facts:
         before = position.facts
         speaker = position.speaker if position.phase in CALL_OF_SPEAKER else None
         facts = with_usage(self.reader.facts(log), usage.values(), before, speaker)
-        return facts.model_copy(
-            update={
-                "seconds": before.seconds + time.monotonic() - self.began,
-                "stop_requested": await self._asked_to_stop()
-                if position.phase in TURN_ENDS
-                else before.stop_requested,
-                "predicates": await self._predicates(log, position, before),
-            }
-        )
-
-    async def _asked_to_stop(self) -> bool:
-        asks = self.resources.stop_requested
-        session = session_id()
-        return asks is not None and session is not None and await asks(session)
-
-    async def _predicates(
-        self, log: Sequence[BaseMessage], position: Position, before: Facts
-    ) -> tuple[str, ...]:
-        """Return the names of the predicates in the end conditions that are true."""
+        is_stopped, predicates = before.stop_requested, before.predicates
+        if position.phase in TURN_ENDS:
+            asks, session = self.resources.stop_requested, session_id()
+            is_stopped = asks is not None and session is not None and await asks(session)
         if position.phase is Phase.SPOKEN:
             # Predicates that were true before this message may be false now.
-            return ()
-        if position.phase is not Phase.CHECKED:
-            return before.predicates
-        said = heard_messages(log)
-        # Every message may have been removed, and a function may read the newest one.
-        asked = self.conversation.predicates if said else ()
-        return tuple([name for name in asked if await self._holds(name, said)])
+            predicates = ()
+        elif position.phase is Phase.CHECKED:
+            predicates = await self._evaluate_predicates(heard_messages(log))
+        seconds = before.seconds + time.monotonic() - self.began
+        return facts.model_copy(
+            update={"seconds": seconds, "stop_requested": is_stopped, "predicates": predicates}
+        )
 
-    async def _holds(self, name: str, said: Sequence[BaseMessage]) -> bool:
-        function = self.resources.registry.predicate(name)
-        return bool(await call("predicate", name, function, said))
+    async def _evaluate_predicates(self, said: Sequence[BaseMessage]) -> tuple[str, ...]:
+        """Return the names of the predicates in the end conditions that are true."""
+        # Every message may have been removed, and a function may read the newest one.
+        asked, find = (
+            self.conversation.predicates if said else (),
+            self.resources.registry.predicate,
+        )
+        return tuple([name for name in asked if await call("predicate", name, find(name), said)])
 
 
 def session_id(config: RunnableConfig | None = None) -> str | None:
@@ -395,3 +390,81 @@ def notify(text: str) -> None:
         # A judge of a stored session is asked without a graph.
         return
     write({"notice": text})
+
+
+def instruct_before_turn(
+    conversation: Conversation,
+    position: Position,
+    decision: Decision,
+    log: Sequence[BaseMessage],
+) -> list[AnyMessage]:
+    """Return the instructions to add to the log before the next turn."""
+    speaks = decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
+    if position.phase not in BETWEEN_TURNS or not speaks:
+        return []
+    found = _choose_instruction(conversation, position, decision, log)
+    return [] if found is None else [make_message(len(log), *found)]
+
+
+def _choose_instruction(
+    conversation: Conversation,
+    position: Position,
+    decision: Decision,
+    log: Sequence[BaseMessage],
+) -> tuple[Content, MessageMetadata] | None:
+    name = decision.speaker
+    speaker, opening = conversation.speaker(name), conversation.opening
+    alone = Instruction(audience=(name,))
+    if decision.stage is Stage.PRIVATE:
+        return (speaker.private_opening and speaker.private_opening.prompt) or "", alone
+    if decision.stage is Stage.OPENING:
+        return speaker.task or "", Instruction(
+            to=name, audience=None if opening.reconcile else (name,)
+        )
+    if decision.stage is Stage.ROUNDS and isinstance(conversation.turn_order, Concurrent):
+        # The instruction is for all speakers of the round.
+        if is_in_round(conversation, position):
+            return None
+        line = opening.first_line if position.turns == 0 else None
+        return line or conversation.render_prompt(prompts.ALL_SPEAK), Instruction()
+    is_by_model = speaker.has_model
+    if decision.stage is Stage.ROUNDS and position.turns == 0:
+        # Many models refuse a prompt that begins with an assistant message.
+        begins = speaker.first_message is not None or speaker.human is not None
+        if begins and not is_by_model and opening == Opening():
+            return None
+        return _make_first_instruction(conversation, alone, log)
+    if speaker.human is not None and not is_by_model:
+        # A person's question names the speaker already.
+        return None
+    if not conversation.is_pair or not isinstance(conversation.turn_order, RoundRobin):
+        return conversation.render_prompt(prompts.YOUR_TURN, name=name), alone
+    return None
+
+
+def _make_first_instruction(
+    conversation: Conversation, alone: Instruction, log: Sequence[BaseMessage]
+) -> tuple[Content, MessageMetadata]:
+    """Return the first instruction of the rounds (Yacana's shift message)."""
+    opening = conversation.opening
+    if opening.first_line is not None:
+        return opening.first_line, alone
+    if opening.reconcile:
+        # Every speaker knows all answers, so none is passed on.
+        return conversation.render_prompt(prompts.CONTINUE_CONVERSATION), alone
+    before = conversation.order[-1]
+    for message in reversed(log) if opening.answers else ():
+        about = metadata(message)
+        if isinstance(about, Speech) and about.speaker == before:
+            return message.content, OpeningAnswer(speaker=before, audience=alone.audience)
+    # There is no answer, or it was removed.
+    return conversation.render_prompt(prompts.BEGIN), alone
+
+
+def waiting_message(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage | None:
+    """Return the message in a run's input that this speaker's person has yet to say."""
+    for message in reversed(messages):
+        about = stored_metadata(message)
+        if about.get("speaker") == speaker:
+            return message if about.get("kind") == INPUT else None
+    return None

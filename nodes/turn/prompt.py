@@ -1,13 +1,14 @@
-"""The prompt of a speaker's model, and the call that shortens a prompt that is too long.
+"""The prompt of a speaker's model: for its turn, and rebuilt from the stored steps.
 
-`graphs.rules.history` decides which older part of the history is left out or summarized. The log
-itself is never shortened. Within a turn, a model receives its own reasoning again, because
-providers require it. After the turn no reasoning is sent.
+`graphs.rules.history` decides which older part of the history is left out or summarized. Within a
+turn, a model receives its own reasoning again, because providers require it. After the turn no
+reasoning is sent.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from itertools import takewhile
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise, takewhile
+from typing import NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
@@ -16,39 +17,47 @@ from langchain_core.messages import (
     HumanMessage,
     SystemMessage,
 )
+from langchain_core.tools import BaseTool
 
 from ...graphs.common.content import join_content, replace_text
-from ...graphs.common.errors import ContextTooLongError
+from ...graphs.conversation.conversation import has_hand_off_tool, restore_conversation
 from ...graphs.conversation.judges import Concurrent
-from ...graphs.conversation.usage import Usage
-from ...graphs.log.memory import heard_log
-from ...graphs.log.messages import make_message, metadata
+from ...graphs.conversation.usage import read_usage
+from ...graphs.log.memory import heard_log, pending_answers
+from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import (
-    NOBODY,
     Source,
     SpeakerReply,
     Stage,
     Summary,
     ToolCalls,
 )
-from ...graphs.log.viewpoint import order_messages
+from ...graphs.log.state import State, log_of
+from ...graphs.log.viewpoint import order_messages, without_thoughts
 from ...graphs.prompts import prompts
-from ...graphs.prompts.prompts import SHORTENED, SHORTENED_MESSAGES
 from ...graphs.rules.history import PromptOverhead
 from ...graphs.rules.met_ends import is_answer_due
-from ...graphs.rules.position import Phase
+from ...graphs.rules.position import BETWEEN_TURNS, Phase, Position
 from ...graphs.rules.shortened_messages import shorten_messages
 from ...graphs.speakers.call_settings import RunningSummary, SmallModelPrompt, TokenBudget
+from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.words import tokens_of, tokens_of_message
-from ..models.answers import ran_out_of_room
-from ..models.model import Model
-from ..models.tool_binding import tokens_of_tools
+from ..models.adapters.base import Prompting
+from ..models.adapters.families import prompting_of
+from ..models.tool_binding import (
+    ToolOffer,
+    make_hand_off_tool,
+    offered_tools,
+    offers_of,
+    tokens_of_tools,
+)
 from .checks import rewrite_request
-from .node_context import NodeContext, notify
+from .node_context import NodeContext, Resources
+from .running_sessions import RunningSession
 
 
-def leaves_unopened(log: Sequence[BaseMessage], name: str) -> bool:
+def is_thought_unopened(log: Sequence[BaseMessage], name: str) -> bool:
     """Return whether a speaker's model omitted the newest thought's opening tag."""
     lines = map(metadata, reversed(log))
     by_model = (
@@ -68,9 +77,6 @@ def calls_of_turn(log: Sequence[BaseMessage], name: str | None) -> list[ToolCall
     """Return the metadata of a speaker's messages with calls in this turn, the newest first."""
     turn = takewhile(lambda about: not about.ends_turn, map(metadata, reversed(log)))
     return [one for one in turn if isinstance(one, ToolCalls) and one.speaker == name]
-
-
-T = TypeVar("T")
 
 
 def system_of(context: NodeContext, speaker: Speaker) -> str:
@@ -186,10 +192,10 @@ class TurnInstructions(NamedTuple):
 
 def turn_instructions(context: NodeContext) -> TurnInstructions:
     """Return the instructions added to this turn's prompts. They are never stored."""
-    return TurnInstructions(_end_notice(context), _retry_messages(context))
+    return TurnInstructions(_make_end_notice(context), _make_retry_messages(context))
 
 
-def _retry_messages(context: NodeContext) -> list[BaseMessage]:
+def _make_retry_messages(context: NodeContext) -> list[BaseMessage]:
     """Return the draft and the request to rewrite it, if the model is asked once more."""
     if context.position.phase not in (Phase.REJECTED, Phase.CUT_OFF):
         return []
@@ -199,7 +205,7 @@ def _retry_messages(context: NodeContext) -> list[BaseMessage]:
     return [AIMessage(draft.text), request] if draft.text.strip() else [request]
 
 
-def _end_notice(context: NodeContext) -> str:
+def _make_end_notice(context: NodeContext) -> str:
     conversation, position = context.conversation, context.position
     end_chat = conversation.end_chat
     if position.owed or is_answer_due(conversation, position):
@@ -230,11 +236,11 @@ def build_prompt(
         cue = prompts.CONTINUE_CONVERSATION if has_spoken else prompts.BEGIN
         view = [*view, HumanMessage(context.conversation.render_prompt(cue))]
     if instructions.notice:
-        view = _with_notice(view, instructions.notice)
+        view = _add_notice(view, instructions.notice)
     return order_messages([*view, *instructions.retry]) if instructions.retry else view
 
 
-def _with_notice(view: Sequence[BaseMessage], notice: str) -> list[BaseMessage]:
+def _add_notice(view: Sequence[BaseMessage], notice: str) -> list[BaseMessage]:
     """Add text to the newest message heard, so that the turn's tool calls and results follow it."""
     places = (place for place, one in enumerate(view) if isinstance(one, HumanMessage))
     place = max(places, default=None)
@@ -243,136 +249,6 @@ def _with_notice(view: Sequence[BaseMessage], notice: str) -> list[BaseMessage]:
     heard = view[place]
     with_notice = HumanMessage(join_content(heard.content, notice), name=heard.name)
     return [*view[:place], with_notice, *view[place + 1 :]]
-
-
-class ModelAnswer(NamedTuple, Generic[T]):
-    """A model's answer, with the log messages and the usage that it caused."""
-
-    answer: AIMessage
-    """The answer."""
-    found: T
-    """The value read from the answer."""
-    new: list[AnyMessage]
-    """The new messages of the log, including notes about shortened histories."""
-    usage: dict[str, Usage]
-    """The usage so far."""
-
-
-async def ask_model(
-    context: NodeContext,
-    speaker: Speaker,
-    model: Model,
-    ask: Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]],
-    *,
-    new: Sequence[AnyMessage] = (),
-    most: object = None,
-    short: SmallModelPrompt | None = None,
-    behind: Sequence[BaseMessage] = (),
-    goes_on: bool = False,
-) -> ModelAnswer[T]:
-    """Ask a speaker's model. If its prompt is too long for the model, shorten it and ask again.
-
-    Each time, the older half of the history is left out for good, and a log message records that.
-    The same happens if an answer was cut off because the context was full. If the limit on answers
-    is unknown, the context is only the likely cause; then the history is not shortened if a further
-    answer continues the reply (`goes_on`).
-
-    If the newest turn alone is too long, its messages are shortened in prompts until it ends.
-    """
-    lines: list[AnyMessage] = [*context.log, *new]
-    usage, has_room = context.usage, False
-    refused: int | None = None
-    limit = most if isinstance(most, int) else model.adapter.longest_answer
-
-    def leave_out(prompt_limit: int | None) -> AnyMessage | None:
-        overhead = prompt_overhead(context, speaker, short, behind=behind)
-        return _cut(context, speaker, lines, overhead, prompt_limit)
-
-    def show(log: Sequence[BaseMessage]) -> list[BaseMessage]:
-        return view_of(context, speaker, log, short, behind=behind)
-
-    while True:
-        cut: AnyMessage | None
-        try:
-            answer, found = await ask([*lines])
-        except ContextTooLongError as error:
-            cut = leave_out(limit_after(error, limit, refused))
-            # The same prompt would be refused again.
-            if cut is None or show(lines) == show([*lines, cut]):
-                raise
-            about = metadata(cut)
-            if isinstance(about, Summary) and about.limit is not None:
-                refused = error.estimate or 0
-        else:
-            usage = context.with_call(model, answer, usage)
-            # Only once: a second cut-off answer was cut off by the model's own limit.
-            is_guessed = goes_on and limit is None
-            has_room = has_room or is_guessed or not ran_out_of_room(answer, limit)
-            cut = None if has_room else leave_out(None)
-            if cut is None:
-                return ModelAnswer(answer, found, lines[len(context.log) :], usage)
-            has_room = True
-        lines.append(cut)
-        about = metadata(cut)
-        notify((about.problem if isinstance(about, Summary) else None) or "")
-
-
-def limit_after(
-    error: ContextTooLongError, longest_answer: int | None, refused: int | None
-) -> int | None:
-    """Return the estimated tokens of a prompt that a model accepts after it refused a longer one.
-
-    Half of the refused prompt if the model named no limit. None if that is not known, either, or if
-    the prompt was shortened and is not shorter than the one refused before.
-
-    Args:
-        error: The refusal.
-        longest_answer: Maximum number of tokens of the answer. None if unknown.
-        refused: Estimated tokens of the prompt that was refused before it was shortened. None if
-            it was not shortened yet.
-    """
-    if refused is not None and (error.estimate or 0) >= refused:
-        return None
-    if error.limit is None or error.estimate is None:
-        return error.limit if error.estimate is None else error.estimate // 2
-    answer = min(longest_answer or error.limit // 8, error.limit // 2)
-    # The model may count more or fewer tokens than the estimate.
-    ratio = error.estimate / error.prompt_tokens if error.prompt_tokens else 1
-    return min(int((error.limit - answer) * ratio), error.estimate * 3 // 4)
-
-
-def _cut(
-    context: NodeContext,
-    speaker: Speaker,
-    lines: Sequence[BaseMessage],
-    overhead: PromptOverhead,
-    limit: int | None,
-) -> AnyMessage | None:
-    """Return a log message that leaves out the older half, or None if nothing can be left out.
-
-    If that is not enough, the message limits the tokens of the prompts until the turn ends. No
-    limit if None.
-    """
-    history = context.reader.history(speaker.name)
-    heard = select_heard(context, speaker, lines)
-    since = None if limit is None else history.without_older(heard, overhead, limit)
-    if since is None and (halved := history.halved(heard, overhead)) is not None:
-        since, limit = halved, None
-    if since is None and limit is not None:
-        since = history.first_kept(heard, overhead)
-    if since is None:
-        return None
-    # The earlier summary remains known.
-    before = history.last_summary(lines)
-    text = SHORTENED if limit is None else SHORTENED_MESSAGES
-    about = Summary(
-        speaker=speaker.name,
-        audience=NOBODY,
-        since=since,
-        limit=limit,
-        problem=prompts.fill_template(text, name=speaker.name),
-    )
-    return make_message(len(lines), before.text if before is not None else "", about)
 
 
 def _build_small_model_prompt(
@@ -391,3 +267,108 @@ def _build_small_model_prompt(
             for message in view[1:]
         ),
     ]
+
+
+def callable_tools(
+    context: NodeContext, speaker: Speaker, offers: type[ToolOffer]
+) -> tuple[list[BaseTool], str]:
+    """Return the tools described to a speaker, and its tool choice."""
+    may_call = context.position.tool_rounds < context.conversation.max_tool_rounds
+    are_described = may_call or bool(offers.described(speaker.tools))
+    tools = offered_tools(context.resources.registry, speaker) if are_described else []
+    choice = speaker.tool_choice if may_call else "none"
+    if choice != "none" and context.position.tool_rounds > 0:
+        # After a successful call, the model may answer with text, too.
+        choice = "auto"
+    conversation = context.conversation
+    if not has_hand_off_tool(conversation, speaker) or context.turn.stage is not Stage.ROUNDS:
+        return tools, choice
+    hand_off = make_hand_off_tool(conversation, speaker)
+    # A call that names the next speaker does not count as a tool round.
+    return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
+
+
+def adapt_to_stage(stage: Stage, speaker: Speaker) -> Speaker:
+    """Return a speaker for a stage: answers to private prompts have no output format."""
+    return speaker.model_copy(update={"format": None}) if stage is Stage.PRIVATE else speaker
+
+
+async def last_prompt(
+    states: Sequence[State], resources: Resources, name: str
+) -> list[BaseMessage] | None:
+    """Return the newest prompt that was sent to a speaker's model, or None if there is none.
+
+    Args:
+        states: The state after each step, oldest first.
+        resources: The resources of the graph.
+        name: The speaker's name.
+    """
+    for before, after in reversed([*pairwise(states)]):
+        log = _find_log_before_answer(before, after, name)
+        if log is not None:
+            return await _rebuild_prompt(before, after, log, resources, name)
+    return None
+
+
+def _find_log_before_answer(before: State, after: State, name: str) -> list[AnyMessage] | None:
+    """Return the log before the answer of a speaker's model in a step, or None if there is none."""
+    phase = Position.model_validate(before.get("position") or {}).phase
+    if phase is Phase.ANSWERED or _is_pending_used(before, phase, name):
+        # This step used an answer from an earlier step.
+        return None
+    known, log = {message.id for message in log_of(before)}, log_of(after)
+    for place, message in enumerate(log):
+        about = metadata(message)
+        by_model = isinstance(about, SpeakerReply) and about.source is Source.MODEL
+        if message.id not in known and by_model and about.speaker == name:
+            return log[:place]
+    return None
+
+
+def _is_pending_used(before: State, phase: Phase, name: str) -> bool:
+    """Return whether a step begins a turn whose answer was requested together with others."""
+    if phase not in (*BETWEEN_TURNS, Phase.REQUESTED) or "spec" not in before:
+        return False
+    conversation = restore_conversation(before["spec"])
+    waiting = pending_answers(conversation, log_of(before))
+    return any(metadata(answer).speaker == name for answer in waiting)
+
+
+async def _rebuild_prompt(
+    before: State, after: State, log: list[AnyMessage], resources: Resources, name: str
+) -> list[BaseMessage]:
+    session = RunningSession(restore_conversation(before.get("spec") or after["spec"]))
+    context = NodeContext(
+        resources,
+        session,
+        session.position(before),
+        log_of(before),
+        read_usage(before),
+        before.get("specified_task") or None,
+    )
+    prompting = _find_prompting(context, before, after, name)
+    speaker = adapt_to_stage(context.turn.stage, context.conversation.speaker(name))
+    offers = offers_of(prompting, speaker.tool_calling)
+    if _needs_registry(speaker, offers, is_limited=prompt_limit(speaker, log) is not None):
+        await resources.find(context.conversation)
+    short = prompting.small_model_prompt(speaker)
+    prompt = without_thoughts(
+        build_prompt(context, speaker, log, turn_instructions(context), short)
+    )
+    return offers.written_prompt(
+        prompt, partial(callable_tools, context, speaker, offers), prompting
+    )
+
+
+def _find_prompting(context: NodeContext, before: State, after: State, name: str) -> Prompting:
+    """Return the prompting rules of the model that answered: the one whose usage has grown."""
+    used, now = read_usage(before), read_usage(after)
+    label = next((label for label in now if now[label] != used.get(label)), None)
+    called = context.conversation.speaker(name).model or context.conversation.model
+    return prompting_of(called, label)
+
+
+def _needs_registry(speaker: Speaker, offers: type[ToolOffer], *, is_limited: bool) -> bool:
+    """Return whether a registered schema or tool is needed to build or measure the prompt."""
+    tools = speaker.tools if is_limited else offers.described(speaker.tools)
+    return isinstance(speaker.format, SchemaFormat) or bool(tools)

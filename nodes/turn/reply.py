@@ -9,18 +9,17 @@ from functools import partial
 from typing import Final
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
-from langchain_core.tools import BaseTool
 from langgraph.config import get_stream_writer
 from pydantic import BaseModel
 
 from ...graphs.common.content import Content, files_of, make_content, text_of
 from ...graphs.common.errors import SpecError
 from ...graphs.conversation.conversation import (
-    has_hand_off_tool,
     inner_conversation,
     may_hand_off_privately,
 )
 from ...graphs.conversation.judges import HAND_OFF, Concurrent, Handoff
+from ...graphs.conversation.usage import add_models
 from ...graphs.log.heard_text import HeardText, may_say_token, together
 from ...graphs.log.marks import begins, length_of
 from ...graphs.log.memory import heard_since, pending_answer
@@ -38,7 +37,6 @@ from ...graphs.log.metadata import (
     ModelOutput,
     Source,
     Speech,
-    Stage,
     UnheardReply,
 )
 from ...graphs.prompts import prompts
@@ -66,29 +64,31 @@ from ..models.settings import CallSettings
 from ..models.stops import with_stop
 from ..models.tool_binding import (
     HandedOver,
-    ToolOffer,
-    make_hand_off_tool,
-    offered_tools,
     offers_of,
     read_hand_over,
     read_hand_over_calls,
     read_transfers,
 )
-from .agents import ask_agent
-from .hooks import DraftReply, before_speaker, sees_replies, turn_of
-from .inner import InnerOutput, check_output, run_inner, task_of_inner
+from .agents import InnerOutput, ask_agent, check_output, run_inner, task_of_inner
+from .checks import take_written_calls
+from .hooks import DraftReply, before_speaker, has_reply_hooks, turn_of
 from .log_writer import (
     audience_of,
-    calls_of_agent,
     code_calls,
     is_call,
-    outputs_of_calls,
+    join_outputs,
     read_pending,
     returns_directly,
 )
+from .long_histories import ask_model
 from .node_context import NodeContext
-from .prompt import ask_model, build_prompt, leaves_unopened, select_heard, turn_instructions
-from .written_calls import take_written_calls
+from .prompt import (
+    build_prompt,
+    callable_tools,
+    is_thought_unopened,
+    select_heard,
+    turn_instructions,
+)
 
 
 async def ask_for_reply(
@@ -99,13 +99,13 @@ async def ask_for_reply(
     short = model.adapter.prompting.small_model_prompt(speaker)
     where = context.path_of(speaker, "model_settings")
     settings = context.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
-    schema, instructions = _schema_of_answer(context, speaker), turn_instructions(context)
+    schema, instructions = _find_answer_schema(context, speaker), turn_instructions(context)
 
     def ask(log: list[BaseMessage]) -> Awaitable[tuple[AIMessage, HandedOver]]:
         prompt = build_prompt(context, speaker, log, instructions, short)
         if schema is not None:
-            return _structured(context, speaker, model, schema, prompt, settings)
-        return _text(context, speaker, model, prompt, settings)
+            return _ask_for_structure(context, speaker, model, schema, prompt, settings)
+        return _ask_for_text(context, speaker, model, prompt, settings)
 
     found = await ask_model(
         context,
@@ -121,7 +121,7 @@ async def ask_for_reply(
     return DraftReply(found.answer, Source.MODEL, found.new, found.usage, handed=found.found)
 
 
-def _schema_of_answer(context: NodeContext, speaker: Speaker) -> type[BaseModel] | None:
+def _find_answer_schema(context: NodeContext, speaker: Speaker) -> type[BaseModel] | None:
     """Return the pydantic model that the answer must follow, or None."""
     wanted = speaker.format
     if not isinstance(wanted, SchemaFormat) or wanted.form != "structured":
@@ -129,7 +129,7 @@ def _schema_of_answer(context: NodeContext, speaker: Speaker) -> type[BaseModel]
     return context.resources.registry.schema_of(speaker)
 
 
-async def _text(
+async def _ask_for_text(
     context: NodeContext,
     speaker: Speaker,
     model: Model,
@@ -140,7 +140,7 @@ async def _text(
     offers = offers_of(model.adapter.prompting, speaker.tool_calling)
     tools, choice = callable_tools(context, speaker, offers)
     continues = context.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
-    purpose = _purpose(context, speaker)
+    purpose = _choose_purpose(context, speaker)
 
     def read(answer: AIMessage) -> AIMessage:
         if not tools or choice == "none":
@@ -150,9 +150,9 @@ async def _text(
 
     # JSON in the speaker's format is no call, so it is shown while it arrives.
     may_write = bool(tools) and not isinstance(speaker.format, SchemaFormat)
-    listeners = _listeners(context, speaker, purpose, read if may_write else None)
+    listeners = _make_listeners(context, speaker, purpose, read if may_write else None)
     is_heard = speaker.speaks_with_tool_calls and purpose is Speech
-    speaking = Speaking(_stream_speech_of(speaker.name)) if is_heard else None
+    speaking = Speaking(_make_speech_stream(speaker.name)) if is_heard else None
     if speaking is not None:
         listeners.append(speaking)
     answer = await model.answer(
@@ -176,7 +176,7 @@ async def _text(
     return read_hand_over(read_transfers(context.conversation, speaker, answer))
 
 
-def _listeners(
+def _make_listeners(
     context: NodeContext,
     speaker: Speaker,
     purpose: type[ModelOutput],
@@ -199,34 +199,15 @@ def _listeners(
 
     counts = context.turn.stage in ALOUD
     heard = partial(HeardText, conversation if counts else None, speaker.name)
-    is_unopened = leaves_unopened(context.log, speaker.name)
+    is_unopened = is_thought_unopened(context.log, speaker.name)
     has_calls = None if read is None else lambda text: is_call(read(AIMessage(text)))
     return [Tokens(show, heard, is_unopened=is_unopened, is_call=has_calls)]
 
 
-def _stream_speech_of(name: str) -> Callable[[str], None]:
+def _make_speech_stream(name: str) -> Callable[[str], None]:
     """Return a function that streams the text of tool calls as a speech."""
     write = get_stream_writer()
     return lambda text: write({"speech": {"speaker": name, "text": text}})
-
-
-def callable_tools(
-    context: NodeContext, speaker: Speaker, offers: type[ToolOffer]
-) -> tuple[list[BaseTool], str]:
-    """Return the tools described to a speaker, and its tool choice."""
-    may_call = context.position.tool_rounds < context.conversation.max_tool_rounds
-    are_described = may_call or bool(offers.described(speaker.tools))
-    tools = offered_tools(context.resources.registry, speaker) if are_described else []
-    choice = speaker.tool_choice if may_call else "none"
-    if choice != "none" and context.position.tool_rounds > 0:
-        # After a successful call, the model may answer with text, too.
-        choice = "auto"
-    conversation = context.conversation
-    if not has_hand_off_tool(conversation, speaker) or context.turn.stage is not Stage.ROUNDS:
-        return tools, choice
-    hand_off = make_hand_off_tool(conversation, speaker)
-    # A call that names the next speaker does not count as a tool round.
-    return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
 
 
 def _is_private(context: NodeContext, speaker: Speaker) -> bool:
@@ -241,7 +222,7 @@ def _is_private(context: NodeContext, speaker: Speaker) -> bool:
     return audience is not None or may_hand_off_privately(conversation) or shows_token
 
 
-def _purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:
+def _choose_purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:
     """Return the kind of an answer: a speech, shown while it arrives, or an unheard reply."""
     if context.position.phase in (Phase.REJECTED, Phase.CUT_OFF, Phase.REQUESTED):
         # A second answer may repeat the request, be only a part, or be dropped for the first draft.
@@ -254,10 +235,10 @@ def _purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:
         or speaker.speaks_to is not None
         or may_hand_off_privately(context.conversation)
     )
-    return UnheardReply if hides or (hooks and sees_replies(hooks)) else Speech
+    return UnheardReply if hides or (hooks and has_reply_hooks(hooks)) else Speech
 
 
-async def _structured(
+async def _ask_for_structure(
     context: NodeContext,
     speaker: Speaker,
     model: Model,
@@ -265,7 +246,7 @@ async def _structured(
     prompt: list[BaseMessage],
     settings: CallSettings,
 ) -> tuple[AIMessage, HandedOver]:
-    purpose = _purpose(context, speaker)
+    purpose = _choose_purpose(context, speaker)
     answer, _ = await model.structured(
         prompt,
         schema,
@@ -274,7 +255,7 @@ async def _structured(
         instead=f'{context.path_of(speaker, "format.form")} = "text"',
         speaker=speaker.name,
         tool_calling=speaker.tool_calling,
-        listeners=_listeners(context, speaker, purpose),
+        listeners=_make_listeners(context, speaker, purpose),
         private=_is_private(context, speaker),
     )
     return answer, HandedOver()
@@ -301,13 +282,13 @@ def join_reply(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMe
         stop = about.stop if isinstance(about, Draft) else None
         return with_stop(answer.model_copy(update={"content": before.text}), stop)
     if speaker.on_length == "continue":
-        rest = _without_mark(speaker, before.text, answer.text)
+        rest = _remove_repeated_mark(speaker, before.text, answer.text)
         whole = join_parts(before.text, rest, begins_word=rest != answer.text)
         return answer.model_copy(update={"content": whole})
     return answer
 
 
-def _without_mark(speaker: Speaker, first: str, rest: str) -> str:
+def _remove_repeated_mark(speaker: Speaker, first: str, rest: str) -> str:
     """Return the rest of a message without a mark that its first part already contains."""
     line = rest.lstrip().partition("\n")[0]
     if speaker.marks is None or rest.startswith(first):
@@ -324,17 +305,17 @@ async def reply_of(
     """Obtain the reply of the speaker whose turn it is."""
     match context.position.phase:
         case Phase.GIVEN:
-            return _reply_of_calls(context, speaker)
+            return _reply_by_calls(context, speaker)
         case Phase.REJECTED | Phase.CUT_OFF | Phase.RETURNED:
             # In the middle of a turn, the reply comes from the model.
             return await ask_for_reply(context, speaker, [])
         case _:
-            return await _first_of(context, speaker, said_by_person)
+            return await _obtain_first_reply(context, speaker, said_by_person)
 
 
-def _reply_of_calls(context: NodeContext, speaker: Speaker) -> DraftReply:
+def _reply_by_calls(context: NodeContext, speaker: Speaker) -> DraftReply:
     """Return the results of the newest calls, or their handoff, as the speaker's message."""
-    output, calls = outputs_of_calls(context.log), newest_calls(context.log)
+    output, calls = join_outputs(context.log), newest_calls(context.log)
     # The text beside the calls was heard with them.
     handed = read_hand_over_calls(calls.model_copy(update={"content": ""}))
     if not handed.to:
@@ -346,11 +327,11 @@ def _reply_of_calls(context: NodeContext, speaker: Speaker) -> DraftReply:
     return DraftReply(AIMessage(content), Source.HANDOFF, [], context.usage, handed=handed)
 
 
-async def _first_of(
+async def _obtain_first_reply(
     context: NodeContext, speaker: Speaker, said_by_person: Content | None
 ) -> DraftReply:
     """Return a turn's first reply: a person's, a hook's, or one from the speaker's sources."""
-    new, text = await _by_hooks(context, speaker)
+    new, text = await _run_hooks_before(context, speaker)
     if said_by_person is not None:
         said = AIMessage(storable_content(said_by_person))
         return DraftReply(said, Source.HUMAN, new, context.usage)
@@ -364,18 +345,24 @@ async def _first_of(
     return DraftReply(AIMessage(""), Source.FUNCTION, new, context.usage)
 
 
-async def _by_hooks(context: NodeContext, speaker: Speaker) -> tuple[list[AnyMessage], str | None]:
+async def _run_hooks_before(
+    context: NodeContext, speaker: Speaker
+) -> tuple[list[AnyMessage], str | None]:
     """Return the hooks' change of the heard text as a new message, and a hook's reply if any."""
     hooks = context.resources.registry.hooks_of(speaker)
     if not hooks:
         return [], None
     turn = turn_of(context, speaker, context.log)
     changed, given = await before_speaker(hooks, turn)
-    new = [] if changed.heard == turn.heard else [_heard(context, speaker, changed.heard)]
+    new = (
+        []
+        if changed.heard == turn.heard
+        else [_record_hook_version(context, speaker, changed.heard)]
+    )
     return new, given
 
 
-def _heard(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
+def _record_hook_version(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
     log = select_heard(context, speaker, context.log)
     places = tuple(heard_since(log, speaker.name))
     about = HookVersion(audience=(speaker.name,), instead_of=places)
@@ -384,11 +371,11 @@ def _heard(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
     return make_message(len(context.log), make_content(text, files), about)
 
 
-async def _by_person(*_: object) -> None:
+async def _reply_by_person(*_: object) -> None:
     """Return None: the person was asked earlier and left the reply to the other sources."""
 
 
-async def _by_text(
+async def _reply_by_text(
     context: NodeContext, speaker: Speaker, reply: TextReply, new: list[AnyMessage]
 ) -> DraftReply | None:
     is_first = context.turn.stage in ALOUD and is_first_message_due(
@@ -399,7 +386,7 @@ async def _by_text(
     return DraftReply(AIMessage(reply.text), Source.TEXT, new, context.usage)
 
 
-async def _by_function(
+async def _reply_by_function(
     context: NodeContext, speaker: Speaker, reply: FunctionReply, new: list[AnyMessage]
 ) -> DraftReply | None:
     function = context.resources.registry.function(reply.name)
@@ -415,28 +402,17 @@ async def _by_function(
     return DraftReply(AIMessage(storable(text)), Source.FUNCTION, new, context.usage)
 
 
-async def _by_agent(
+async def _reply_by_agent(
     context: NodeContext, speaker: Speaker, reply: AgentReply, new: list[AnyMessage]
 ) -> DraftReply:
-    agent = context.resources.registry.agent(reply.name)
     turn = turn_of(context, speaker, [*context.log, *new])
     if not reply.with_system_prompt:
         heard = tuple(one for one in turn.messages if one.type != "system")
         turn = replace(turn, messages=heard)
-    found = await ask_agent(
-        agent,
-        reply.name,
-        turn,
-        context.usage,
-        context.conversation,
-        context.gate,
-    )
-    number = len(context.log) + len(new)
-    lines = [*new, *calls_of_agent(context, speaker, number, found.calls)]
-    return DraftReply(found.reply, Source.AGENT, lines, found.usage, found.parsed)
+    return await ask_agent(context, speaker, reply.name, turn, new)
 
 
-async def _by_conversation(
+async def _reply_by_conversation(
     context: NodeContext, speaker: Speaker, reply: ConversationReply, new: list[AnyMessage]
 ) -> DraftReply:
     inner = inner_conversation(reply)
@@ -447,20 +423,20 @@ async def _by_conversation(
     return DraftReply(
         AIMessage(storable(output.text)),
         Source.CONVERSATION,
-        [*new, found.line(len(context.log) + len(new))],
-        found.added_to(context.usage),
+        [*new, make_message(len(context.log) + len(new), "", found.about)],
+        add_models(context.usage, found.usage),
         output.value,
     )
 
 
-async def _by_code(
+async def _reply_by_code(
     context: NodeContext, speaker: Speaker, _: CodeReply, new: list[AnyMessage]
 ) -> DraftReply | None:
     message = code_calls(context.conversation, [*context.log, *new], speaker)
     return None if message is None else DraftReply(message, Source.CODE, new, context.usage)
 
 
-async def _by_model(
+async def _reply_by_model(
     context: NodeContext, speaker: Speaker, _: ModelReply, new: list[AnyMessage]
 ) -> DraftReply:
     if isinstance(context.conversation.turn_order, Concurrent):
@@ -471,12 +447,12 @@ async def _by_model(
 
 
 _SOURCES: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | None]]]] = {
-    HumanReply: _by_person,
-    TextReply: _by_text,
-    FunctionReply: _by_function,
-    AgentReply: _by_agent,
-    ConversationReply: _by_conversation,
-    CodeReply: _by_code,
-    ModelReply: _by_model,
+    HumanReply: _reply_by_person,
+    TextReply: _reply_by_text,
+    FunctionReply: _reply_by_function,
+    AgentReply: _reply_by_agent,
+    ConversationReply: _reply_by_conversation,
+    CodeReply: _reply_by_code,
+    ModelReply: _reply_by_model,
 }
 """The function for each kind of reply. If it returns None, the next kind is tried."""

@@ -1,28 +1,65 @@
 """The input of a run, and its meaning for a session: the rules of the chat protocol.
 
 If a person takes part, the user's message in `messages` is that person's next turn. Otherwise it is
-the task. The messages are in the state already, under their sender's ids.
+the task. The messages are in the state already, under their sender's ids. A message sent as a
+speaker counts as its turn, and reopens a conversation that has ended.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 
-from ...graphs.common.content import Content, arrange_blocks, files_of, join_content, text_of
+from ...graphs.common.content import Block, Content, arrange_blocks, files_of, join_content, text_of
 from ...graphs.common.content_input import keep_inline, read_content
 from ...graphs.common.errors import SessionError, SpecError, list_names, validate
 from ...graphs.conversation.conversation import Conversation, Form, restore_conversation
 from ...graphs.conversation.questions import is_exit
-from ...graphs.log.messages import KEY, PLACE, make_message, stored_form, stored_metadata
-from ...graphs.log.metadata import INPUT, InputMessage, RememberedMessage
+from ...graphs.conversation.usage import read_usage
+from ...graphs.ends.facts import Facts
+from ...graphs.log.messages import (
+    KEY,
+    PLACE,
+    make_message,
+    make_tool_message,
+    metadata,
+    newest_calls,
+    place_of,
+    stored_form,
+    stored_metadata,
+)
+from ...graphs.log.metadata import (
+    INPUT,
+    NOBODY,
+    CallOutcome,
+    CodeCalls,
+    EarlierEnd,
+    Failure,
+    InputMessage,
+    Instruction,
+    RememberedMessage,
+    Source,
+    Speech,
+    Stage,
+)
 from ...graphs.log.reducer import take_back
-from ...graphs.log.state import State, log_of
-from ...graphs.rules.position import BETWEEN_TURNS, Position
-from ...graphs.rules.transitions import Node, decide, position_after_removals
-from ...graphs.rules.turns import asking_of_calls
-from .next_message import is_opening, say_as_speaker
+from ...graphs.log.state import State, log_of, update_of
+from ...graphs.rules.log_counter import counter_of, facts_of
+from ...graphs.rules.outcome import Outcome, outcome
+from ...graphs.rules.position import BETWEEN_TURNS, TURN_ENDS, Phase, Position
+from ...graphs.rules.questions import needing_approval
+from ...graphs.rules.transitions import (
+    Decision,
+    Node,
+    after_reopening,
+    after_turn,
+    decide,
+    position_after_removals,
+)
+from ...graphs.rules.turns import asking_of_calls, next_turn
+from ...graphs.speakers.speaker import Speaker
+from .node_context import instruct_before_turn
 
 
 class RunInput(NamedTuple):
@@ -45,7 +82,11 @@ class RunInput(NamedTuple):
             SpecError: The user's newest message is blank, or a file in it is not accepted.
         """
         messages = state.get("messages") or []
-        new = _behind_own(messages, state.get("unspoken") or []) if state.get("spec") else messages
+        new = (
+            _list_new_messages(messages, state.get("unspoken") or [])
+            if state.get("spec")
+            else messages
+        )
         ids = {one.id for one in new}
         known = [one for one in messages if one.id not in ids]
         end = len(new)
@@ -60,7 +101,7 @@ class RunInput(NamedTuple):
         newest = read_content(last[-1].content, "messages.content")
         if not text_of(newest).strip():
             raise SpecError("messages: the user's newest message must not be empty")
-        before = map(_earlier_content, last[:-1])
+        before = map(_read_earlier_content, last[:-1])
         said = (one for one in before if text_of(one).strip() and not is_exit(one))
         return cls(new, known, last, reduce(join_content, [*said, newest]))
 
@@ -69,7 +110,7 @@ class RunInput(NamedTuple):
         """The text of `last`. None if the user sends nothing new."""
         return None if self.content is None else text_of(self.content)
 
-    def speaker(self, conversation: Conversation) -> str | None:
+    def find_sayer(self, conversation: Conversation) -> str | None:
         """Return the speaker that the user's message belongs to. None if no speaker is a person.
 
         Raises:
@@ -84,7 +125,7 @@ class RunInput(NamedTuple):
             )
         return (named if named in people else people[0]) if people else None
 
-    def kept(self, sayer: str | None = None) -> list[AnyMessage]:
+    def keep_messages(self, sayer: str | None = None) -> list[AnyMessage]:
         """Return the writes that keep the messages in the state without adding them to the log.
 
         Args:
@@ -105,14 +146,14 @@ class RunInput(NamedTuple):
                 )
         return writes
 
-    def remembered(self, conversation: Conversation, sayer: str) -> list[AnyMessage]:
+    def make_memories(self, conversation: Conversation, sayer: str) -> list[AnyMessage]:
         """Return messages from before this conversation as log messages that speakers remember."""
         others = [name for name in conversation.names if name != sayer]
         lines: list[AnyMessage] = []
         for message in self.new:
             if self.last and message is self.last[0]:
                 break
-            content = _earlier_content(message)
+            content = _read_earlier_content(message)
             is_blank = not text_of(content).strip()
             if is_blank or not isinstance(message, HumanMessage | AIMessage):
                 continue
@@ -124,7 +165,7 @@ class RunInput(NamedTuple):
         return lines
 
 
-def _earlier_content(message: BaseMessage) -> Content:
+def _read_earlier_content(message: BaseMessage) -> Content:
     """Return the text and the inline files of a message that is not the user's newest.
 
     Other parts, such as an address, are left out: an earlier run has refused them.
@@ -144,15 +185,6 @@ def has_unread_message(state: Mapping[str, Any]) -> bool:
     return bool(last) and not stored_metadata(last[-1])
 
 
-def waiting_message(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage | None:
-    """Return the message in a run's input that this speaker's person has yet to say."""
-    for message in reversed(messages):
-        about = stored_metadata(message)
-        if about.get("speaker") == speaker:
-            return message if about.get("kind") == INPUT else None
-    return None
-
-
 def mark_run_input(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
     """Mark a message as outside the log. If a speaker is named, it will say the message."""
     about = InputMessage(speaker=sayer)
@@ -161,7 +193,7 @@ def mark_run_input(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
     return message.model_copy(update={"additional_kwargs": extra})
 
 
-def _behind_own(
+def _list_new_messages(
     messages: Sequence[AnyMessage], unspoken: Sequence[BaseMessage]
 ) -> Sequence[AnyMessage]:
     """Return the messages after the session's own last message, without earlier inputs."""
@@ -176,12 +208,8 @@ def _behind_own(
             break
         taken.add(place)
         end = number + 1
-    return [one for one in messages[end:] if not _is_kept(one)]
-
-
-def _is_kept(message: BaseMessage) -> bool:
-    about = stored_metadata(message)
-    return about.get("kind") == INPUT and about.get("speaker") is None
+    behind = ((one, stored_metadata(one)) for one in messages[end:])
+    return [one for one, about in behind if about.get("kind") != INPUT or about.get("speaker")]
 
 
 class RequestedConversation(NamedTuple):
@@ -197,7 +225,7 @@ class RequestedConversation(NamedTuple):
 def read_requested_conversation(
     state: State,
     form: type[Form] | None,
-    brought: RunInput,
+    run_input: RunInput,
     *,
     is_new: bool,
     served: Conversation | None = None,
@@ -207,22 +235,17 @@ def read_requested_conversation(
     Args:
         state: The state, including the input.
         form: The form of the graph, if it has one.
-        brought: The messages of the input.
+        run_input: The messages of the input.
         is_new: Whether a message begins a new conversation on this thread, with a new task.
         served: The graph's own conversation. A run can set only its task. None if the graph has
             no conversation.
     """
-    text = brought.text
-    if served is not None:
-        is_task = text is not None and not served.people
-        return RequestedConversation(
-            served.model_copy(update={"task": text}) if is_task else served, {}, is_task
-        )
-    whole: object = state.get("conversation")
+    text = run_input.text
+    # In Python the state can have a Conversation object.
+    whole: object = served or state.get("conversation")
     if whole:
-        # In Python it can be a Conversation object.
         given = whole if isinstance(whole, Conversation) else _read(state, text)
-        is_said = is_new or not given.task or given.task == text
+        is_said = served is not None or is_new or not given.task or given.task == text
         is_task = text is not None and is_said and not given.people
         return RequestedConversation(
             given.model_copy(update={"task": text}) if is_task else given, {}, is_task
@@ -255,14 +278,14 @@ def _read(state: State, text: str | None) -> Conversation:
     return restore_conversation({**given})
 
 
-def begins_anew(brought: RunInput, known: Conversation, state: State) -> bool:
+def is_new_task(run_input: RunInput, known: Conversation, state: State) -> bool:
     """Return whether the user's message is a new task for a conversation without people."""
-    if brought.text is None or known.people:
+    if run_input.text is None or known.people:
         return False
-    return bool(state.get("outcome")) or brought.text != known.task
+    return bool(state.get("outcome")) or run_input.text != known.task
 
 
-def empty_session(state: State, brought: RunInput) -> dict[str, Any]:
+def empty_session(state: State, run_input: RunInput) -> dict[str, Any]:
     """Return the writes that reset a session and keep its messages outside the log.
 
     The messages of the new input follow them.
@@ -271,34 +294,36 @@ def empty_session(state: State, brought: RunInput) -> dict[str, Any]:
     for message in state.get("messages") or ():
         if PLACE in message.additional_kwargs:
             messages += [take_back(str(message.id)), mark_run_input(message)]
-    messages += [take_back(str(message.id)) for message in brought.new]
+    messages += [take_back(str(message.id)) for message in run_input.new]
     unspoken = [take_back(str(message.id)) for message in state.get("unspoken") or ()]
     nothing: dict[str, Any] = {"position": {}, "outcome": {}, "usage": {}}
     nothing |= {"interpreter": {}, "decisions": {}}
     return {**nothing, "messages": messages, "unspoken": [unspoken]}
 
 
-def continue_session(state: State, conversation: Conversation, brought: RunInput) -> dict[str, Any]:
+def continue_session(
+    state: State, conversation: Conversation, run_input: RunInput
+) -> dict[str, Any]:
     """Return the update for a session that continues, or that has ended.
 
     If a person is asked, or has the next turn, the message waits for that question. Otherwise it
     enters the log at once, as with `graphs.session.take_over`.
     """
-    sayer = brought.speaker(conversation) if brought.text else None
+    sayer = run_input.find_sayer(conversation) if run_input.text else None
     position = position_after_removals(Position.model_validate(state["position"]), log_of(state))
-    content, ended = brought.content or "", bool(state.get("outcome"))
+    content, ended = run_input.content or "", bool(state.get("outcome"))
     if sayer is None or (ended and is_exit(content)):
-        return {"messages": brought.kept()}
+        return {"messages": run_input.keep_messages()}
     if is_opening(conversation, position):
         if ended:
             raise SessionError("this session ended during its opening; start a new thread")
-        return {"messages": brought.kept(sayer)}
+        return {"messages": run_input.keep_messages(sayer)}
     if not ended and _is_next(conversation, position, sayer):
-        return {"messages": brought.kept(sayer)}
-    message_id = str(brought.last[-1].id)
+        return {"messages": run_input.keep_messages(sayer)}
+    message_id = str(run_input.last[-1].id)
     written = say_as_speaker(state, conversation, position, sayer, content, message_id)
     said = written["messages"]
-    kept = [one for one in brought.kept(sayer) if one.id != message_id]
+    kept = [one for one in run_input.keep_messages(sayer) if one.id != message_id]
     # The results of waiting calls must directly follow the calls.
     moved = [take_back(message_id)] if len(said) > 1 else []
     return {**written, "messages": [*kept, *moved, *said]}
@@ -318,3 +343,153 @@ def join_updates(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str,
     """Join two updates. The messages of the second follow those of the first."""
     names = {"messages", "unspoken"} & first.keys() & then.keys()
     return {**first, **then, **{name: [*first[name], *then[name]] for name in names}}
+
+
+_NOT_IN_THE_LOG: Final = (
+    *("calls", "tokens", "cost", "calls_by", "tokens_by", "cost_by"),
+    "seconds",
+)
+"""The facts that are not counted from the log."""
+
+
+def is_opening(conversation: Conversation, position: Position) -> bool:
+    """Return whether the private or opening prompts are still being answered."""
+    within = position.stage in (Stage.PRIVATE, Stage.OPENING) and position.phase not in TURN_ENDS
+    comes = next_turn(conversation, position).stage
+    return within or comes in (Stage.PRIVATE, Stage.OPENING)
+
+
+def say_as_speaker(
+    state: State,
+    conversation: Conversation,
+    position: Position,
+    speaker: str,
+    content: Content,
+    message_id: str | None = None,
+) -> State:
+    """Return the update of a session's state for a message that is sent as a speaker.
+
+    A message from a client, as the input of a run, has an id.
+    """
+    log = log_of(state)
+    position = position_after_removals(position, log)
+    about = metadata(log[-1]) if log else None
+    taken_back: list[AnyMessage] = []
+    if about and isinstance(about, Instruction) and position.phase in TURN_ENDS:
+        # The newest instruction announces a turn. It is removed if the turn was another speaker's.
+        taken_back = [] if about.audience == (speaker,) else [log.pop()]
+    known = len(log)
+    log += _answer_dropped_calls(state, conversation, log, position, speaker)
+    if ended := state.get("outcome"):
+        end = EarlierEnd(audience=NOBODY, outcome=ended)
+        log.append(make_message(len(log), str(Outcome.model_validate(ended)), end))
+        position = after_reopening(position)
+    stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
+    about = Speech(
+        speaker=speaker,
+        audience=conversation.speaker(speaker).speaks_to,
+        source=Source.HUMAN,
+        stage=stage,
+        from_client=message_id is not None,
+    )
+    log.append(make_message(len(log), content, about, id=message_id))
+    facts = facts_of(conversation, log).model_copy(update=select_other_facts(position.facts))
+    after = after_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})
+    following = decide(conversation, after)
+    gone_on = add_next_step(conversation, after, following, {**state, "messages": log}, is_new=True)
+    new = [*(take_back(str(one.id)) for one in taken_back), *gone_on["messages"][known:]]
+    written = update_of(new, log)
+    written["position"] = after.model_dump(mode="json", exclude_defaults=True)
+    if ended or following.node is Node.END:
+        # An empty outcome means that there is none.
+        written["outcome"] = gone_on["outcome"] if following.node is Node.END else {}
+    return written
+
+
+def _answer_dropped_calls(
+    state: State,
+    conversation: Conversation,
+    log: Sequence[AnyMessage],
+    position: Position,
+    speaker: str,
+) -> list[AnyMessage]:
+    """Return a result for each waiting call, so that providers accept the caller's history."""
+    if position.phase not in (Phase.CALLED, Phase.RAN):
+        return []
+    called = newest_calls(log)
+    if isinstance(metadata(called), CodeCalls):
+        return []
+    # A result that no hook has seen yet counts as well.
+    came = {
+        one.tool_call_id: (one.text, files_of(one.content), _failure_of(one))
+        for one in log
+        if isinstance(one, ToolMessage)
+    }
+    nothing: list[Block] = []
+    caller = conversation.speaker(position.speaker or "")
+    is_shown = asking_of_calls(conversation, position, caller.name) is not None
+    begun = _find_begun_calls(state, caller, called, is_shown=is_shown)
+    ids = [str(call["id"]) for call in (*called.tool_calls, *called.invalid_tool_calls)]
+    results = [
+        came.get(call_id)
+        or (
+            f"{'Result unknown' if call_id in begun else 'Not run'}: {speaker} sent a message "
+            "instead.",
+            nothing,
+            Failure.PERSON,
+        )
+        for call_id in ids
+    ]
+    return [
+        make_tool_message(
+            len(log) + place,
+            text,
+            files=files,
+            speaker=position.speaker or "",
+            call_id=call_id,
+            failure=failure,
+        )
+        for place, (call_id, (text, files, failure)) in enumerate(zip(ids, results, strict=True))
+    ]
+
+
+def _find_begun_calls(
+    state: State, caller: Speaker, message: AIMessage, *, is_shown: bool
+) -> set[str]:
+    """Return the ids of the calls of a message that may have begun to run.
+
+    No call runs before a person has seen all of them, or has decided on those that need approval.
+    """
+    kept = state.get("decisions") or {}
+    if kept.get("message") != place_of(message):
+        kept = {}
+    is_asked = bool(needing_approval(caller, message.tool_calls)) and "decisions" not in kept
+    if is_asked or (is_shown and not kept):
+        return set()
+    decided = {call_id: one["type"] for call_id, one in (kept.get("decisions") or {}).items()}
+    ids = {str(call["id"]) for call in message.tool_calls if call["name"] in caller.tools}
+    return {one for one in ids if decided.get(one) not in ("reject", "respond")}
+
+
+def _failure_of(result: ToolMessage) -> Failure | None:
+    about = metadata(result)
+    return about.failure if isinstance(about, CallOutcome) else None
+
+
+def select_other_facts(facts: Facts) -> dict[str, Any]:
+    """Return the facts that are not counted from the log, by name."""
+    return {name: getattr(facts, name) for name in _NOT_IN_THE_LOG}
+
+
+def add_next_step(
+    new: Conversation, position: Position, following: Decision, state: State, *, is_new: bool
+) -> State:
+    """Add the outcome if the conversation ends, or the instructions if the next turn is new."""
+    log = state["messages"]
+    if following.node is Node.END:
+        usage, tallies = read_usage(state), counter_of(new, log).tallies
+        ended = outcome(new, position, following.reasons, log, usage, tallies)
+        state["outcome"] = ended.model_dump(mode="json")
+    elif is_new:
+        state["messages"] = [*log, *instruct_before_turn(new, position, following, log)]
+    return state

@@ -9,15 +9,28 @@ turns of the event loop later, when the model may have answered.
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
+from copy import copy
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import (
+    AnyMessage,
+)
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
 from langgraph.func import task
 
 from ...graphs.common import threads as background
+from ...graphs.common.threads import in_thread
 from ...graphs.conversation.conversation import Conversation, restore_conversation
 from ...graphs.conversation.served import continue_served
 from ...graphs.log.state import GrowingLog
@@ -293,3 +306,51 @@ def record_as_task(name: str) -> Callable[[Work], Awaitable[Any]]:
         return future
 
     return begun
+
+
+_LENT = "__pregel_checkpointer"
+"""The key under which LangGraph lends a subgraph the checkpointer."""
+
+
+def use_saver_in_threads(config: RunnableConfig) -> RunnableConfig:
+    """Return a configuration whose checkpointer uses only its methods for threads."""
+    configurable = config.get("configurable", {})
+    saver = configurable.get(_LENT)
+    if not isinstance(saver, BaseCheckpointSaver):
+        return config
+    lent = copy(saver)
+    # LangGraph may copy the checkpointer again, so none of its methods may be bound to this
+    # instance.
+    lent.__class__ = type(type(saver).__name__, (_InThreads, type(saver)), {})
+    return {**config, "configurable": {**configurable, _LENT: lent}}
+
+
+class _InThreads(BaseCheckpointSaver[Any]):
+    """The methods of a checkpointer that a run needs, executed in threads."""
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await in_thread(self.get_tuple, config)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return await in_thread(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        await in_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Any:  # noqa: ANN401  # the type that LangGraph uses
+        found = partial(self.get_delta_channel_history, config=config, channels=channels)
+        return await in_thread(found)

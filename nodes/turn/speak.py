@@ -1,20 +1,27 @@
-"""One speaker's turn.
+"""One speaker's turn, and the answers of all speakers of a round who speak at once.
 
 A turn runs in this order: hooks, the speaker's view of the log, model, check of the reply, hooks,
 log. Each model call is a separate step of the graph, and so are the hooks after it. Therefore a
-recorded answer is never requested again after a kill or a hook's failure.
+recorded answer is never requested again after a kill or a hook's failure. The answers of a round of
+speakers at once are recorded as tasks of one node. They wait in the log until the turns of their
+speakers, which check them and add them to the conversation in order.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from ...graphs.common.content import Content, replace_text
 from ...graphs.conversation.judges import Concurrent
+from ...graphs.conversation.usage import add_models, dump_usage, read_usage
+from ...graphs.log.memory import pending_answer
 from ...graphs.log.messages import (
     KEY,
+    PLACE,
     make_message,
     metadata,
     storable,
@@ -35,6 +42,7 @@ from ...graphs.log.metadata import (
 )
 from ...graphs.log.reducer import take_back
 from ...graphs.log.state import State, update_of
+from ...graphs.rules.log_counter import with_usage
 from ...graphs.rules.position import BETWEEN_TURNS, Leaving, Phase
 from ...graphs.rules.transitions import (
     Node,
@@ -43,32 +51,40 @@ from ...graphs.rules.transitions import (
     position_after_removals,
     unjudged,
 )
-from ...graphs.rules.turns import Checked, Problem, Worth, better, worth_of
+from ...graphs.rules.turns import Checked, Problem, Worth, better, is_first_message_due, worth_of
+from ...graphs.speakers.replies import ModelReply, TextReply
 from ...graphs.speakers.reply_parts import ALOUD, Stop
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import thought_of
 from ..models.stops import stop_of, with_refusal
 from ..models.tool_binding import HandedOver
-from .ask_all import ask_all
-from .checks import check_reply, repeated_calls
+from .checks import check_repeated_calls, check_reply
 from .hooks import DraftReply, after_speaker, turn_of
 from .interrupt import ask_for_message
-from .log_writer import audience_of, is_call, read_by_format, write_answer, write_said
+from .log_writer import (
+    audience_of,
+    is_call,
+    make_pending,
+    read_by_format,
+    write_answer,
+    write_message,
+)
+from .long_histories import summarize_left_out
 from .node_context import NodeContext, Resources
-from .prompt import calls_of_turn, select_heard
-from .reply import continuation_request, join_reply, reply_of
-from .summary import summarize_left_out
+from .prompt import adapt_to_stage, calls_of_turn, select_heard
+from .reply import ask_for_reply, continuation_request, join_reply, reply_of
+from .running_sessions import record_as_task
 
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:
     """Run a step of the current speaker's turn: a message, tool calls, or the work before them."""
     context = await NodeContext.of(state, resources)
     if edited := context.session.edited(state):
-        return await _reread(context, edited)
-    if (anew := await context.anew()) is not None:
-        return anew
+        return await _reread_edited(context, edited)
+    if (repaired := await context.repair_position()) is not None:
+        return repaired
     position, turn = context.position, context.turn
-    speaker = as_in(turn.stage, context.conversation.speaker(turn.speaker))
+    speaker = adapt_to_stage(turn.stage, context.conversation.speaker(turn.speaker))
     if position.phase is Phase.ANSWERED:
         return await _run_later_hooks(context, speaker)
     person: Content | None = None
@@ -112,7 +128,7 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
     whole = speaker
     if stop is not None:
         given = given._replace(message=with_refusal(given.message))
-        speaker = _without_stops(whole)
+        speaker = _remove_stops(whole)
     about = Speech(
         speaker=speaker.name,
         audience=audience_of(conversation, turn, speaker, given.handed),
@@ -134,7 +150,7 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
         return await _write_calls(context, speaker, given, about)
 
     answer = given.message
-    text, about = _take_text_of_calls(context.log, about, str(answer.text))
+    text, about = _take_sent_text(context.log, about, str(answer.text))
     if given.source is Source.MODEL:
         is_short = about.stop is not None and about.stop.is_of_length
         more = continuation_request(speaker, position, text) if is_short else None
@@ -157,13 +173,13 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
                 number = len(context.log) + len(given.new)
                 kept = make_message(number, text, unheard, answer=answer)
                 given = given._replace(new=[*given.new, kept])
-                then = _metadata_of_reply(context.log[draft])
+                then = _read_reply_metadata(context.log[draft])
                 handed = HandedOver(then.handed_to, then.private)
                 kept_of_it = {"thought", "stop", "handed_to", "private"}
                 update = {name: getattr(then, name) for name in kept_of_it}
                 update["audience"] = audience_of(conversation, turn, speaker, handed)
                 about = about.model_copy(update=update)
-                speaker = _without_stops(whole) if then.stop else whole
+                speaker = _remove_stops(whole) if then.stop else whole
                 answer = AIMessage("")
         text = found.text
         about = about.model_copy(update=_note_problem(found.problem))
@@ -174,7 +190,7 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
     return await write_answer(context, speaker, given._replace(message=plain), about)
 
 
-def _take_text_of_calls(log: Sequence[BaseMessage], reply: Speech, text: str) -> tuple[str, Speech]:
+def _take_sent_text(log: Sequence[BaseMessage], reply: Speech, text: str) -> tuple[str, Speech]:
     """Return a model's reply. If it is blank, it is the text that calls of this turn have sent."""
     if reply.source is not Source.MODEL or text.strip() or reply.cut_off or reply.handed_to:
         return text, reply
@@ -193,7 +209,7 @@ async def _write_calls(
     problem = None
     if is_asked:
         tallies = context.reader.tallies(context.log)
-        problem = repeated_calls(context.conversation, calls, tallies)
+        problem = check_repeated_calls(context.conversation, calls, tallies)
     if problem is None:
         return await write_answer(context, speaker, given, about)
     about = about.model_copy(update=_note_problem(problem))
@@ -219,17 +235,12 @@ async def _write_draft(
     return await context.step(after, [*given.new, draft], given.usage)
 
 
-def as_in(stage: Stage, speaker: Speaker) -> Speaker:
-    """Return a speaker for a stage: answers to private prompts have no output format."""
-    return speaker.model_copy(update={"format": None}) if stage is Stage.PRIVATE else speaker
-
-
 def _is_lasting(found: Checked, stop: Stop | None) -> bool:
     """Return whether a reply is blank for a reason that another request would not change."""
     return stop is not None and stop.is_lasting and not found.text.strip()
 
 
-def _without_stops(speaker: Speaker) -> Speaker:
+def _remove_stops(speaker: Speaker) -> Speaker:
     """Return a speaker without stop texts, because its reply did not end with one."""
     model_settings = speaker.model_settings.model_copy(update={"stop": ()})
     return speaker.model_copy(update={"model_settings": model_settings})
@@ -272,7 +283,7 @@ def _find_draft(context: NodeContext) -> int | None:
     return None
 
 
-def _metadata_of_reply(message: BaseMessage) -> SpeakerReply:
+def _read_reply_metadata(message: BaseMessage) -> SpeakerReply:
     about = metadata(message)
     assert isinstance(about, SpeakerReply)  # noqa: S101  # the phase guarantees it
     return about
@@ -281,7 +292,7 @@ def _metadata_of_reply(message: BaseMessage) -> SpeakerReply:
 def _check_first_draft(context: NodeContext, speaker: Speaker, place: int) -> Checked:
     """Return the rejected first draft, checked as if it were the turn's message."""
     before, draft = context.log[:place], context.log[place]
-    about = _metadata_of_reply(draft)
+    about = _read_reply_metadata(draft)
     found = _check(context, speaker, draft.text, before, about)
     return _check_again(context, speaker, found, before, about)
 
@@ -311,12 +322,12 @@ async def _run_later_hooks(context: NodeContext, speaker: Speaker) -> dict[str, 
     answer = waiting
     if not isinstance(answer, AIMessage):
         answer = AIMessage(waiting.content, id=waiting.id)
-    about = _metadata_of_reply(waiting)
+    about = _read_reply_metadata(waiting)
     handed = HandedOver(about.handed_to, about.private)
     heard_by = audience_of(context.conversation, context.turn, speaker, handed)
     about = as_reply(Speech, about, audience=heard_by)
     if about.stop is not None:
-        speaker = _without_stops(speaker)
+        speaker = _remove_stops(speaker)
     hooks = context.resources.registry.hooks_of(speaker)
     turn = turn_of(context, speaker, context.log)
     reply = AIMessage(answer.text, tool_calls=answer.tool_calls, name=speaker.name)
@@ -329,12 +340,12 @@ async def _run_later_hooks(context: NodeContext, speaker: Speaker) -> dict[str, 
     if text != answer.text:
         # `to_user` texts belong to the speaker's own text, not to a hook's.
         about = about.model_copy(update={"to_user": {}})
-    return await write_said(
+    return await write_message(
         context, speaker, DraftReply(message, about.source, [], context.usage), about
     )
 
 
-async def _reread(context: NodeContext, edited: Sequence[int]) -> dict[str, Any]:
+async def _reread_edited(context: NodeContext, edited: Sequence[int]) -> dict[str, Any]:
     """Read edited messages again. If the newest speech was edited, it is judged again."""
     log = [*context.log]
     for place in edited:
@@ -391,10 +402,10 @@ def _reread_message(context: NodeContext, log: Sequence[AnyMessage], place: int)
     message = log[place]
     # The speech is checked and parsed again. Its `to_user` texts are dropped, because the new text
     # is no argument of a call.
-    about = _metadata_of_reply(message)
+    about = _read_reply_metadata(message)
     about = about.model_copy(update={"edited": False, "stop": None, "to_user": {}})
     if isinstance(about, Speech) and about.speaker in context.conversation.names:
-        speaker = as_in(about.stage, context.conversation.speaker(about.speaker))
+        speaker = adapt_to_stage(about.stage, context.conversation.speaker(about.speaker))
         schema = context.resources.registry.schema_of(speaker)
         problem = None
         if about.source is Source.MODEL:
@@ -404,3 +415,85 @@ def _reread_message(context: NodeContext, log: Sequence[AnyMessage], place: int)
         about = about.model_copy(update=update)
     extra = message.additional_kwargs | {KEY: stored_form(about)}
     return message.model_copy(update={"additional_kwargs": extra})
+
+
+_record: Final = record_as_task("speaker_answer")
+
+
+async def ask_all(context: NodeContext) -> dict[str, Any] | None:
+    """Call the models of the current speaker and of the next ones in its round at the same time.
+
+    Returns:
+        The update with the answers, or None if no call can be made together with the current
+        speaker's.
+    """
+    names = _speakers_to_ask(context)
+    if len(names) == 1 or context.turn.speaker not in names:
+        return None
+    progress = context.resources.progress
+    if progress is not None:
+        progress.note_asking()
+    begun = [_record(partial(_ask, context.begin_at_once(name), name)) for name in names]
+    # All calls end before an error is raised, so that their answers are recorded.
+    found: list[dict[str, Any]] = []
+    for one in await asyncio.gather(*begun, return_exceptions=True):
+        if isinstance(one, BaseException):
+            raise one
+        found.append(one)
+    if progress is not None:
+        progress.note_answer()
+    usage, facts = context.usage, context.position.facts
+    for name, answered in zip(names, found, strict=True):
+        usage = add_models(usage, read_usage(answered))
+        facts = with_usage(facts, usage.values(), facts, name)
+    # The newest messages are the answers, which the next node reads.
+    lines = [
+        *(line for answered in found for line in answered["lines"][:-1]),
+        *(answered["lines"][-1] for answered in found),
+    ]
+    position = context.position.model_copy(update={"facts": facts})
+    after = after_pause(position, context.turn, Phase.REQUESTED)
+    known = len(context.log)
+    placed = [_set_place(line, known + place) for place, line in enumerate(lines)]
+    return await replace(context, position=position).step(after, placed, usage)
+
+
+def _speakers_to_ask(context: NodeContext) -> list[str]:
+    """Return the speakers of the rest of the round whose turns begin with a call of a model.
+
+    Other speakers, such as those with hooks, answer in their turns.
+    """
+    if context.turn.stage is not Stage.ROUNDS:
+        return []
+    order = context.conversation.order
+    rest = order[order.index(context.turn.speaker) :]
+    return [name for name in rest if _calls_model_first(context, name)]
+
+
+def _calls_model_first(context: NodeContext, name: str) -> bool:
+    conversation = context.conversation
+    speaker = conversation.speaker(name)
+    if speaker.human is not None or conversation.sums_up(speaker):
+        return False
+    if context.resources.registry.hooks_of(speaker):
+        return False
+    has_said = not is_first_message_due(conversation, context.position, name)
+    replies = (
+        reply
+        for reply in speaker.replies
+        if not (isinstance(reply, TextReply) and reply.once and has_said)
+    )
+    begins = isinstance(next(replies, None), ModelReply)
+    return begins and pending_answer(conversation, context.log, name) is None
+
+
+async def _ask(context: NodeContext, name: str) -> dict[str, Any]:
+    """Ask a speaker's model. The result is recorded, so it contains only values of the log."""
+    given = await ask_for_reply(context, context.conversation.speaker(name), [])
+    answer = make_pending(len(context.log), name, given.message)
+    return {"lines": [*given.new, answer], "usage": dump_usage(given.usage)}
+
+
+def _set_place(line: AnyMessage, number: int) -> AnyMessage:
+    extra = line.additional_kwargs | {PLACE: number}
+    return line.model_copy(update={"additional_kwargs": extra})

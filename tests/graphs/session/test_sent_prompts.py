@@ -14,7 +14,7 @@ from duologue.graphs import Session, SessionError, SpecError, converse
 from duologue.nodes.models.adapters.families import prompting_of
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from duologue.nodes.turn import sent_prompt as sent
+from duologue.nodes.turn import prompt as prompting
 from duologue.tools import Hook
 from support.cli_help import DONE, FIRST, SHORT, duologue, isolate
 
@@ -155,7 +155,7 @@ def test_the_embedded_model_was_sent_the_brief(monkeypatch: pytest.MonkeyPatch) 
         asked.append((name, label))
         return prompting_of("embedded", label)
 
-    monkeypatch.setattr(sent, "prompting_of", tiny)
+    monkeypatch.setattr(prompting, "prompting_of", tiny)
     prompt = Session("small", store="memory:sent").prompt("Ann")
     assert shown(prompt) == [
         ("system", "You cook. Cook."),

@@ -17,8 +17,8 @@ from duologue.graphs.speakers.formats import (
     SchemaFormat,
 )
 from duologue.graphs.speakers.speaker import Speaker
-from duologue.nodes.judge.verdicts import yes_or_no
-from duologue.nodes.turn.checks import check_reply, says_done
+from duologue.nodes.judge.self_judge import yes_or_no
+from duologue.nodes.turn.checks import check_reply, has_done_token
 from support.log import make_line
 
 DONE = "<CAMEL_TASK_DONE>"
@@ -40,7 +40,7 @@ TRADER, PROGRAMMER = ROLE_PLAY.speakers
     ],
 )
 def test_the_done_token_counts_as_the_whole_message_or_its_last_line(text: str) -> None:
-    assert says_done(ROLE_PLAY, TRADER, text)
+    assert has_done_token(ROLE_PLAY, TRADER, text)
     heard = [speech(0, PROGRAMMER.name, "Solution: Done. Next request.")]
     assert check_reply(ROLE_PLAY, TRADER, text, heard).problem is None
 
@@ -58,12 +58,12 @@ def test_the_done_token_counts_as_the_whole_message_or_its_last_line(text: str) 
     ],
 )
 def test_a_mention_of_the_done_token_ends_nothing(text: str) -> None:
-    assert not says_done(ROLE_PLAY, TRADER, text)
+    assert not has_done_token(ROLE_PLAY, TRADER, text)
 
 
 def test_only_the_speaker_who_may_says_the_done_token() -> None:
     """Z4: only the user may say the token; from the assistant it makes the reply a rejected one."""
-    assert not says_done(ROLE_PLAY, PROGRAMMER, DONE)
+    assert not has_done_token(ROLE_PLAY, PROGRAMMER, DONE)
     problem = check_reply(ROLE_PLAY, PROGRAMMER, DONE, []).problem
     assert problem is not None
     assert problem.flaw == "form"
@@ -82,14 +82,14 @@ def test_a_done_token_of_nobody_in_particular_is_anyones(token: str) -> None:
     """Z4: a token without a speaker counts from any speaker, even if it looks like markup."""
     conversation = talk(token)
     for speaker in conversation.speakers:
-        assert says_done(conversation, speaker, f"Fine.\n{token}")
-        assert not says_done(conversation, speaker, f"Then I say {token}")
+        assert has_done_token(conversation, speaker, f"Fine.\n{token}")
+        assert not has_done_token(conversation, speaker, f"Then I say {token}")
 
 
 def test_without_a_done_token_nothing_is_one() -> None:
     conversation = talk(None)
-    assert not says_done(conversation, conversation.speakers[0], "")
-    assert not says_done(conversation, conversation.speakers[0], DONE)
+    assert not has_done_token(conversation, conversation.speakers[0], "")
+    assert not has_done_token(conversation, conversation.speakers[0], DONE)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from duologue.graphs import Conversation, RunningSummary, Speaker
 from duologue.graphs.rules.position import Position
 from duologue.nodes.models.model import Models
 from duologue.nodes.testing import Script, ScriptedChatModel
-from duologue.nodes.turn import summary as summarising
+from duologue.nodes.turn import long_histories
+from duologue.nodes.turn.long_histories import summarize
 from duologue.nodes.turn.node_context import NodeContext, Resources
 from duologue.nodes.turn.running_sessions import RunningSession
-from duologue.nodes.turn.summary import summarize
 from duologue.tools.registry.registry import Registry
 from support.log import fields_of, make_line, make_metadata, make_tool_line, place_of
 
@@ -23,7 +23,7 @@ from support.log import fields_of, make_line, make_metadata, make_tool_line, pla
 def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the notices in the stream."""
     told: list[str] = []
-    monkeypatch.setattr(summarising, "notify", told.append)
+    monkeypatch.setattr(long_histories, "notify", told.append)
     return told
 
 
