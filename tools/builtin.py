@@ -106,7 +106,7 @@ async def python(
     code: Annotated[str, Field(description="Python code")], runtime: ToolRuntime[None, ToolState]
 ) -> str:
     """Run Python code. Returns the output and the value of the last line. Variables are kept."""
-    return _told(await runtime.state["run_code"]("python", code))
+    return _describe_run(await runtime.state["run_code"]("python", code))
 
 
 @tool
@@ -115,10 +115,10 @@ async def shell(
     runtime: ToolRuntime[None, ToolState],
 ) -> str:
     """Run a shell script. Returns its output. Files in the working folder are kept."""
-    return _told(await runtime.state["run_code"]("shell", code))
+    return _describe_run(await runtime.state["run_code"]("shell", code))
 
 
-def _told(ran: Ran) -> str:
+def _describe_run(ran: Ran) -> str:
     output = ran.output if ran.output.strip() else "(no output)"
     return output if ran.exit_code == 0 else f"{output.rstrip()}\n(exit code {ran.exit_code})"
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from ..common.errors import SpecError
 from ..conversation.conversation import Conversation
-from ..conversation.conversation_options import Default
+from ..conversation.conversation_options import FilledIn
 from ..conversation.fields import SPEC_VERSION
 from ..conversation.judges import SeparateJudge
 from ..store.batches import check_batch_name
@@ -144,7 +144,7 @@ class Cells:
         if self.seed is not None:
             return self.seed + trial - 1
         own = data.get("seed")
-        own = own.value if isinstance(own, Default) else own
+        own = own.value if isinstance(own, FilledIn) else own
         if trial == 1 or not isinstance(own, int | None):
             return None
         return (own or 0) + trial - 1

@@ -257,7 +257,7 @@ async def _new_files() -> AsyncIterator[Callable[[Path], Awaitable[NewFile]]]:
     files: list[NewFile] = []
 
     async def begin(path: Path) -> NewFile:
-        files.append(await asyncio.to_thread(NewFile.begun, path))
+        files.append(await asyncio.to_thread(NewFile.begin, path))
         return files[-1]
 
     try:

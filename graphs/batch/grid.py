@@ -15,11 +15,11 @@ from ..common.files import read_fields
 from ..conversation.conversation import Conversation, Form
 from ..conversation.conversation_options import (
     BY_WORD,
-    Default,
+    FilledIn,
     build_model,
     mark_unset,
     merge_changes,
-    without_marks,
+    remove_marks,
 )
 from ..kinds.load import forms_by_kind, load_conversation
 from .paths import LABELS, Path, check_apart, json_types, read_paths, write_path
@@ -112,9 +112,9 @@ class Base:
         if not place:
             return into if value is _NOTHING else value
         name, *rest = place
-        items = into.value if isinstance(into, Default) else into
+        items = into.value if isinstance(into, FilledIn) else into
         if isinstance(items, list | tuple):
-            found = [Default(one) for one in items] if isinstance(into, Default) else [*items]
+            found = [FilledIn(one) for one in items] if isinstance(into, FilledIn) else [*items]
             index = _index([_item_name(one) for one in items], name, write_path(at))
             found[index] = self._put(found[index], tuple(rest), value, (*at, name))
             return found
@@ -136,7 +136,7 @@ class Base:
             return dict(self._of_word(of, at))
         if self.is_made or not isinstance(of, BaseModel):
             return mark_unset(of)
-        fields: dict[str, Any] = without_marks(mark_unset(of))
+        fields: dict[str, Any] = remove_marks(mark_unset(of))
         return fields
 
     def _of_word(self, word: str, at: Path) -> Any:  # noqa: ANN401
@@ -165,7 +165,7 @@ def conversation_of(data: Mapping[str, Any], *, is_made: bool) -> Conversation:
 
 def _item_name(one: object) -> object:
     """Return the name of an item in a list, or None."""
-    value = one.value if isinstance(one, Default) else one
+    value = one.value if isinstance(one, FilledIn) else one
     return value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
 
 
@@ -190,10 +190,10 @@ def set_values(value: object) -> JsonValue:
             found: JsonValue = value.model_dump(mode="json", exclude_unset=True, fallback=_name)
             return found
         case Mapping():
-            set_ = {str(name): one for name, one in value.items() if not isinstance(one, Default)}
+            set_ = {str(name): one for name, one in value.items() if not isinstance(one, FilledIn)}
             return {name: set_values(one) for name, one in set_.items()}
         case list() | tuple():
-            return [set_values(one) for one in value if not isinstance(one, Default)]
+            return [set_values(one) for one in value if not isinstance(one, FilledIn)]
         case _:
             plain_value: JsonValue = to_jsonable_python(value, fallback=_name)
             return plain_value

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple, SupportsFloat, TypeAlias
 from pydantic import JsonValue
 
 from ...tools.registry.functions import (
-    by_name,
     call,
     check_kind,
-    check_name,
+    check_registered_name,
     load_entry_points,
+    read_mapping,
     takes_values,
 )
 from ..common.data import NamedObject
@@ -136,9 +136,9 @@ def find_scores(
     Raises:
         SpecError: The score does not exist, or is not a function of a result.
     """
-    own = by_name(_KIND, given)
+    own = read_mapping(_KIND, given)
     for name, function in own.items():
-        check_name(name, _KIND)
+        check_registered_name(name, _KIND)
         check_kind(_KIND, function, f"{_KIND}: {name!r}")
     return {str(name): _find_score(name, own) for name in names}
 

@@ -72,7 +72,7 @@ def _describe_calls(conversation: Conversation) -> str:
 def _check_names(conversation: Conversation, out: Console, where: str) -> None:
     """Print whether each registered name exists. Raise SpecError if one is missing."""
     registry = Registry()
-    for noun, name, is_there in registry.looked_up(conversation):
+    for noun, name, is_there in registry.list_named_objects(conversation):
         found = "registered" if is_there else "missing"
         plain(out, one_line(f"The {noun} {name}: {found}"), "" if is_there else "yellow")
     try:

@@ -100,7 +100,7 @@ class KnownKeys:
         """Recognize a key from now on, if it is long enough."""
         if len(key) >= SHORTEST_KNOWN and key not in self.keys:
             self.keys.add(key)
-            forms = {*self._forms, *written_forms(key)}
+            forms = {*self._forms, *_iter_written_forms(key)}
             self._forms = sorted(forms, key=lambda form: (-len(form), form))
 
     def hide(self, text: str, words: str) -> str:
@@ -110,15 +110,13 @@ class KnownKeys:
         return text
 
 
-def written_forms(key: str) -> set[str]:
-    """Return a key as programs write it: in HTML, in JSON, in addresses and in base64."""
-    quoted = {quote(key, safe=""), quote(key), quote_plus(key)}
-    lower = {re.sub("%..", lambda found: found[0].lower(), one) for one in quoted}
-    return {key, escape(key), dumps(key)[1:-1], *quoted, *lower, *_base64_forms(key)}
-
-
-def _base64_forms(key: str) -> Iterator[str]:
-    """Yield a key's base64 form, and its part that does not depend on the text around the key."""
+def _iter_written_forms(key: str) -> Iterator[str]:
+    """Yield a key as programs write it: in HTML, in JSON, in addresses and in base64."""
+    yield from (key, escape(key), dumps(key)[1:-1])
+    for quoted in (quote(key, safe=""), quote(key), quote_plus(key)):
+        yield quoted
+        yield re.sub("%..", lambda found: found[0].lower(), quoted)
+    # The base64 form, and its part that does not depend on the text around the key.
     data = key.encode(errors="replace")
     yield b64encode(data).decode()
     for before in range(3):
@@ -164,7 +162,7 @@ def show_address(address: str) -> str:
         shown += address[done : one.start] + _HIDDEN
         done = one.end
     shown += address[done:]
-    return shown if _of_database(address) else shown.partition("#")[0]
+    return shown if _is_of_database(address) else shown.partition("#")[0]
 
 
 def has_secret(text: str) -> bool:
@@ -242,7 +240,7 @@ _ADDRESS: Final = re.compile(
 )
 
 
-def _of_database(address: str) -> bool:
+def _is_of_database(address: str) -> bool:
     return re.match(r"\s*(?:postgres(?:ql)?|mysql|sqlite)\b[^:]*:", address) is not None
 
 
@@ -268,34 +266,34 @@ def _find_secrets(address: str) -> Iterator[_Secret]:
     if found is None and not re.search(":.*@", address, re.DOTALL):
         return
     start = found.end() if found else 0
-    tail = _index_of("[?#]", address, start)
+    tail = _find_index("[?#]", address, start)
     if "@" in address[tail:]:
         # The ? or # may belong to a password.
         yield _Secret(start, len(address))
         return
-    path = _end_of_user(address, start, tail)
+    path = _find_end_of_user(address, start, tail)
     # The name of a database's user is no secret.
-    user = _index_of(":", address, start) + 1 if _of_database(address) else start
+    user = _find_index(":", address, start) + 1 if _is_of_database(address) else start
     if user < path:
-        yield _Secret(user, path - 1, ":" in address[user:path] or _of_database(address))
-    if not _of_database(address):
-        yield from _in_path(address, path, tail)
-    yield from _in_query(address, tail)
+        yield _Secret(user, path - 1, ":" in address[user:path] or _is_of_database(address))
+    if not _is_of_database(address):
+        yield from _find_keys_in_path(address, path, tail)
+    yield from _find_keys_in_query(address, tail)
 
 
-def _index_of(pattern: str, text: str, start: int) -> int:
+def _find_index(pattern: str, text: str, start: int) -> int:
     """Return the index of the first match from an index on, or the length of the text."""
     found = re.compile(pattern).search(text, start)
     return len(text) if found is None else found.start()
 
 
-def _end_of_user(address: str, start: int, end: int) -> int:
+def _find_end_of_user(address: str, start: int, end: int) -> int:
     """Return the index after the @ behind the user and the password, or `start` if there is none.
 
     A password that is not percent-encoded can contain @ and /. The @ of a path such as ``/@name``
     does not end a user, unless the text before it can't be a host.
     """
-    host = address[start : _index_of("/", address, start)]
+    host = address[start : _find_index("/", address, start)]
     is_host = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(:\d*)?", host) is not None
     at = address.rfind("@", start, end)
     while is_host and at > start and address[at - 1] == "/":
@@ -307,9 +305,9 @@ _ODD_IN_PATH: Final = 6
 """Minimum number of characters of a key in a path that belong to no word and to no number."""
 
 
-def _in_path(address: str, start: int, end: int) -> Iterator[_Secret]:
+def _find_keys_in_path(address: str, start: int, end: int) -> Iterator[_Secret]:
     """Yield the keys in a path: those in the format of a provider, and random texts."""
-    host = _index_of("/", address, start)
+    host = _find_index("/", address, start)
     segments = [one.span() for one in re.compile("[^/]+").finditer(address, host, end)]
     keys = [
         *(one.span() for key in KEY_FORMATS for one in key.finditer(address, start, end)),
@@ -321,12 +319,12 @@ def _in_path(address: str, start: int, end: int) -> Iterator[_Secret]:
             start = last
 
 
-def _in_query(address: str, start: int) -> Iterator[_Secret]:
-    end = _index_of("#", address, start)
+def _find_keys_in_query(address: str, start: int) -> Iterator[_Secret]:
+    end = _find_index("#", address, start)
     for one in re.compile("[^?&]+").finditer(address, start, end):
         name, _, value = one[0].partition("=")
         is_key = is_parameter_of_key(name)
-        if is_key or not _of_database(address):
+        if is_key or not _is_of_database(address):
             # A text without a name may be a key in base64, which ends with =.
             begin = len(name) + 1 if value.strip("=") else 0
             yield _Secret(one.start() + begin, one.end(), is_key)

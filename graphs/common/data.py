@@ -44,7 +44,7 @@ from pydantic_core.core_schema import (
 
 from .addresses import has_secret
 from .errors import SpecError, check_data, explain_error, name_type
-from .model_help import DocumentedMeta, by_name, field_docs, own_doc
+from .model_help import DocumentedMeta, field_docs, merge_positional, own_doc
 
 T = TypeVar("T")
 Stored = TypeVar("Stored", covariant=True)
@@ -293,7 +293,7 @@ class Spec(Data):
 
         def __init__(self, /, *values: object, **data: Any) -> None:
             if values:
-                data = by_name(type(self), values, data)
+                data = merge_positional(type(self), values, data)
             check_data(data)
             try:
                 super().__init__(**data)

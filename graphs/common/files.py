@@ -95,13 +95,13 @@ class NewFile:
         self._hash = sha256()
 
     @classmethod
-    def begun(cls, path: Path) -> "NewFile":
+    def begin(cls, path: Path) -> "NewFile":
         """Start to write a file.
 
         Raises:
             SpecError: It can't be written.
         """
-        with _writing(path):
+        with _report_unwritable(path):
             # The target of a link is written, and the link stays.
             place = path.resolve()
             if place.exists() and not place.is_file():
@@ -134,12 +134,12 @@ class NewFile:
         """Append text or binary data."""
         data = content.encode() if isinstance(content, str) else content
         self._hash.update(data)
-        with _writing(self.path):
+        with _report_unwritable(self.path):
             self._file.write(data)
 
     def put(self) -> None:
         """Move the complete file to its path."""
-        with _writing(self.path):
+        with _report_unwritable(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
             if fcntl is None:
@@ -163,7 +163,7 @@ def make_folders(path: Path) -> None:
     Raises:
         SpecError: They can't be made.
     """
-    with _writing(path):
+    with _report_unwritable(path):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except FileExistsError as error:
@@ -176,13 +176,13 @@ def write_file(path: Path, content: str | bytes) -> None:
     Raises:
         SpecError: It can't be written.
     """
-    with _writing(path):
+    with _report_unwritable(path):
         # A model may have written lone surrogates, which have no encoding.
         data = content.encode(errors="replace") if isinstance(content, str) else content
         if path.exists() and not path.is_file() and not path.is_dir():
             path.write_bytes(data)
             return
-    file = NewFile.begun(path)
+    file = NewFile.begin(path)
     try:
         file.write(data)
         file.put()
@@ -217,7 +217,7 @@ def _lock(descriptor: int, *, waits: bool = False) -> bool:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _report_unwritable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

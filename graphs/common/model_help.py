@@ -119,7 +119,7 @@ def positional_fields(model: type[BaseModel]) -> list[str]:
     return [name for name, field in model.model_fields.items() if field.kw_only is False]
 
 
-def by_name(
+def merge_positional(
     model: type[BaseModel], values: tuple[object, ...], data: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Combine the fields passed by position and by name in one dict.
@@ -272,15 +272,15 @@ UNCHANGED: Final = _Unchanged()
 
 def list_options(function: F) -> F:
     """Replace the parameter ``**options`` in a function's signature by the options themselves."""
-    return _listed(function, None)
+    return _list_parameters(function, None)
 
 
 def list_changes(function: F) -> F:
     """List the replaceable fields in a function's signature, each with the default `UNCHANGED`."""
-    return _listed(function, UNCHANGED)
+    return _list_parameters(function, UNCHANGED)
 
 
-def _listed(function: F, default: object) -> F:
+def _list_parameters(function: F, default: object) -> F:
     found = signature(function)
     *parameters, variadic = found.parameters.values()
     (options,) = get_args(variadic.annotation)

@@ -131,8 +131,10 @@ class SecretsFilter:
         for key in (*_KEYS, *self._patterns):
             text = key.sub(HIDDEN, text)
         text = _NAMED_KEY.sub(rf"\g<name>{HIDDEN}", text)
-        text = _SHORT_NAME.sub(_replace_random, text)
-        return self._without_personal_data(text) if self._personal else text
+        text = _SHORT_NAME.sub(
+            lambda at: f"{at['name']}{HIDDEN}" if looks_like_key(at["value"]) else at[0], text
+        )
+        return self._hide_personal_data(text) if self._personal else text
 
     def binary(self, data: bytes) -> bytes:
         """Return data that is no text without the known keys."""
@@ -195,7 +197,7 @@ class SecretsFilter:
         whole = urlunsplit((parts.scheme, place, path, query, ""))
         return self.text(whole)
 
-    def _without_personal_data(self, text: str) -> str:
+    def _hide_personal_data(self, text: str) -> str:
         text = _E_MAIL.sub(self._replace_e_mail, text)
         for kind, pattern in (("iban", _IBAN), ("card", _CARD), ("phone", _PHONE)):
             text = pattern.sub(partial(self._replace, kind), text)
@@ -222,10 +224,6 @@ def _compile(pattern: str) -> re.Pattern[str]:
         raise SpecError(
             f"pattern: {pattern!r} is not a regular expression: {error}; correct it"
         ) from error
-
-
-def _replace_random(found: re.Match[str]) -> str:
-    return f"{found['name']}{HIDDEN}" if looks_like_key(found["value"]) else found[0]
 
 
 def _digest(text: str) -> str:

@@ -6,7 +6,7 @@ files or commands.
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
@@ -59,15 +59,15 @@ def is_weights(model: str) -> bool:
     return model.strip().lower().endswith(".gguf")
 
 
-def _read_env_file(variables: Mapping[str, Collection[str]]) -> _FromFile:
+def _read_env_file() -> _FromFile:
     """Read the settings of the file. The environment overrides them."""
     environment = {name.upper() for name, value in os.environ.items() if value}
-    given = {name for name, names in variables.items() if not environment.isdisjoint(names)}
+    given = {name for name, names in _VARIABLES.items() if not environment.isdisjoint(names)}
     try:
-        filed = _read_variables(variables)
+        filed = _read_variables()
     except (OSError, ValueError) as error:
         # A file can't set names of files or commands anyway.
-        lost = variables.keys() - given - _NAMING_SETTINGS.keys()
+        lost = _VARIABLES.keys() - given - _NAMING_SETTINGS.keys()
         return _FromFile({}, dict.fromkeys(lost, f".env: can't be read: {error}"))
     url = None if "base_url" in given else filed.get("base_url")
     if url and "api_key" in given and url.value.strip().rstrip("/") == OPENAI:
@@ -115,7 +115,7 @@ def _read_content() -> bytes | None:
         return None
 
 
-def _read_variables(variables: Mapping[str, Collection[str]]) -> dict[str, _FileSetting]:
+def _read_variables() -> dict[str, _FileSetting]:
     written = _read_content()
     if written is None:
         return {}
@@ -131,7 +131,7 @@ def _read_variables(variables: Mapping[str, Collection[str]]) -> dict[str, _File
     named = {name.upper(): _FileSetting(name, value) for name, value in lines if name and value}
     return {
         setting: next(named[name] for name in names if name in named)
-        for setting, names in variables.items()
+        for setting, names in _VARIABLES.items()
         if any(name in named for name in names)
     }
 
@@ -243,8 +243,14 @@ class Settings(Data):
 _PREFIXES: Final = ("DUOLOGUE_", "OPENAI_")
 """The prefixes of all variables that settings are read from."""
 
-_ALSO_OPENAIS: Final = ("api_key", "base_url")
-"""The settings that are also read from OpenAI's own variables."""
+_VARIABLES: Final = {
+    name: [
+        f"{prefix}{name.upper()}"
+        for prefix in (_PREFIXES if name in ("api_key", "base_url") else _PREFIXES[:1])
+    ]
+    for name in Settings.model_fields
+}
+"""The variables that each setting is read from, the strongest one first."""
 
 _Sources: TypeAlias = tuple[tuple[tuple[str, str], ...], bytes | None]
 """Variables of the environment with their values, and the content of the file."""
@@ -291,7 +297,7 @@ def _sources() -> _Sources | None:
 
 def _read_sources() -> Settings:
     environment = _environment()
-    values, faults, notice = _read_env_file({name: _variables(name) for name in _FIELDS})
+    values, faults, notice = _read_env_file()
     while True:
         try:
             settings = Settings(**dict[str, Any](environment | values))
@@ -314,18 +320,17 @@ def _environment() -> dict[str, str]:
     """
     given = {name.upper(): value for name, value in os.environ.items() if value.strip()}
     return {
-        field: next(given[name] for name in _variables(field) if name in given)
-        for field in _FIELDS
-        if not given.keys().isdisjoint(_variables(field))
+        field: next(given[name] for name in names if name in given)
+        for field, names in _VARIABLES.items()
+        if not given.keys().isdisjoint(names)
     }
 
 
 def environment_variables() -> dict[str, str | None]:
     """Return the variables that give another process the same settings. None means not set."""
-    filed = _read_env_file({name: _variables(name) for name in _FIELDS})
+    filed = _read_env_file()
     given: dict[str, str | None] = {}
-    for field in _FIELDS:
-        names = _variables(field)
+    for field, names in _VARIABLES.items():
         given |= dict.fromkeys(names)
         if field in filed.values:
             given[names[0]] = filed.values[field]
@@ -334,19 +339,10 @@ def environment_variables() -> dict[str, str | None]:
     return given
 
 
-_FIELDS: Final = Settings.model_fields
-
-
 def _explain_setting_error(error: ValidationError) -> tuple[str, str]:
     """Return the invalid setting, and a sentence about it."""
     field, _, wrong = explain_error(error, Settings).partition(": ")
     if field == "api_key":
         # The value may be most of a key.
         wrong = wrong.partition(", not ")[0]
-    return field, f"{' or '.join(_variables(field))}: {wrong}"
-
-
-def _variables(field: str) -> list[str]:
-    """Return the variables that a setting is read from, the strongest one first."""
-    prefixes = _PREFIXES if field in _ALSO_OPENAIS else _PREFIXES[:1]
-    return [f"{prefix}{field.upper()}" for prefix in prefixes]
+    return field, f"{' or '.join(_VARIABLES[field])}: {wrong}"

@@ -50,13 +50,13 @@ class LoopThread:
         """
         ended = threading.Event()
 
-        async def watched() -> T:
+        async def run_work() -> T:
             try:
                 return await work()
             finally:
                 ended.set()
 
-        return asyncio.run_coroutine_threadsafe(watched(), self.loop), ended
+        return asyncio.run_coroutine_threadsafe(run_work(), self.loop), ended
 
     async def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the loop from any other loop.
@@ -137,12 +137,12 @@ def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
     """Return the synchronous twin of an async function, such as ``converse`` of ``aconverse``."""
 
     @wraps(function)
-    def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
+    def call_twin(*args: P.args, **kwargs: P.kwargs) -> T:
         with _name_of_twin(function):
             work = function(*args, **kwargs)
         return run_coroutine(work)
 
-    return _name_as_twin(waiting, function)
+    return _name_as_twin(call_twin, function)
 
 
 def iterate_in_background(
@@ -151,16 +151,16 @@ def iterate_in_background(
     """Return the synchronous twin of an async generator function, such as ``stream``."""
 
     @wraps(function)
-    def following(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def iterate_twin(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         with _name_of_twin(function):
             items = function(*args, **kwargs)
         return iterate(items)
 
-    _name_as_twin(following, function)
+    _name_as_twin(iterate_twin, function)
     found = signature(function)
     (item, _) = get_args(found.return_annotation)
-    following.__signature__ = found.replace(return_annotation=Iterator[item])  # type: ignore[attr-defined,valid-type]
-    return following
+    iterate_twin.__signature__ = found.replace(return_annotation=Iterator[item])  # type: ignore[attr-defined,valid-type]
+    return iterate_twin
 
 
 @contextmanager
@@ -204,7 +204,7 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     errands: SimpleQueue[_Job | None] = SimpleQueue()
     begin: Future[None] = Future()
 
-    async def helped() -> T:
+    async def run_work() -> T:
         _CALLER_JOBS.set(errands)
         try:
             # Start only when the caller waits: an interrupt before that would leave the coroutine
@@ -221,7 +221,7 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
             errands.put(None)
 
     try:
-        future, ended = _LOOP.start(helped)
+        future, ended = _LOOP.start(run_work)
         while (errand := errands.get()) is not None:
             errand()
         return future.result()

@@ -39,8 +39,8 @@ from .conversation_options import (
     merge_speaker,
     merge_speakers,
     read_bare_words,
+    remove_marks,
     set_fields,
-    without_marks,
 )
 from .fields import ConversationFields
 from .judges import Handoff
@@ -273,7 +273,7 @@ def _add_ends(filled: object, changes: dict[str, Any]) -> None:
         changes["end_chat"] = {name: one for name, one in given.items() if name != "when"}
         found = validate(EndChat, {"when": given.get("when")}, "end_chat.").when
         if found is not None:
-            filled["when"] = without_marks(filled["when"]) | found
+            filled["when"] = remove_marks(filled["when"]) | found
 
 
 SPEC_VERSIONS: Final = Versions[Migration](oldest=16)
@@ -375,7 +375,7 @@ def read_target(conversation: Conversation, name: str, text: str) -> str | None:
     return read_name(text, hand_off_targets(conversation, name), conversation.names)
 
 
-def first_allowed(conversation: Conversation, name: str, given: Sequence[str]) -> str | None:
+def find_first_allowed(conversation: Conversation, name: str, given: Sequence[str]) -> str | None:
     """Return the first of the named speakers that this speaker may hand over to, or None."""
     return next(filter(None, (read_target(conversation, name, one) for one in given)), None)
 

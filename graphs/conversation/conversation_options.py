@@ -26,7 +26,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Default:
+class FilledIn:
     """A value that a short form fills in, completely or in part."""
 
     value: object
@@ -59,13 +59,13 @@ def mark_shared_default(value: object, *options: str) -> object:
 
 
 def mark_by_options(options_set: AbstractSet[str], data: Any) -> Any:  # noqa: ANN401
-    """Replace each mark by a `Default` or a plain value, depending on the options that are set."""
+    """Replace each mark by a `FilledIn` or a plain value, depending on the options that are set."""
     match data:
         case _FromOptions(value, options):
             found = mark_by_options(options_set, value)
             if options and options[0] in options_set and not data.is_shared:
-                return Default(found, options[0])
-            return Default(found) if options_set.isdisjoint(options) else found
+                return FilledIn(found, options[0])
+            return FilledIn(found) if options_set.isdisjoint(options) else found
         case Mapping():
             return {name: mark_by_options(options_set, one) for name, one in data.items()}
         case list() | tuple():
@@ -80,7 +80,7 @@ def build_model(model: type[M], data: Mapping[str, Any]) -> M:
     A value that the caller did not set is not compared when a session is resumed: the stored value
     applies, even if another release fills in a different one.
     """
-    found = validate(model, without_marks(data))
+    found = validate(model, remove_marks(data))
     for path in _default_paths(data):
         _unset(found, path)
     return found
@@ -89,16 +89,16 @@ def build_model(model: type[M], data: Mapping[str, Any]) -> M:
 def mark_unset(value: object) -> dict[str, Any]:
     """Return the fields of a model or of data as a dict; fields that were not set are marked."""
     match value:
-        case Default():
+        case FilledIn():
             return {
-                name: one if isinstance(one, Default) else Default(one, value.by)
+                name: one if isinstance(one, FilledIn) else FilledIn(one, value.by)
                 for name, one in mark_unset(value.value).items()
             }
         case BaseModel():
             is_set = value.model_fields_set | {"kind"}
             fields = type(value).model_fields
             return {
-                name: one if name in is_set else Default(one)
+                name: one if name in is_set else FilledIn(one)
                 for name, one in value
                 if name in is_set or one != fields[name].get_default(call_default_factory=True)
             }
@@ -110,7 +110,7 @@ def mark_unset(value: object) -> dict[str, Any]:
 
 def has_fields(value: object) -> bool:
     """Return whether a value, marked or not, has fields."""
-    value = value.value if isinstance(value, Default) else value
+    value = value.value if isinstance(value, FilledIn) else value
     return isinstance(value, Mapping | BaseModel)
 
 
@@ -124,15 +124,15 @@ def set_fields(value: object) -> Any:  # noqa: ANN401
     return value
 
 
-def without_marks(value: Any) -> Any:  # noqa: ANN401
+def remove_marks(value: Any) -> Any:  # noqa: ANN401
     """Return data without marks."""
     match value:
-        case Default():
-            return without_marks(value.value)
+        case FilledIn():
+            return remove_marks(value.value)
         case Mapping():
-            return {name: without_marks(one) for name, one in value.items()}
+            return {name: remove_marks(one) for name, one in value.items()}
         case list() | tuple():
-            return tuple(map(without_marks, value))
+            return tuple(map(remove_marks, value))
         case _:
             return value
 
@@ -142,9 +142,9 @@ def _default_paths(
 ) -> Iterator[tuple[str | int, ...]]:
     """Yield the paths of the values that the caller did not set."""
     match value:
-        case Default(by=None):
+        case FilledIn(by=None):
             yield path
-        case Default():
+        case FilledIn():
             yield from _default_paths(value.value, path)
         case Mapping():
             for name, one in value.items():
@@ -258,7 +258,7 @@ def merge_changes(
         if isinstance(value, Mapping) and has_fields(before) and not _is_whole(field, value):
             merged[field] = merge_changes(before, value, at)
             continue
-        if isinstance(before, Default) and before.by is not None:
+        if isinstance(before, FilledIn) and before.by is not None:
             raise duplicate_field_error(before.by, ".".join(at))
         merged[field] = value
     return merged
@@ -292,7 +292,7 @@ def merge_speaker(
     if "system_prompt" in changes and "small_model_prompt" not in changes:
         # The short prompt for small models repeats the old system prompt.
         found.pop("small_model_prompt", None)
-    validate(Speaker, without_marks(found), ".".join((*path, "")))
+    validate(Speaker, remove_marks(found), ".".join((*path, "")))
     return found
 
 

@@ -1,7 +1,7 @@
 """The fields of a conversation, and properties derived from them."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Annotated, Any, Final, Literal
 
@@ -18,7 +18,6 @@ from ..prompts.prompts import (
     SPEAKER_LABELS,
     SPEAKER_TASK,
     Prompt,
-    RenderPrompt,
     fill_template,
 )
 from ..speakers.call_settings import ModelSettings, RunningSummary
@@ -196,15 +195,24 @@ class ConversationFields(Spec):
         self, speaker: Speaker, task: str | None, schema: type[BaseModel] | None = None
     ) -> str:
         """Return the system prompt of one speaker."""
-        return _build_system_prompt(
-            speaker,
-            [name for name in self.names if name != speaker.name],
-            task,
-            schema,
-            render_prompt=self.render_prompt,
-            is_labelled=self.hears_labels(speaker),
-            tells_own_task=not self.opening.answers,
-        )
+        prompt = speaker.system_prompt
+        if prompt is None:
+            others = [name for name in self.names if name != speaker.name]
+            together = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
+            prompt = self.render_prompt(PARTICIPANT, me=speaker.name, others=together)
+            if self.hears_labels(speaker):
+                prompt = f"{prompt} {self.render_prompt(SPEAKER_LABELS)}"
+        parts = [prompt]
+        if task is not None:
+            if "{task}" in prompt:
+                parts = [fill_template(prompt, task=task)]
+            else:
+                parts.append(self.render_prompt(CONVERSATION_TASK, task=task))
+        if speaker.task is not None and not self.opening.answers:
+            parts.append(self.render_prompt(SPEAKER_TASK, task=speaker.task))
+        if speaker.format is not None and not is_format_described(speaker.format, prompt):
+            parts.append(describe_format(speaker.format, schema))
+        return "\n\n".join(parts)
 
     def render_prompt(self, prompt: Prompt, **values: object) -> str:
         """Return a prompt, or its replacement in this conversation, filled with values."""
@@ -400,34 +408,3 @@ class ConversationFields(Spec):
             if speaker.name == name:
                 return speaker
         raise KeyError(f"no speaker is called {name!r}; choose one of {list_names(self.names)}")
-
-
-def _build_system_prompt(
-    speaker: Speaker,
-    others: Sequence[str],
-    task: str | None,
-    schema: type[BaseModel] | None = None,
-    *,
-    render_prompt: RenderPrompt,
-    is_labelled: bool,
-    tells_own_task: bool,
-) -> str:
-    """Return the system prompt of one speaker."""
-    if speaker.system_prompt is None:
-        together = " and ".join(part for part in (", ".join(others[:-1]), others[-1]) if part)
-        prompt = render_prompt(PARTICIPANT, me=speaker.name, others=together)
-        if is_labelled:
-            prompt = f"{prompt} {render_prompt(SPEAKER_LABELS)}"
-    else:
-        prompt = speaker.system_prompt
-    parts = [prompt]
-    if task is not None:
-        if "{task}" in prompt:
-            parts = [fill_template(prompt, task=task)]
-        else:
-            parts.append(render_prompt(CONVERSATION_TASK, task=task))
-    if speaker.task is not None and tells_own_task:
-        parts.append(render_prompt(SPEAKER_TASK, task=speaker.task))
-    if speaker.format is not None and not is_format_described(speaker.format, prompt):
-        parts.append(describe_format(speaker.format, schema))
-    return "\n\n".join(parts)

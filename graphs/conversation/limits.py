@@ -333,7 +333,7 @@ def _check_possible(conversation: ConversationFields, path: str, end: BaseEnd | 
         at = f"{path}.of.{place}"
         _check_possible(conversation, at, part)
         if isinstance(end, AllOf) and not _is_possible(conversation, part):
-            messages, calls = _most(conversation)
+            messages, calls = _count_most(conversation)
             field = f"{at}.limit" if part.most_messages or part.most_calls else at
             raise ValueError(
                 f"{field}: can never be met, as this conversation has at most {messages} messages "
@@ -346,11 +346,11 @@ def _is_possible(conversation: ConversationFields, end: BaseEnd) -> bool:
         return any(_is_possible(conversation, part) for part in end.of)
     if isinstance(end, AllOf):
         return all(_is_possible(conversation, part) for part in end.of)
-    messages, calls = _most(conversation)
+    messages, calls = _count_most(conversation)
     return (end.most_messages or 0) <= messages and (end.most_calls or 0) <= calls
 
 
-def _most(conversation: ConversationFields) -> tuple[int, int]:
+def _count_most(conversation: ConversationFields) -> tuple[int, int]:
     """Return the largest number of messages and of calls; each message needs at least one call."""
     calls = min([most_calls(conversation), *call_caps(conversation.end_chat.when)])
     return min(most_messages(conversation), calls), calls

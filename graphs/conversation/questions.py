@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from langchain_core.messages import ToolCall
 from langgraph.types import Interrupt
 from pydantic import (
-    AfterValidator,
     Field,
     JsonValue,
     PlainValidator,
@@ -70,35 +69,11 @@ def _read_message(given: object) -> Content:
     return read_content(given, "message")
 
 
-def _require_content(given: Content) -> Content:
-    if not text_of(given).strip():
+def _read_full_message(given: object) -> Content:
+    content = _read_message(given)
+    if not text_of(content).strip():
         raise ValueError("it must not be empty")
-    return given
-
-
-# Forms of clients show a field for text. A list of content blocks is accepted, too.
-_AnyText = Annotated[
-    Content,
-    PlainValidator(_read_message),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "description": "The message. The question explains an empty message and exit.",
-        }
-    ),
-]
-_SomeText = Annotated[
-    Content,
-    PlainValidator(_read_message),
-    AfterValidator(_require_content),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "description": "The message, or exit to leave the conversation.",
-            "pattern": r"\S",
-        }
-    ),
-]
+    return content
 
 
 def is_exit(answer: object) -> bool:
@@ -280,7 +255,13 @@ def interrupt_payload(
 
 def schema_of(empty: Empty) -> Any:  # noqa: ANN401  # a type that pydantic reads
     """Return the type that an answer must fit, depending on the effect of an empty answer."""
-    return _SomeText if empty is None else _AnyText
+    # Forms of clients show a field for text. A list of content blocks is accepted, too.
+    schema = {"type": "string", "description": "The message, or exit to leave the conversation."}
+    if empty is None:
+        full = WithJsonSchema({**schema, "pattern": r"\S"})
+        return Annotated[Content, PlainValidator(_read_full_message), full]
+    schema["description"] = "The message. The question explains an empty message and exit."
+    return Annotated[Content, PlainValidator(_read_message), WithJsonSchema(schema)]
 
 
 def check_message(question: MessageQuestion, answer: object) -> None:

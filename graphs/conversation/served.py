@@ -182,7 +182,7 @@ class AssistantSettings(Data):
     @classmethod
     def of(cls, context: object) -> Self:
         """Read the settings from a run's context, and ignore its other entries."""
-        return validate(cls, _picked(context, cls.model_fields), "context.")
+        return validate(cls, _pick(context, cls.model_fields), "context.")
 
     def applied_to(self, conversation: Conversation) -> Conversation:
         """Apply the settings to the fields that a conversation does not set."""
@@ -216,9 +216,9 @@ def role_prompts(form: type[Form]) -> dict[str, FieldInfo]:
 
 def prompts_set(form: type[Form], context: object) -> dict[str, Any]:
     """Return the system prompts that a run's context sets."""
-    return _picked(context, role_prompts(form))
+    return _pick(context, role_prompts(form))
 
 
-def _picked(context: object, names: Mapping[str, object]) -> dict[str, Any]:
+def _pick(context: object, names: Mapping[str, object]) -> dict[str, Any]:
     given = context if isinstance(context, Mapping) else {}
     return {name: given[name] for name in names if given.get(name) is not None}

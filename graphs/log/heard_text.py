@@ -12,7 +12,12 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
-from ..conversation.conversation import Conversation, first_allowed, hand_off_targets, read_target
+from ..conversation.conversation import (
+    Conversation,
+    find_first_allowed,
+    hand_off_targets,
+    read_target,
+)
 from ..conversation.judges import HAND_OFF
 from ..ends.done_token import DoneToken
 from ..ends.end import leaves, lone
@@ -248,7 +253,7 @@ def handing_over(
         return []
     name_of_speaker, text = about.speaker or "", message.text.strip()
     results = describe_handoffs(conversation, name_of_speaker, about.handed_to)
-    chosen = first_allowed(conversation, name_of_speaker, about.handed_to)
+    chosen = find_first_allowed(conversation, name_of_speaker, about.handed_to)
     names = [name for name, _ in results]
     speaks = names.index(chosen) if chosen in names else 0
     made = []
@@ -272,7 +277,7 @@ def describe_handoffs(
     The first allowed name counts. The list is empty if the speaker may not hand over.
     """
     render_prompt, may = conversation.render_prompt, hand_off_targets(conversation, speaker)
-    chosen = first_allowed(conversation, speaker, given)
+    chosen = find_first_allowed(conversation, speaker, given)
     results: list[tuple[str | None, str]] = []
     for text in given if may else ():
         name = read_target(conversation, speaker, text)

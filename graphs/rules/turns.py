@@ -14,11 +14,11 @@ from ..common.data import Data
 from ..common.errors import SpecError, suggest_near_or_all
 from ..conversation.conversation import (
     Conversation,
-    first_allowed,
+    find_first_allowed,
     hand_off_targets,
     read_next_speaker,
 )
-from ..conversation.conversation_options import Default
+from ..conversation.conversation_options import FilledIn
 from ..conversation.judges import Concurrent, RoundRobin
 from ..conversation.questions import Asking, Because, Empty, is_exit
 from ..ends.end_chat import EndChatMode
@@ -204,7 +204,8 @@ def _named(
 ) -> str | None:
     """Return the speaker that a message names as the next one, if that speaker may be next."""
     given = (*about.handed_to, *read_next_speaker(conversation, about.parsed))
-    return first_allowed(conversation, name, given) or _addressed(message.text, conversation, name)
+    allowed = find_first_allowed(conversation, name, given)
+    return allowed or _addressed(message.text, conversation, name)
 
 
 def _addressed(text: str, conversation: Conversation, name: str) -> str | None:
@@ -362,7 +363,7 @@ def with_people(
                 f"people: no speaker is called {name!r}{suggest_near_or_all(name, known)}"
             )
     return tuple(
-        {**speaker, "replies": Default(("human",), "people")}
+        {**speaker, "replies": FilledIn(("human",), "people")}
         if speaker["name"] in names
         else speaker
         for speaker in speakers

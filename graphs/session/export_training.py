@@ -84,7 +84,7 @@ def _example(
     conversation = result.conversation
     who = conversation.speaker(name)
     named = who.format.name if isinstance(who.format, SchemaFormat) else None
-    schema = None if named is None else known.at_hand("schemas", named)
+    schema = None if named is None else known.find_object("schemas", named)
     system = conversation.system_prompt(who, result.specified_task, schema)
     view = [*viewpoint(conversation, result.messages, name, system=system)]
     # Messages after the speaker's last message have no answer to learn.
@@ -103,7 +103,7 @@ def _example(
     for message, one, is_learned in zip(view, written, learned, strict=True):
         if isinstance(message, AIMessage) and not is_learned:
             one["weight"] = 0
-    has_all = all(known.at_hand("tools", tool) for tool in who.tools)
+    has_all = all(known.find_object("tools", tool) for tool in who.tools)
     return Example(name, written, define_tools(conversation, known, who) if has_all else ())
 
 

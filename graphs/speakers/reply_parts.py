@@ -228,7 +228,9 @@ def _read_message(given: object) -> AnyMessage:
         case HumanMessage():
             return HumanMessage(content, name=message.name)
         case AIMessage():
-            return AIMessage(text, tool_calls=calls, additional_kwargs=_read_thought(message))
+            thought = message.additional_kwargs.get(THOUGHT)
+            kept = {} if thought is None else {THOUGHT: Thought.model_validate(thought)}
+            return AIMessage(text, tool_calls=calls, additional_kwargs=kept)
         case ToolMessage():
             return ToolMessage(content, tool_call_id=message.tool_call_id, status=message.status)
     raise ValueError(
@@ -257,11 +259,6 @@ def _read_call(call: ToolCall) -> ToolCall:
         raise ValueError(f"the arguments of {call['name']!r} must be a JSON object") from error
     check_depth(args, f"the arguments of {call['name']!r}: ", _DEEPEST_ARGUMENTS)
     return ToolCall(name=call["name"], args=args, id=call.get("id"), type="tool_call")
-
-
-def _read_thought(message: AIMessage) -> dict[str, Thought]:
-    thought = message.additional_kwargs.get(THOUGHT)
-    return {} if thought is None else {THOUGHT: Thought.model_validate(thought)}
 
 
 def calls_of(message: AIMessage) -> list[ToolCall]:

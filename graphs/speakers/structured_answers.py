@@ -59,7 +59,10 @@ def read_structured(model: type[M], text: str) -> M:
         if answer is None:
             raise UnreadableJsonError("it has no JSON object")
         return _validate(model, write_json(_fold_answer(model, answer, is_own=True)))
-    part = _answer_part(text)
+    # The content of the only JSON fence, or the whole text. A fence begins a line, which nothing
+    # within JSON can do.
+    among = [fence.content for fence in fences(text)[1] if fence.is_json]
+    part = among[0] if len(among) == 1 else text
     try:
         found = _validate(model, part)
     except ValidationError:
@@ -89,13 +92,6 @@ def _fold_answer(model: type[BaseModel], answer: Json, *, is_own: bool = False) 
         raise UnreadableJsonError("it is nested too deeply") from None
 
 
-def _answer_part(text: str) -> str:
-    """Return the content of the only JSON fence, or the whole text."""
-    # A fence begins a line, which nothing within JSON can do.
-    among = [fence.content for fence in fences(text)[1] if fence.is_json]
-    return among[0] if len(among) == 1 else text
-
-
 def _validate(model: type[M], text: str) -> M:
     try:
         return model.model_validate_json(text)
@@ -116,13 +112,13 @@ def _is_other_json(text: str) -> bool:
 def _only_object(text: str) -> dict[str, Json] | None:
     """Return the one JSON object of a text, which may repeat it, or None if there is none."""
     # An empty object has no content and may be a pair of braces in prose.
-    found = [*filter(None, find_objects(_without_other_code(text)))]
+    found = [*filter(None, find_objects(_remove_other_code(text)))]
     if not all(is_equal(found[0], other) for other in found[1:]):
         raise UnreadableJsonError("it has two different JSON objects")
     return found[0] if found else None
 
 
-def _without_other_code(text: str) -> str:
+def _remove_other_code(text: str) -> str:
     """Return a text without fenced code in languages other than JSON."""
     lines, found = fences(text)
     other = [range(fence.first, fence.behind) for fence in found if not fence.is_json]
@@ -176,7 +172,8 @@ class _Folder:
         # If any key is allowed, each key is data.
         names = {key: key for key in given}
         if others is False:
-            names = _fold_keys([*given], [*properties])
+            known = _unambiguous_names([*properties])
+            names = {key: key if key in properties else known.get(_fold(key), key) for key in given}
         found: dict[str, Json] = {}
         for key, value in given.items():
             name = names[key]
@@ -185,24 +182,15 @@ class _Folder:
             folded = self.fold(value, properties.get(name, others))
             if not is_equal(found.setdefault(name, folded), folded):
                 raise UnreadableJsonError(f"the key {name!r} has two different values")
-        return found | self._empty_lists(found, properties) if self._is_own else found
-
-    def _empty_lists(
-        self, found: Mapping[str, Json], properties: Mapping[str, Any]
-    ) -> dict[str, Json]:
-        """Return empty lists for the null or missing lists of an `OwnAnswer`."""
-        lists = (name for name in properties if properties[name].get("type") == "array")
-        return {name: [] for name in lists if found.get(name) is None}
+        for name, field in properties.items() if self._is_own else ():
+            # A list of an `OwnAnswer` that is null or missing is empty.
+            if field.get("type") == "array" and found.get(name) is None:
+                found[name] = []
+        return found
 
 
 def _fold(text: str) -> str:
     return _APART.sub("", text).casefold()
-
-
-def _fold_keys(given: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """Return the schema's key for each given key."""
-    known = _unambiguous_names(wanted)
-    return {key: key if key in wanted else known.get(_fold(key), key) for key in given}
 
 
 def _unambiguous_names(names: Sequence[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from ...graphs.conversation.conversation import (
     Conversation,
-    first_allowed,
+    find_first_allowed,
     hand_off_targets,
     read_next_speaker,
 )
@@ -240,7 +240,7 @@ def _check_next_speaker(
     conversation: Conversation, speaker: Speaker, given: Sequence[str]
 ) -> Problem | None:
     """Return the problem of a reply that names only speakers who cannot be next."""
-    if not given or first_allowed(conversation, speaker.name, given) is not None:
+    if not given or find_first_allowed(conversation, speaker.name, given) is not None:
         return None
     names = ", ".join(hand_off_targets(conversation, speaker.name))
     explanation = conversation.render_prompt(

@@ -12,7 +12,11 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import BaseModel, JsonValue
 
 from ...graphs.common.content import Content, files_of, make_content
-from ...graphs.conversation.conversation import Conversation, first_allowed, may_hand_off_privately
+from ...graphs.conversation.conversation import (
+    Conversation,
+    find_first_allowed,
+    may_hand_off_privately,
+)
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.log.artifacts import parts_of_result, store_artifact
 from ...graphs.log.memory import heard_since, is_told
@@ -64,7 +68,7 @@ def audience_of(
     )
     if handed.private and may_hand_off_privately(conversation):
         # A private message to an unknown name stays private.
-        return (first_allowed(conversation, turn.speaker, handed.to) or turn.speaker,)
+        return (find_first_allowed(conversation, turn.speaker, handed.to) or turn.speaker,)
     if alone:
         return (turn.speaker,)
     return speaker.speaks_to if turn.stage in ALOUD else None

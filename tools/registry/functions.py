@@ -158,7 +158,7 @@ Agent: TypeAlias = Runnable[Any, Any]
 
 def check_agent(agent: Agent, where: str) -> None:
     """Raise SpecError if a graph has no messages in its state, or sets its own checkpointer."""
-    graph = _asked(agent)
+    graph = _first_runnable(agent)
     if isinstance(own := getattr(graph, "checkpointer", None), bool):
         raise SpecError(
             f"{where} is compiled with checkpointer={own}; remove that, since the session stores "
@@ -176,7 +176,7 @@ def takes_state(agent: Agent) -> bool:
     # Imported here, since conversations without agents need no LangGraph.
     from langgraph.pregel.protocol import PregelProtocol
 
-    asked = _asked(agent)
+    asked = _first_runnable(agent)
     if isinstance(asked, PregelProtocol):
         # The input of a remote graph is not known here; most expect a state.
         return "messages" in getattr(asked, "channels", ("messages",))
@@ -188,18 +188,18 @@ def is_remote(agent: Agent) -> bool:
     # Not imported, since the import takes a second. If the module is not loaded, there is no such
     # graph.
     remote = sys.modules.get("langgraph.pregel.remote")
-    return remote is not None and isinstance(_asked(agent), remote.RemoteGraph)
+    return remote is not None and isinstance(_first_runnable(agent), remote.RemoteGraph)
 
 
-def _asked(agent: Agent) -> Agent:
+def _first_runnable(agent: Agent) -> Agent:
     """Return the runnable inside a composed Runnable that receives the input."""
     match agent:
         case RunnableBindingBase():
-            return _asked(agent.bound)
+            return _first_runnable(agent.bound)
         case RunnableWithFallbacks():
-            return _asked(agent.runnable)
+            return _first_runnable(agent.runnable)
         case RunnableSequence():
-            return _asked(agent.first)
+            return _first_runnable(agent.first)
         case _:
             return agent
 
@@ -379,7 +379,7 @@ def load_entry_points(kind: str, entries: Sequence[EntryPoint], path: str) -> An
     return found
 
 
-def by_name(kind: str, given: object) -> Mapping[str, Any]:
+def read_mapping(kind: str, given: object) -> Mapping[str, Any]:
     """Return a dict of objects by name, empty for None. Raise SpecError if it is not a dict."""
     if given is not None and not isinstance(given, Mapping):
         raise SpecError(f"{kind}: must be a dict from names to {kind}, not {type(given).__name__}")
@@ -389,7 +389,7 @@ def by_name(kind: str, given: object) -> Mapping[str, Any]:
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
-def check_name(name: object, kind: str) -> None:
+def check_registered_name(name: object, kind: str) -> None:
     """Raise SpecError for a name that no conversation could contain."""
     try:
         fits = _NAME.validate_python(name, strict=True) == name
@@ -402,7 +402,7 @@ def check_name(name: object, kind: str) -> None:
         )
 
 
-def as_tool(given: object, where: str) -> Any:  # noqa: ANN401  # checked by `check_kind`
+def make_tool(given: object, where: str) -> Any:  # noqa: ANN401  # checked by `check_kind`
     """Return a function as a LangChain tool, and any other object unchanged.
 
     The docstring and types of the function describe the tool to models.

@@ -39,13 +39,13 @@ from .functions import (
     OrderFunction,
     PredicateFunction,
     ReplyFunction,
-    as_tool,
-    by_name,
     check_kind,
-    check_name,
+    check_registered_name,
     load_entry_points,
+    make_tool,
     needs_store,
     parameters_of,
+    read_mapping,
     tools_in,
 )
 from .hooks import Hook, languages_of
@@ -114,12 +114,12 @@ class Registry:
         self._brought: dict[tuple[str, str], object] = {}
         """The registered objects by kind and name, before plain functions became tools."""
         for kind in NOUNS.keys() - {"tools"}:
-            for name, one in by_name(kind, given.get(kind)).items():
-                check_name(name, kind)
+            for name, one in read_mapping(kind, given.get(kind)).items():
+                check_registered_name(name, kind)
                 check_kind(kind, one, f"{kind}: {name!r}")
                 self._found[kind][name] = self._brought[kind, name] = one
         for number, one in enumerate(tools_in(given.get("tools"))):
-            tool = as_tool(one, f"tools.{number}")
+            tool = make_tool(one, f"tools.{number}")
             called = getattr(tool, "name", None) or getattr(tool, "__name__", None)
             check_kind("tools", tool, f"tools: {called!r}" if called else f"tools.{number}")
             if tool.name in self._found["tools"]:
@@ -138,12 +138,12 @@ class Registry:
         Raises:
             SpecError: An object does not fit its kind, or two objects of one kind share a name.
         """
-        for path, kind, name in _named(conversation):
+        for path, kind, name in _iter_named(conversation):
             if not isinstance(name, NamedObject):
                 continue
             one = name.brought
             if (kind, name) not in self._brought:
-                found = as_tool(one, path) if kind == "tools" else one
+                found = make_tool(one, path) if kind == "tools" else one
                 check_kind(kind, found, f"{path}: {str(name)!r}")
                 self._found[kind][str(name)] = found
                 self._brought[kind, name] = one
@@ -209,9 +209,9 @@ class Registry:
         found: BaseTool | None = self._found["tools"].get(name)
         return found
 
-    def at_hand(self, kind: str, name: str) -> Any | None:  # noqa: ANN401  # each kind has its own
+    def find_object(self, kind: str, name: str) -> Any | None:  # noqa: ANN401  # each kind has its own
         """Return the registered or installed object of this name, or None. May import packages."""
-        entries = self._installed[kind].get(name)
+        entries = self._entry_points[kind].get(name)
         if name not in self._found[kind] and entries:
             self._found[kind][name] = load_entry_points(kind, entries, name)
         return self._found[kind].get(name)
@@ -270,7 +270,7 @@ class Registry:
 
     def knows(self, conversation: Conversation) -> bool:
         """Return whether all objects that a conversation names are registered and checked."""
-        is_here = all(name in self._found[kind] for _, kind, name in _named(conversation))
+        is_here = all(name in self._found[kind] for _, kind, name in _iter_named(conversation))
         return (
             is_here
             and all(
@@ -289,15 +289,15 @@ class Registry:
         Raises:
             SpecError: A name is unknown, or an object does not fit its place.
         """
-        for path, kind, name in _named(conversation):
+        for path, kind, name in _iter_named(conversation):
             if self._is_here(kind, name):
                 continue
-            if name not in self._installed[kind]:
+            if name not in self._entry_points[kind]:
                 # A loaded entry point is in both mappings.
-                known = list({**self._found[kind], **self._installed[kind]})
+                known = list({**self._found[kind], **self._entry_points[kind]})
                 hint = did_you_mean(name, known) or self._elsewhere(kind, name)
                 raise SpecError(f"{path}: there is no {NOUNS[kind]} {name!r}{hint}")
-            self._found[kind][name] = load_entry_points(kind, self._installed[kind][name], path)
+            self._found[kind][name] = load_entry_points(kind, self._entry_points[kind][name], path)
         self._check_to_user(conversation)
         for path, name in self._no_objects(conversation):
             raise SpecError(
@@ -305,11 +305,11 @@ class Registry:
                 'format.form = "text", or put it into a field of another pydantic model'
             )
 
-    def looked_up(self, conversation: Conversation) -> Iterator[tuple[str, str, bool]]:
+    def list_named_objects(self, conversation: Conversation) -> Iterator[tuple[str, str, bool]]:
         """Yield the noun and the name of each named object, and whether the object exists."""
-        named = dict.fromkeys((kind, str(name)) for _, kind, name in _named(conversation))
+        named = dict.fromkeys((kind, str(name)) for _, kind, name in _iter_named(conversation))
         for kind, name in named:
-            yield NOUNS[kind], name, self._is_here(kind, name) or name in self._installed[kind]
+            yield NOUNS[kind], name, self._is_here(kind, name) or name in self._entry_points[kind]
 
     def _is_here(self, kind: str, name: str) -> bool:
         return name in self._found[kind] or (kind == "tools" and is_at(self._servers, name))
@@ -321,7 +321,7 @@ class Registry:
         """
         wanted = [
             (path, name)
-            for path, kind, name in _named(conversation)
+            for path, kind, name in _iter_named(conversation)
             if kind == "tools" and name not in self._found[kind]
         ]
         self._found["tools"].update(await find_tools(self._servers, wanted))
@@ -360,7 +360,7 @@ class Registry:
 
     def _elsewhere(self, kind: str, name: str) -> str:
         for other, what in NOUNS.items():
-            if name in self._found[other] or name in self._installed[other]:
+            if name in self._found[other] or name in self._entry_points[other]:
                 return f"; it is registered as a {what}"
         about_servers = hint_of(self._servers, name) if kind == "tools" else None
         if about_servers:
@@ -369,7 +369,7 @@ class Registry:
             f"pass it in Python, as {kind} of converse",
             f"install the package that offers it as duologue.{kind}",
         ]
-        known = sorted({**self._found[kind], **self._installed[kind]})
+        known = sorted({**self._found[kind], **self._entry_points[kind]})
         if known:
             remedies.append(f"use one of {list_names(known)}")
         return f"; {', '.join(remedies[:-1])}, or {remedies[-1]}"
@@ -379,7 +379,7 @@ class Registry:
         return configured_servers() | self._given_servers
 
     @cached_property
-    def _installed(self) -> dict[str, dict[str, list[EntryPoint]]]:
+    def _entry_points(self) -> dict[str, dict[str, list[EntryPoint]]]:
         found: dict[str, dict[str, list[EntryPoint]]] = {kind: {} for kind in NOUNS}
         for kind, entries in found.items():
             for entry in entry_points(group=f"duologue.{kind}"):
@@ -387,15 +387,15 @@ class Registry:
         return found
 
 
-def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
+def _iter_named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
     """Yield the field, the kind and the name of everything that a conversation names."""
     for number, speaker in enumerate(conversation.speakers):
-        yield from _named_by(speaker, f"speakers.{number}")
+        yield from _iter_named_by(speaker, f"speakers.{number}")
     for path, end in leaves(conversation.end_chat.when, "end_chat.when"):
         for field, kind, name in end.registered():
             yield f"{path}.{field}", kind, name
     for path, inner in inner_conversations(conversation) if conversation.has_inner else ():
-        for field, kind, name in _named(inner):
+        for field, kind, name in _iter_named(inner):
             yield f"{path}.{field}", kind, name
     if isinstance(conversation.turn_order, TurnFunction):
         yield "turn_order.name", "orders", conversation.turn_order.name
@@ -405,7 +405,7 @@ def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
             yield f"prompts.{key}.name", "prompts", str(own.name)
 
 
-def _named_by(speaker: Speaker, at: str) -> Iterator[tuple[str, str, str]]:
+def _iter_named_by(speaker: Speaker, at: str) -> Iterator[tuple[str, str, str]]:
     """Yield the field, the kind and the name of everything that a speaker names."""
     for name in speaker.tools:
         yield f"{at}.tools", "tools", name

@@ -119,8 +119,9 @@ async def start_process(
         "group": launch.group,
         "folder": launch.folder,
     }
-    text = await asyncio.to_thread(_text, launch.worker)
-    filled = await _filled(launch.filter)
+    file = files("duologue.tools.sandbox").joinpath(f"{launch.worker}.py")
+    text = await asyncio.to_thread(file.read_text, "utf-8")
+    filled = None if launch.filter is None else await _open_filled_pipe(launch.filter)
     command = [part.replace("{filter}", str(filled)) for part in launch.command]
     try:
         loop = asyncio.get_running_loop()
@@ -164,10 +165,8 @@ async def wait_until_ready(out: asyncio.StreamReader) -> None:
         raise StartError(shown[-300:] or "it ended without output")
 
 
-async def _filled(data: bytes | None) -> int | None:
-    """Return the read end of a pipe that contains these bytes, or None for None."""
-    if data is None:
-        return None
+async def _open_filled_pipe(data: bytes) -> int:
+    """Return the read end of a pipe that contains these bytes."""
     filling = asyncio.ensure_future(asyncio.to_thread(_pipe, data))
     try:
         return await asyncio.shield(filling)
@@ -184,76 +183,50 @@ def _pipe(data: bytes) -> int:
     return reading
 
 
-def _text(module: str) -> str:
-    return files("duologue.tools.sandbox").joinpath(f"{module}.py").read_text("utf-8")
-
-
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 
-_EVERYWHERE = {
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "open_tree": 428,
-    "move_mount": 429,
-    "fsopen": 430,
-    "fsconfig": 431,
-    "fsmount": 432,
-    "fspick": 433,
-    "mount_setattr": 442,
-    "memfd_secret": 447,
-}
-_X86_64 = {
-    "shmget": 29,
-    "semget": 64,
-    "msgget": 68,
-    "ptrace": 101,
-    "pivot_root": 155,
-    "mount": 165,
-    "umount2": 166,
-    "kexec_load": 246,
-    "add_key": 248,
-    "request_key": 249,
-    "keyctl": 250,
-    "unshare": 272,
-    "vmsplice": 278,
-    "perf_event_open": 298,
-    "open_by_handle_at": 304,
-    "setns": 308,
-    "process_vm_readv": 310,
-    "process_vm_writev": 311,
-    "memfd_create": 319,
-    "bpf": 321,
-    "userfaultfd": 323,
-}
-_AARCH64 = {
-    "umount2": 39,
-    "mount": 40,
-    "pivot_root": 41,
-    "vmsplice": 75,
-    "unshare": 97,
-    "kexec_load": 104,
-    "ptrace": 117,
-    "msgget": 186,
-    "semget": 190,
-    "shmget": 194,
-    "add_key": 217,
-    "request_key": 218,
-    "keyctl": 219,
-    "perf_event_open": 241,
-    "open_by_handle_at": 265,
-    "setns": 268,
-    "process_vm_readv": 270,
-    "process_vm_writev": 271,
-    "memfd_create": 279,
-    "bpf": 280,
-    "userfaultfd": 282,
-}
+_REFUSED: Final = """
+io_uring_setup 425 425
+io_uring_enter 426 426
+io_uring_register 427 427
+open_tree 428 428
+move_mount 429 429
+fsopen 430 430
+fsconfig 431 431
+fsmount 432 432
+fspick 433 433
+mount_setattr 442 442
+memfd_secret 447 447
+shmget 29 194
+semget 64 190
+msgget 68 186
+ptrace 101 117
+pivot_root 155 41
+mount 165 40
+umount2 166 39
+kexec_load 246 104
+add_key 248 217
+request_key 249 218
+keyctl 250 219
+unshare 272 97
+vmsplice 278 75
+perf_event_open 298 241
+open_by_handle_at 304 265
+setns 308 268
+process_vm_readv 310 270
+process_vm_writev 311 271
+memfd_create 319 279
+bpf 321 280
+userfaultfd 323 282
+"""
+"""The refused system calls, each with its number on x86_64 and on aarch64."""
+
+
 _MACHINES: Final = {
-    # The kernel's number of the architecture, the first number of its other calls (x32), the
-    # refused calls, the two calls that make sockets, and the call that changes them.
-    "x86_64": (0xC000003E, 0x40000000, _X86_64, (41, 53), 54),
-    "aarch64": (0xC00000B7, None, _AARCH64, (198, 199), 208),
+    # The column of its numbers above, the kernel's number of the architecture, the first number of
+    # its other calls (x32), the two calls that make sockets, and the call that changes them.
+    "x86_64": (1, 0xC000003E, 0x40000000, (41, 53), 54),
+    "aarch64": (2, 0xC00000B7, None, (198, 199), 208),
 }
 _FAMILIES: Final = (1, 2, 10, 16)
 """The allowed socket families, which the separate network isolates: AF_UNIX, AF_INET, AF_INET6 and
@@ -268,13 +241,13 @@ def program(machine: str | None = None) -> bytes | None:
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
         return None
-    architecture, others, calls, sockets, change = known
+    column, architecture, others, sockets, change = known
     # Calls of another architecture have other numbers, so they fail as unknown.
     steps = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _ERROR | _ENOSYS)]
     steps.append((_LOAD, 0, 0, 0))
     if others is not None:
         steps += [(_AT_LEAST, 0, 1, others), (_RETURN, 0, 0, _ERROR | _ENOSYS)]
-    for number in sorted({*_EVERYWHERE.values(), *calls.values()}):
+    for number in sorted(int(line.split()[column]) for line in _REFUSED.split("\n")[1:-1]):
         steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERROR | _EPERM)]
     # The first argument of both socket calls is the family; the kernel reads 32 bits of it.
     families = [(_EQUAL, len(_FAMILIES) - at, 0, family) for at, family in enumerate(_FAMILIES)]

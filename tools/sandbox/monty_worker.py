@@ -55,7 +55,7 @@ class Call:
     def _say(self, stream: str, text: str) -> None:
         write(self._answers, text.encode(errors="replace"))
 
-    def ended(self, pool: monty.Monty) -> tuple[int, bytes]:
+    def run_safely(self, pool: monty.Monty) -> tuple[int, bytes]:
         """Run the code, and replace an unexpected exception with a note to the code's author."""
         try:
             return self.run(pool)
@@ -230,7 +230,7 @@ def _watch(orders: int, on: bool) -> None:
 def _aside(call: Call, pool: monty.Monty) -> tuple[int, bytes]:
     """Make a call in a separate thread, so that this thread can handle the signal."""
     found: list[tuple[int, bytes]] = []
-    thread = threading.Thread(target=lambda: found.append(call.ended(pool)))
+    thread = threading.Thread(target=lambda: found.append(call.run_safely(pool)))
     thread.start()
     thread.join()
     return found[0]

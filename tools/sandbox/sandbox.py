@@ -112,7 +112,7 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
     except StartError as error:
         return Ran(126, f"[not run: the sandbox could not be started ({error})]\n", kept, level)
     anew = ANEW if is_new and kept.started else ""
-    return Ran(ended.exit_code, anew + _said(output, ended), kept.after_run(None), level)
+    return Ran(ended.exit_code, anew + _join_note(output, ended), kept.after_run(None), level)
 
 
 async def _run_monty(sandbox: Sandbox, code: str, kept: Kept) -> Ran:
@@ -121,18 +121,18 @@ async def _run_monty(sandbox: Sandbox, code: str, kept: Kept) -> Ran:
         # The idle process may have ended. Monty's code has no outside effects, so it may run twice.
         for _ in range(2):
             output = CappedOutput(sandbox.output_kib)
-            async with _workers().any("monty", _launch_monty) as worker:
+            async with _workers().any("monty", partial(_launch, "monty", sandbox)) as worker:
                 ended = await worker.ask(sandbox, order, output)
             if not ended.broke_off:
                 break
     anew = ANEW if kept.started and not kept.memory else ""
     cut_short = ended.note or ended.exit_code in (124, 137)
     memory = base64.b64encode(ended.memory).decode() if ended.memory else kept.memory
-    said = anew + _said(output, ended) + (AS_BEFORE if cut_short else "")
+    said = anew + _join_note(output, ended) + (AS_BEFORE if cut_short else "")
     return Ran(ended.exit_code, said, kept.after_run(memory), "monty")
 
 
-def _said(output: CappedOutput, ended: WorkerEnded) -> str:
+def _join_note(output: CappedOutput, ended: WorkerEnded) -> str:
     said = output.text()
     if not ended.note:
         return said
@@ -151,14 +151,9 @@ def _monty_order(sandbox: Sandbox, code: str, memory: str | None) -> dict[str, A
     }
 
 
-async def _launch_monty() -> Launch:
-    return await asyncio.to_thread(launch_monty)
-
-
 async def _launch(level: Level, sandbox: Sandbox) -> Launch:
-    if level == "host":
-        return await asyncio.to_thread(launch_on_host)
-    return await asyncio.to_thread(launch_bubblewrap, sandbox)
+    launchers = {"host": launch_on_host, "monty": launch_monty}
+    return await asyncio.to_thread(launchers.get(level) or partial(launch_bubblewrap, sandbox))
 
 
 async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level") -> Level:
@@ -202,7 +197,7 @@ async def _try(level: Level) -> str | None:
     try:
         if level == "monty":
             order = _monty_order(sandbox, "6*7", None)
-            async with _workers().any("monty", _launch_monty) as worker:
+            async with _workers().any(level, partial(_launch, level, sandbox)) as worker:
                 ended = await worker.ask(sandbox, order, output)
         else:
             # The shell starts a second process, since a limit may leave no room for one.
@@ -213,4 +208,4 @@ async def _try(level: Level) -> str | None:
         return str(error)
     if (ended.exit_code, output.text()) == (0, "42\n"):
         return None
-    return f"a test run returned {_said(output, ended)[:200]!r}"
+    return f"a test run returned {_join_note(output, ended)[:200]!r}"

@@ -122,7 +122,7 @@ class Worker:
         transport, process = await start_process(launch, _READ)
         worker = cls(transport, process, launch)
         try:
-            await wait_until_ready(worker._out)
+            await wait_until_ready(worker._stdout)
             # No untrusted code has run yet, so all processes found now are trusted.
             worker._trusted = await asyncio.to_thread(family, process.pid)
         except BaseException:
@@ -131,7 +131,7 @@ class Worker:
         return worker
 
     @property
-    def _out(self) -> asyncio.StreamReader:
+    def _stdout(self) -> asyncio.StreamReader:
         assert self._process.stdout is not None  # noqa: S101  it is a pipe
         return self._process.stdout
 
@@ -150,16 +150,18 @@ class Worker:
         self.asked += 1
         self._limit = (sandbox.memory_mib + self._launch.own_mib) << 20
         try:
-            work = asyncio.create_task(self._talk(order, output))
+            work = asyncio.create_task(self._exchange(order, output))
             watch = asyncio.create_task(self._watch())
             await asyncio.wait(
                 {work, watch},
                 timeout=sandbox.seconds + self._launch.grace,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            ended = await self._ended(work, watch, sandbox, output)
-            if self.alive and not await self._sweep():
-                await self.close()
+            ended = await self._conclude(work, watch, sandbox, output)
+            if self.alive and _HAS_SIGNALS:
+                self._snapshot = await asyncio.to_thread(self._stop_leftovers)
+                if self._snapshot is None:
+                    await self.close()
             return ended
         except BaseException:
             await self.close()
@@ -169,7 +171,7 @@ class Worker:
                 if task is not None:
                     task.cancel()
 
-    async def _ended(
+    async def _conclude(
         self,
         work: "asyncio.Task[WorkerEnded]",
         watch: "asyncio.Task[None]",
@@ -192,7 +194,7 @@ class Worker:
             return WorkerEnded(137, f"ended: it used more than {sandbox.memory_mib} MiB of memory")
         return WorkerEnded(124, f"ended: it ran longer than {sandbox.seconds:g} s")
 
-    async def _talk(self, order: Mapping[str, Any], output: CappedOutput) -> WorkerEnded:
+    async def _exchange(self, order: Mapping[str, Any], output: CappedOutput) -> WorkerEnded:
         mark = secrets.token_hex(16).encode()
         data = json.dumps({"mark": mark.decode(), **order}).encode()
         if _HAS_SIGNALS:
@@ -201,19 +203,19 @@ class Worker:
         self._process.stdin.write(len(data).to_bytes(4, "big") + data)
         await self._process.stdin.drain()
         # Text before the mark was written after the end of the last call, so it is dropped.
-        rest = await self._until(mark + b"<", b"", None)
-        rest = await self._until(mark + b">", rest, output)
+        rest = await self._read_until(mark + b"<", b"", None)
+        rest = await self._read_until(mark + b">", rest, output)
         while b"\n" not in rest and len(rest) < 16:
-            rest += await self._more()
+            rest += await self._read_more()
         found = _END.match(rest)
         if found is None or int(found[2]) > MOST_MEMORY:
             raise _BrokenError
         memory = rest[found.end() :]
         while len(memory) < int(found[2]):
-            memory += await self._more()
+            memory += await self._read_more()
         return WorkerEnded(int(found[1]) & 0xFF, memory=memory[: int(found[2])])
 
-    async def _until(self, mark: bytes, data: bytes, output: CappedOutput | None) -> bytes:
+    async def _read_until(self, mark: bytes, data: bytes, output: CappedOutput | None) -> bytes:
         """Read up to a mark, and return the bytes after it."""
         dropped = 0
         while (at := data.find(mark)) < 0:
@@ -226,7 +228,7 @@ class Worker:
                 raise _BrokenError
             data = data[sure:]
             try:
-                data += await self._more()
+                data += await self._read_more()
             except _BrokenError:
                 if output is not None:
                     output.add(data)
@@ -235,8 +237,8 @@ class Worker:
             output.add(data[:at])
         return data[at + len(mark) :]
 
-    async def _more(self) -> bytes:
-        part = await self._out.read(_READ)
+    async def _read_more(self) -> bytes:
+        part = await self._stdout.read(_READ)
         if not part:
             raise _BrokenError
         return part
@@ -256,15 +258,8 @@ class Worker:
             held += namespace_bytes(inside, self._launch.in_memory)
         return held > self._limit
 
-    async def _sweep(self) -> bool:
-        """Kill all that a call left, and suspend the interpreter. Return False if it failed."""
-        if not _HAS_SIGNALS:
-            return True
-        found = await asyncio.to_thread(self._swept)
-        self._snapshot = found
-        return found is not None
-
-    def _swept(self) -> Snapshot | None:
+    def _stop_leftovers(self) -> Snapshot | None:
+        """Kill all that a call left, and suspend the interpreter. Return None if it failed."""
         before = None
         for number in range(_SWEEPS):
             if not self.alive:
@@ -301,7 +296,7 @@ class Worker:
         """Kill the process with all that it started, and return its exit code."""
         if self.alive:
             self.alive = False
-            if self._out.at_eof():
+            if self._stdout.at_eof():
                 # It has already ended; its exit code will be known soon.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(1):
@@ -328,10 +323,6 @@ _IDLE_SECONDS = 0.2
 """Seconds between two checks of the idle interpreters."""
 
 
-def _are_idle(workers: list[Worker]) -> list[bool]:
-    return [worker.is_idle() for worker in workers]
-
-
 class Workers:
     """The interpreters of this process. Used on one event loop only."""
 
@@ -356,7 +347,7 @@ class Workers:
             if known is not None and (known.runs != runs or known.has_ended):
                 await self._idle.pop(key).close()
             is_new = key not in self._idle
-            async with self._taken(key, launch) as worker:
+            async with self._check_out(key, launch) as worker:
                 worker.runs = runs + 1
                 yield worker, is_new
 
@@ -370,11 +361,11 @@ class Workers:
             if key is None:
                 self._number += 1
                 key = f"any {kind} {self._number}"
-            async with self._taken(key, launch) as worker:
+            async with self._check_out(key, launch) as worker:
                 yield worker
 
     @asynccontextmanager
-    async def _taken(
+    async def _check_out(
         self, key: str, launch: Callable[[], Awaitable[Launch]]
     ) -> AsyncIterator[Worker]:
         worker = self._idle.pop(key, None)
@@ -401,7 +392,8 @@ class Workers:
         while self._idle:
             await asyncio.sleep(_IDLE_SECONDS)
             idle = [(key, worker, worker.asked) for key, worker in self._idle.items()]
-            found = await asyncio.to_thread(_are_idle, [worker for _, worker, _ in idle])
+            checks = [worker.is_idle for _, worker, _ in idle]
+            found = await asyncio.to_thread(lambda given: [check() for check in given], checks)
             for (key, worker, asked), is_idle in zip(idle, found, strict=True):
                 # If the worker has received a new call meanwhile, the check saw it busy with that
                 # call.

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from duologue.graphs.common.files import NewFile
 
-file = NewFile.begun(Path("found.json"))
+file = NewFile.begin(Path("found.json"))
 file.write("half")
 print("begun", flush=True)
 sys.stdin.readline()
@@ -86,7 +86,7 @@ def test_links_and_folders_of_such_names_stay_and_a_pipe_blocks_nobody(tmp_path:
     os.mkfifo(pipe)
     (tmp_path / ".duologue-3.tmp").mkdir()
     (tmp_path / ".duologue-4.tmp").write_text("half")
-    file = NewFile.begun(tmp_path / "a.json")
+    file = NewFile.begin(tmp_path / "a.json")
     file.drop()
     assert kept.read_text() == "{}"
     assert link.is_symlink()
