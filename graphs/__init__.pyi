@@ -61,14 +61,11 @@ from .ends.limits import (
     MaxSeconds as MaxSeconds,
     MaxTokens as MaxTokens,
 )
-from .kinds.blogger import blogger as blogger
-from .kinds.chat import chat as chat
-from .kinds.coder import coder as coder
-from .kinds.group_solve import group_solve as group_solve
+from .kinds.chat import chat as chat, user_proxy as user_proxy
+from .kinds.coder import blogger as blogger, coder as coder
 from .kinds.load import load_conversation as load_conversation
-from .kinds.role_play import role_play as role_play
+from .kinds.role_play import group_solve as group_solve, role_play as role_play
 from .kinds.simulation import simulation as simulation
-from .kinds.user_proxy import user_proxy as user_proxy
 from .rules.outcome import Outcome as Outcome
 from .scenarios.scenario import Scenario as Scenario
 from .scenarios.simulate import asimulate as asimulate, simulate as simulate

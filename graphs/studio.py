@@ -1,13 +1,10 @@
 """The graphs of the short forms. LangGraph's servers and Studio supply the checkpointer."""
 
 from .build import build_graph
-from .kinds.blogger import BloggerForm
-from .kinds.chat import ChatForm
-from .kinds.coder import CoderForm
-from .kinds.group_solve import GroupSolveForm
-from .kinds.role_play import RolePlayForm
+from .kinds.chat import ChatForm, UserProxyForm
+from .kinds.coder import BloggerForm, CoderForm
+from .kinds.role_play import GroupSolveForm, RolePlayForm
 from .kinds.simulation import SimulationForm
-from .kinds.user_proxy import UserProxyForm
 
 role_play = build_graph(form=RolePlayForm)
 group_solve = build_graph(form=GroupSolveForm)

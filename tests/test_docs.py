@@ -46,8 +46,8 @@ from duologue.graphs.cli.app import app
 from duologue.graphs.common.settings import environment_variables
 from duologue.graphs.conversation.judges import Concurrent, RoundRobin
 from duologue.graphs.events import Event
-from duologue.graphs.kinds.group_solve import GroupSolveForm
 from duologue.graphs.kinds.load import forms_by_kind
+from duologue.graphs.kinds.role_play import GroupSolveForm
 from duologue.graphs.scenarios import load_suite
 from duologue.graphs.speakers.replies import HumanInputMode
 from duologue.nodes.testing.script import Script

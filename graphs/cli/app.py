@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from ..common.errors import SpecError
-from ..kinds import list_kinds
+from ..kinds import KINDS
 from .batch import app as batch, compare, judge, simulate
 from .manage import copy, delete, dump, export, fork, load, reset, sessions
 from .options import (
@@ -50,7 +50,7 @@ def init(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help=f"The kind of sample: {', '.join(list_kinds())}; conversation, which lists every "
+            help=f"The kind of sample: {', '.join(KINDS)}; conversation, which lists every "
             f"field; or batch, for `duologue batch run`. [default: role_play]",
         ),
     ] = None,

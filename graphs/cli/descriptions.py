@@ -18,7 +18,7 @@ from ..common.settings import Settings, load_settings
 from ..conversation.conversation import Conversation, how_it_ends
 from ..conversation.limits import UNKNOWN_CALLS, plain_calls
 from ..ends.end import count_of, lone
-from ..kinds import list_kinds
+from ..kinds import KINDS
 from ..kinds.load import load_conversation, read_kind
 from ..show.draw import replies
 from .terminal.console import on_screen, one_line, plain, prose, stderr, stdout
@@ -33,7 +33,7 @@ def read_sample(kind: str) -> str:
     Raises:
         SpecError: There is no such kind.
     """
-    kinds = [*list_kinds(), "conversation", "batch"]
+    kinds = [*KINDS, "conversation", "batch"]
     if kind not in kinds:
         hint = did_you_mean(kind, kinds) or f"; choose one of {list_names(kinds)}"
         raise SpecError(f"there is no kind {kind!r}{hint}")

@@ -1,9 +1,6 @@
-"""The kinds of conversation that have a short form, one module each."""
+"""The kinds of conversation that have a short form."""
 
-from pkgutil import iter_modules
+from typing import Final
 
-
-def list_kinds() -> list[str]:
-    """Return the names of the kinds, which are their modules' names, without an import."""
-    names = [module.name for module in iter_modules(__path__)]
-    return [name for name in names if name not in ("load", "short_form")]
+KINDS: Final = ("blogger", "chat", "coder", "group_solve", "role_play", "simulation", "user_proxy")
+"""The kinds: the names of the functions that build them."""

@@ -1,21 +1,182 @@
-"""Functions that read conversations from dicts and files, with one clear error for any fault.
+"""Short forms of conversations, and functions that read conversations from dicts and files.
 
-A dict contains either a whole `Conversation`, or the short form of a kind: ``kind = "role_play"``
-and the parameters of the function. Specs of older versions are upgraded first.
+A short form is a function whose parameters declare all options of one kind of conversation. From
+it, `short_form` makes the function that users call, and a model with the same options for files,
+Studio and batches. A dict contains either a whole `Conversation`, or ``kind = "role_play"`` and the
+parameters of this short form. Specs of older versions are upgraded first.
 """
 
+import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from copy import copy
+from functools import cache, wraps
 from importlib import import_module
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeAlias, get_args
+
+from pydantic import Field, create_model
+from typing_extensions import get_type_hints
 
 from ..common.errors import SpecError, check_depth, list_names
 from ..common.files import read_fields
+from ..common.model_help import Shown, field_docs, format_default, type_name
 from ..conversation.conversation import Conversation, Form, restore_conversation
+from ..conversation.conversation_options import ReadAs, mark_default
+from ..conversation.fields import ConversationFields
+from ..prompts.prompts import read_kind_prompt
 from ..speakers.replies import ConversationReply
-from . import list_kinds
-from .short_form import form_of
+from . import KINDS
+
+P = ParamSpec("P")
+
+Parts: TypeAlias = dict[str, Any]
+"""Fields of a conversation as a short form fills them in."""
+
+_IN_EVERY_FORM: Final = ("seed", "model", "prompts")
+"""The fields of a conversation that the form of every kind has."""
+
+_FILLED_IN: Final = ("title", "task_specification", "opening", "end_chat")
+"""The fields of a conversation whose default depends on the short form."""
+
+
+def short_form(
+    *,
+    roles: Mapping[str, str] | None = None,
+    message: str | None = None,
+    beside_message: Mapping[str, str] | None = None,
+    shown: Sequence[str] = (),
+) -> Callable[[Callable[P, Parts]], Callable[P, Conversation]]:
+    """Return a decorator that turns a function into a short form.
+
+    The parameters of the function are the options of the form, with their types, their defaults and
+    their descriptions below ``Args``. A call validates the caller's values, runs the function with
+    them, merges the other fields of the conversation and of its speakers, and returns the
+    conversation.
+
+    Args:
+        roles: The parameters that accept a speaker's name or fields, in the order of the speakers,
+            each with the parameter that contains the speaker's name.
+        message: The parameter that receives the user's message if the input of a run is only a
+            message.
+        beside_message: The values of other required parameters in that case.
+        shown: Fields of a conversation that Studio's form of this kind has in addition.
+
+    Returns:
+        The decorator.
+    """
+
+    def decorate(function: Callable[P, Parts]) -> Callable[P, Conversation]:
+        form = _form(function, roles or {}, shown)
+        form.message_field, form.beside_message = message, beside_message or {}
+        declared = inspect.signature(function)
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Conversation:
+            try:
+                passed = declared.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
+            options = passed.pop("options", {})
+            return form.of({**passed, **options})
+
+        hints = get_type_hints(function)
+        (further,) = get_args(hints.pop("options"))
+        call.__annotations__ = {**hints, **get_type_hints(further), "return": Conversation}
+        vars(call).update(form=form, __signature__=_signature(function, call.__annotations__))
+        return call
+
+    return decorate
+
+
+def mark_options(**values: object) -> Parts:
+    """Return fields of a conversation that options with the same names set."""
+    return {name: mark_default(value, name) for name, value in values.items()}
+
+
+def read_small_model_prompt(name: str) -> dict[str, str]:
+    """Return the short prompt of a speaker for small models."""
+    prompt = f"{name}_small_model"
+    return {
+        "system_prompt": read_kind_prompt(prompt),
+        "reminder": read_kind_prompt(f"{prompt}_reminder"),
+    }
+
+
+def form_of(function: Callable[..., Conversation]) -> type[Form]:
+    """Return the pydantic model of a short form's options."""
+    form: type[Form] = vars(function)["form"]
+    return form
+
+
+def _form(
+    function: Callable[..., Parts], roles: Mapping[str, str], shown: Sequence[str]
+) -> type[Form]:
+    """Derive the model of a short form's options."""
+    described = _read_args(function)
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, one in _own_parameters(function).items():
+        # A speaker's parameter is a field of the form only if it contains the speaker's name.
+        if roles.get(name, name) == name:
+            default = ... if one.default is Parameter.empty else one.default
+            marks = getattr(hints[name], "__metadata__", ())
+            read = next((mark.type for mark in marks if isinstance(mark, ReadAs)), hints[name])
+            fields[name] = (read, Field(default, description=described.get(name)))
+    parameters = (*fields,)
+    for name in (*shown, *_IN_EVERY_FORM):
+        field = copy(Conversation.model_fields[name])
+        field.description = field_docs(ConversationFields)[name]
+        fields[name] = (field.annotation, field)
+    name = function.__name__
+    form = create_model(
+        f"{name.title().replace('_', '')}Form",
+        __base__=Form,
+        __module__=function.__module__,
+        __doc__=f"The options of `{name}` as data, for files and Studio.",
+        **fields,
+    )
+    form.fill_in, form.parameters, form.roles = function, parameters, roles
+    return form
+
+
+def _own_parameters(function: Callable[..., Parts]) -> dict[str, Parameter]:
+    """Return the parameters that a function declares explicitly."""
+    declared = inspect.signature(function).parameters.items()
+    return {name: one for name, one in declared if one.kind is not Parameter.VAR_KEYWORD}
+
+
+def _read_args(function: Callable[..., Parts]) -> dict[str, str]:
+    """Return the descriptions of the parameters in a function's docstring."""
+    section = (inspect.getdoc(function) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
+def _signature(function: Callable[..., Parts], hints: Mapping[str, Any]) -> Signature:
+    """Return the signature for users, which includes the other fields of a conversation."""
+    declared = _own_parameters(function)
+    parameters = [
+        one.replace(annotation=Shown(type_name(hints[name])), default=format_default(one.default))
+        for name, one in declared.items()
+    ]
+    for name in hints:
+        field = Conversation.model_fields.get(name)
+        if field is not None and name not in declared:
+            value = field.get_default(call_default_factory=True)
+            default = Shown("...") if name in _FILLED_IN else format_default(value)
+            shown = Shown(type_name(_types_of_conversation()[name]))
+            parameters.append(
+                Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown)
+            )
+    return Signature(parameters, return_annotation=Shown(type_name(hints["return"])))
+
+
+@cache
+def _types_of_conversation() -> Mapping[str, Any]:
+    return get_type_hints(Conversation)
+
 
 ConversationLike = Conversation | Mapping[str, Any] | str | Path
 """A conversation, or a dict or file that contains one."""
@@ -36,11 +197,11 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
     """
     if isinstance(source, Mapping):
         check_depth(source)
-        return _from_dict(_load_inner(source, "", None), where="")
-    return _from_file(Path(source), ())
+        return _load_dict(_load_inner(source, "", None), where="")
+    return _load_file(Path(source), ())
 
 
-def _from_file(path: Path, outer: Sequence[Path]) -> Conversation:
+def _load_file(path: Path, outer: Sequence[Path]) -> Conversation:
     """Read a file. `outer` are the files that contain it, the outermost first."""
     place = path.resolve()
     if place in outer:
@@ -49,12 +210,11 @@ def _from_file(path: Path, outer: Sequence[Path]) -> Conversation:
     if "conversation" in data:
         raise SpecError(f"{path}: is a batch; run it with `duologue batch run {path}`")
     check_depth(data, f"{path}: ")
-    read_path = partial(_read_inner_file, (*outer, place))
-    return _from_dict(_load_inner(data, f"{path}: ", read_path), where=f"{path}: ")
 
+    def read_path(name: str) -> Conversation:
+        return _load_file(place.parent / name, (*outer, place))
 
-def _read_inner_file(outer: Sequence[Path], name: str) -> Conversation:
-    return _from_file(outer[-1].parent / name, outer)
+    return _load_dict(_load_inner(data, f"{path}: ", read_path), where=f"{path}: ")
 
 
 def _load_inner(
@@ -72,16 +232,13 @@ def _load_inner(
         return data
     read = {name: _load_inner(one, where, read_path) for name, one in data.items()}
     inner = read.get("conversation")
-    if read.get("kind") != _INNER:
+    if read.get("kind") != ConversationReply.model_fields["kind"].default:
         return read
     if isinstance(inner, str) and read_path is not None:
         read["conversation"] = read_path(inner)
     elif isinstance(inner, Mapping) and "kind" in inner:
-        read["conversation"] = _from_dict({**inner}, where)
+        read["conversation"] = _load_dict({**inner}, where)
     return read
-
-
-_INNER: Final = str(ConversationReply.model_fields["kind"].default)
 
 
 def read_kind(path: Path) -> str | None:
@@ -90,7 +247,7 @@ def read_kind(path: Path) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def _from_dict(data: dict[str, Any], where: str) -> Conversation:
+def _load_dict(data: dict[str, Any], where: str) -> Conversation:
     kind = data.pop("kind", None)
     if kind is None:
         return restore_conversation(data, where)
@@ -106,6 +263,6 @@ def _from_dict(data: dict[str, Any], where: str) -> Conversation:
 @cache
 def forms_by_kind() -> Mapping[str, type[Form]]:
     """Import and return the short forms, by their kinds."""
-    package = __name__.rpartition(".")[0]
-    modules = {kind: import_module(f"{package}.{kind}") for kind in list_kinds()}
-    return {kind: form_of(getattr(module, kind)) for kind, module in modules.items()}
+    # The package of the public names, which imports each of them when it is used.
+    functions = import_module(__name__.removesuffix(".kinds.load"))
+    return {kind: form_of(getattr(functions, kind)) for kind in KINDS}

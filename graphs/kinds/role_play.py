@@ -1,17 +1,24 @@
-"""Role-play: a user instructs and an assistant solves, after CAMEL and LazyLLM.
+"""Role-play and group solve: speakers with roles or tasks of their own talk in turn.
 
-The user sends one instruction at a time, and the assistant answers each with a solution. The
-conversation ends with the user's done token or at the round cap.
+Role-play follows CAMEL and LazyLLM: a user sends one instruction at a time, and an assistant
+answers each with a solution, until the user's done token or the round cap. Group solve follows
+Yacana: each speaker answers its own task first, which the others do not hear unless the answers are
+reconciled. Then one speaker receives an instruction to begin, and all speak in turn until the
+end-chat mode or the round cap ends the conversation.
 """
 
-from typing import Annotated, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Unpack, cast
 
 from pydantic import PositiveInt
 
-from ..common.data import Mark, Name, Temperature, Text
+from ..common.data import AtLeast, Mark, Name, Temperature, Text
+from ..common.errors import SpecError, suggest_near_or_all
 from ..conversation.conversation_options import (
+    AnySpeaker,
     CommonOptions,
     Names,
+    OptionsBesideEndChat,
     ReadAs,
     Role,
     mark_default,
@@ -19,11 +26,12 @@ from ..conversation.conversation_options import (
 )
 from ..conversation.fields import Opening
 from ..ends.done_token import DoneToken
-from ..ends.end_chat import EndChatMode
+from ..ends.end_chat import AnyEndChat, EndChat, EndChatMode
 from ..prompts.prompts import fill_template, read_kind_prompt
 from ..rules.turns import with_people
 from ..speakers.formats import LabelledFormat
-from .short_form import Parts, form_of, short_form
+from ..speakers.speaker import Speaker
+from .load import Parts, form_of, mark_options, read_small_model_prompt, short_form
 
 INSTRUCTION = LabelledFormat(lines=("Instruction:", "Input:"), optional=("Input:",))
 """The format of the user's messages."""
@@ -38,13 +46,9 @@ INSTRUCTOR = read_kind_prompt("role_play_user")
 
 SOLVER = read_kind_prompt("role_play_assistant")
 
-INSTRUCTOR_SMALL_MODEL = read_kind_prompt("role_play_user_small_model")
+INSTRUCTOR_SMALL_MODEL = read_small_model_prompt("role_play_user")
 
-INSTRUCTOR_REMINDER = read_kind_prompt("role_play_user_small_model_reminder")
-
-SOLVER_SMALL_MODEL = read_kind_prompt("role_play_assistant_small_model")
-
-SOLVER_REMINDER = read_kind_prompt("role_play_assistant_small_model_reminder")
+SOLVER_SMALL_MODEL = read_small_model_prompt("role_play_assistant")
 
 BEGIN_INSTRUCTING = read_kind_prompt("role_play_begin")
 
@@ -113,30 +117,26 @@ def role_play(
         ('Owner', 'Gardener')
     """
 
-    def speaker(me: str, other: str, prompt: str, brief: str, reminder: str) -> Parts:
-        names = {"me": me, "other": other}
-        text = {"user_prompt": user_prompt, "assistant_prompt": assistant_prompt}[prompt]
+    def speaker(me: str, other: str, prompt: str, small: Mapping[str, str]) -> Parts:
+        names = {"me": me, "other": other, "done": done_token}
+        whole = {"user_prompt": user_prompt, "assistant_prompt": assistant_prompt}[prompt]
         return {
             "name": me,
-            "system_prompt": mark_default(fill_template(text, done=done_token, **names), prompt),
+            "system_prompt": mark_default(fill_template(whole, **names), prompt),
             "small_model_prompt": mark_default(
-                {"system_prompt": fill_template(brief, **names), "reminder": reminder}
+                {part: fill_template(text, **names) for part, text in small.items()}
             ),
             "model_settings": mark_shared_default({"temperature": temperature}, "temperature"),
         }
 
     instructor = {
-        **speaker(
-            *(user_role, assistant_role, "user_prompt", INSTRUCTOR_SMALL_MODEL, INSTRUCTOR_REMINDER)
-        ),
+        **speaker(user_role, assistant_role, "user_prompt", INSTRUCTOR_SMALL_MODEL),
         "format": mark_default(INSTRUCTION),
         # Not used in the mode max_iterations_only, but a fork may have another mode.
         "checks_completion": mark_default(True),
     }
     solver = {
-        **speaker(
-            assistant_role, user_role, "assistant_prompt", SOLVER_SMALL_MODEL, SOLVER_REMINDER
-        ),
+        **speaker(assistant_role, user_role, "assistant_prompt", SOLVER_SMALL_MODEL),
         "format": mark_default(SOLUTION),
         "writes_output": mark_default(True),
     }
@@ -153,11 +153,91 @@ def role_play(
         ),
         "opening": mark_default(Opening(first_line=BEGIN_INSTRUCTING)),
         "end_chat": {
-            "mode": mark_default(mode, "mode"),
-            "max_iterations": mark_default(max_iterations, "max_iterations"),
+            **mark_options(mode=mode, max_iterations=max_iterations),
             "when": mark_default(DoneToken(token=done_token, by=user_role), "done_token"),
         },
     }
 
 
 RolePlayForm = form_of(role_play)
+
+
+_AS_ALWAYS: Final = EndChat()
+
+
+@short_form(
+    message="task",
+    shown=["title", "turn_order", "judge", "prices", "max_tool_rounds"],
+)
+def group_solve(
+    speakers: Annotated[Sequence[AnySpeaker], ReadAs(Annotated[tuple[Speaker, ...], AtLeast(2)])],
+    *,
+    shift_owner: Name | None = None,
+    shift_content: Text | None = None,
+    reconcile_first_message: bool = False,
+    task: Text | None = None,
+    end_chat: Annotated[AnyEndChat, ReadAs(EndChat)] = _AS_ALWAYS,
+    **options: Unpack[OptionsBesideEndChat],
+) -> Parts:
+    """Build a conversation of speakers that each have their own task.
+
+    After Yacana's group solve: each speaker answers its own task alone, then the first speaker of
+    the rounds (the shift owner) receives an instruction to begin, and all speak in turn.
+
+    Args:
+        speakers: The speakers or their fields, in the order of a round: at least two, each with its
+            own ``task``.
+        shift_owner: The name of the first speaker in the rounds. If None, the second of the
+            speakers.
+        shift_content: The instruction to the first speaker in the rounds. If None, the answer of
+            the speaker before it, or a neutral line with ``reconcile_first_message``.
+        reconcile_first_message: Whether all speakers hear the tasks and opening answers of all
+            speakers.
+        task: A task of all speakers, in addition to their own tasks.
+        end_chat: The end conditions and guards.
+        **options: Other fields of a `Conversation`, such as ``judge``, ``model`` or ``sandbox``.
+
+    Returns:
+        The conversation, ready for `converse`.
+
+    Raises:
+        SpecError: A field is empty, unknown or wrong; the message names it.
+
+    Example:
+        >>> from duologue import Speaker, group_solve
+        >>> game = group_solve(
+        ...     [
+        ...         Speaker(name="Ann", task="Keep a secret number.", checks_completion=True),
+        ...         Speaker(name="Bob", task="Guess the secret number."),
+        ...     ],
+        ...     end_chat={"mode": "end_chat_after_first_completion"},
+        ... )
+        >>> game.order
+        ('Bob', 'Ann')
+    """
+    found = cast("Sequence[Speaker]", speakers)
+    for number, speaker in enumerate(found):
+        if speaker.task is None:
+            raise SpecError(f"speakers.{number}.task: is missing; set a task for {speaker.name!r}")
+    names = [speaker.name for speaker in found]
+    if shift_owner is not None and shift_owner not in names:
+        raise SpecError(
+            f"shift_owner: no speaker is called {shift_owner!r}"
+            f"{suggest_near_or_all(shift_owner, names)}"
+        )
+    ending = cast("EndChat", end_chat)
+    if "announce_last_words" not in ending.model_fields_set:
+        # Yacana does not announce last words to its speakers.
+        ending = ending.model_copy(update={"announce_last_words": False})
+    return {
+        "end_chat": ending,
+        "opening": {
+            "answers": mark_default(True),
+            "reconcile": mark_default(reconcile_first_message, "reconcile_first_message"),
+            "first_speaker": mark_default(shift_owner, "shift_owner"),
+            "first_line": mark_default(shift_content, "shift_content"),
+        },
+    }
+
+
+GroupSolveForm = form_of(group_solve)

@@ -24,7 +24,7 @@ from ..conversation.judges import MOST_CRITERIA
 from ..ends.done_token import DoneToken
 from ..ends.end_chat import EndChatMode
 from ..prompts.prompts import fill_template, read_kind_prompt
-from .short_form import Parts, form_of, short_form
+from .load import Parts, form_of, read_small_model_prompt, short_form
 
 DONE: Final = "###STOP###"
 """The user's word for a goal that is met, as in tau2-bench."""
@@ -35,25 +35,15 @@ GIVE_UP: Final = "###GIVE-UP###"
 HAND_OVER: Final = "###TRANSFER###"
 """The user's word for being passed to a person, as in tau2-bench."""
 
-DONE_MEANING: Final = "said that the goal is met"
-
-GIVE_UP_MEANING: Final = "gave up"
-
-HAND_OVER_MEANING: Final = "was passed to a person"
-
 USER = read_kind_prompt("simulation_user")
 
-PERSONA = read_kind_prompt("simulation_persona")
+_RULES: Final = {
+    name: read_kind_prompt(f"simulation_{name}")
+    for name in ("persona", "knows", "must_not_say", "language")
+}
+"""The rules of the user's prompt, by the parameters that they contain."""
 
-KNOWS = read_kind_prompt("simulation_knows")
-
-MUST_NOT_SAY = read_kind_prompt("simulation_must_not_say")
-
-LANGUAGE = read_kind_prompt("simulation_language")
-
-USER_SMALL_MODEL = read_kind_prompt("simulation_user_small_model")
-
-USER_REMINDER = read_kind_prompt("simulation_user_small_model_reminder")
+USER_SMALL_MODEL = read_small_model_prompt("simulation_user")
 
 BEGIN_ASKING = read_kind_prompt("simulation_begin")
 
@@ -153,30 +143,20 @@ def simulation(
     """
     tokens = {"done": done_token, "give_up": give_up_token, "hand_over": hand_over_token}
     names = {"user": user, "assistant": assistant}
-    rules = {
-        PERSONA: {"persona": persona},
-        KNOWS: {"knows": knows},
-        MUST_NOT_SAY: {"must_not_say": must_not_say},
-        LANGUAGE: {"language": language},
-    }
+    rules = dict(zip(_RULES, (persona, knows, must_not_say, language), strict=True))
     prompt = "\n\n".join(
         [
             fill_template(user_prompt, **names, **tokens),
-            *(fill_template(rule, **value) for rule, value in rules.items() if any(value.values())),
+            *(fill_template(_RULES[name], **{name: rule}) for name, rule in rules.items() if rule),
         ]
     )
     model_settings = mark_shared_default({"temperature": temperature}, "temperature")
     simulated = {
         "name": user,
         "task": goal,
-        "system_prompt": mark_default(
-            prompt, "user_prompt", "persona", "knows", "must_not_say", "language", *_TOKENS
-        ),
+        "system_prompt": mark_default(prompt, "user_prompt", *_RULES, *_TOKENS),
         "small_model_prompt": mark_default(
-            {
-                "system_prompt": fill_template(USER_SMALL_MODEL, done=done_token),
-                "reminder": USER_REMINDER,
-            }
+            {name: fill_template(text, done=done_token) for name, text in USER_SMALL_MODEL.items()}
         ),
         "tools": mark_default(tools, "tools"),
         "model_settings": model_settings,
@@ -196,10 +176,12 @@ def simulation(
     by = str(user)
     ends = (
         # A message that is only the word needs no answer.
-        DoneToken(token=done_token, by=by, answered="with_text", meaning=DONE_MEANING)
+        DoneToken(
+            token=done_token, by=by, answered="with_text", meaning="said that the goal is met"
+        )
         # The reason follows the word.
-        | DoneToken(token=give_up_token, by=by, match="anywhere", meaning=GIVE_UP_MEANING)
-        | DoneToken(token=hand_over_token, by=by, meaning=HAND_OVER_MEANING)
+        | DoneToken(token=give_up_token, by=by, match="anywhere", meaning="gave up")
+        | DoneToken(token=hand_over_token, by=by, meaning="was passed to a person")
     )
     parts: Parts = {
         "title": mark_default(shorten(goal, _TITLE, placeholder=" …")),

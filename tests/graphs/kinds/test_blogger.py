@@ -6,12 +6,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Reason, SpecError, blogger, load_conversation
-from duologue.graphs.kinds.blogger import (
-    BEGIN_WRITING,
-    CRITIC_PREFIX,
-    SATISFIED,
-    BloggerForm,
-)
+from duologue.graphs.kinds.coder import BEGIN_WRITING, CRITIC_PREFIX, SATISFIED, BloggerForm
 from duologue.graphs.studio import blogger as graph
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import duologue, isolate

@@ -15,12 +15,9 @@ from langgraph.types import Command
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.errors import ModelError, SpecError
 from duologue.graphs.conversation.conversation import Form
-from duologue.graphs.kinds.blogger import BloggerForm
-from duologue.graphs.kinds.chat import ChatForm
-from duologue.graphs.kinds.coder import CoderForm
-from duologue.graphs.kinds.group_solve import GroupSolveForm
-from duologue.graphs.kinds.role_play import RolePlayForm
-from duologue.graphs.kinds.user_proxy import UserProxyForm
+from duologue.graphs.kinds.chat import ChatForm, UserProxyForm
+from duologue.graphs.kinds.coder import BloggerForm, CoderForm
+from duologue.graphs.kinds.role_play import GroupSolveForm, RolePlayForm
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.fork_help import plain
 from support.log import kind_of
