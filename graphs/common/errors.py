@@ -1,17 +1,23 @@
-"""Errors for users, and validation of data. A message is one sentence that names the remedy."""
+"""Errors for users, and validation of data. A message is one sentence that names the remedy.
+
+Functions import pydantic, which takes as long as the rest of `duologue --help`.
+"""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
-from typing import Any, Final, TypeVar
-
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .addresses import show_address
 from .sanitize import UNSTORABLE, shorten
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
 
 
 def how_to_install(extra: str) -> str:
@@ -183,7 +189,7 @@ def naming_path(path: str) -> Iterator[None]:
         raise SpecError(f"{path}.{error}") from error
 
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound="BaseModel")
 
 
 DEEPEST: Final = 200
@@ -243,6 +249,8 @@ def validate(
     Raises:
         SpecError: The data is not valid; the message names the field.
     """
+    from pydantic import ValidationError
+
     check(data, where)
     try:
         return model.model_validate(data)
@@ -349,6 +357,8 @@ def _given_names(fields: Mapping[str, FieldInfo]) -> list[str]:
 
 def _nested_paths(fields: Mapping[str, FieldInfo], name: str) -> Iterator[str]:
     """Yield the paths of the fields with this name in the parts that a model always has."""
+    from pydantic import BaseModel
+
     for part, field in fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
@@ -425,7 +435,11 @@ def _path(
     # The outermost model is not one of several kinds.
     chosen = True
     for part in found:
-        kinds = [one for one in inside if one.model_fields.get("kind", _NONE).default == part]
+        kinds = [
+            one
+            for one in inside
+            if "kind" in one.model_fields and one.model_fields["kind"].default == part
+        ]
         # A field may be called like its kind.
         if kinds and not chosen:
             inside, chosen = kinds, True
@@ -440,10 +454,9 @@ def _path(
     return path, at
 
 
-_NONE = FieldInfo(default=None)
-
-
 def _models_in(annotation: object) -> list[type[BaseModel]]:
+    from pydantic import BaseModel
+
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         # The base of a tagged union stands for all its kinds.
         return [
