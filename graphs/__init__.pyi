@@ -73,13 +73,14 @@ from .serve.tools import as_tool as as_tool
 from .session.ask import aask as aask, aremember as aremember, ask as ask, remember as remember
 from .session.converse import (
     aconverse as aconverse,
+    aload_session as aload_session,
     astream as astream,
     converse as converse,
+    load_session as load_session,
     stream as stream,
 )
-from .session.hooks import Hook as Hook
 from .session.listing import alist_sessions as alist_sessions, list_sessions as list_sessions
-from .session.loading import aload_session as aload_session, load_session as load_session
+from .session.options import Hook as Hook
 from .session.session import Result as Result, Session as Session
 from .show.draw import draw as draw
 from .speakers.call_settings import (

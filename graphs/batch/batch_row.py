@@ -19,15 +19,19 @@ from ..log.state import State
 from ..rules.outcome import Outcome
 from ..rules.position import Position
 from ..session.checkpoints import (
-    config_of,
     read_snapshot,
     reading_session,
-    still_open,
     stored_conversation,
 )
-from ..session.later_verdicts import LaterVerdict, read_verdicts, usage_for
+from ..session.questions import find_open_questions
 from ..session.session_row import title_of
-from ..session.stored_session import StoredSession
+from ..session.stored_session import (
+    LaterVerdict,
+    StoredSession,
+    make_session,
+    read_verdicts,
+    usage_for,
+)
 from ..store.batches import (
     BatchLease,
     BatchRow,
@@ -68,8 +72,8 @@ async def read_result(
     graph = build_graph(checkpointer=store.checkpointer)
     with reading_session(graph, session):
         state = await read_snapshot(graph, session)
-        pending = await still_open(graph, config_of(session), state)
-        result = StoredSession.of(session, conversation, state.values, pending)
+        pending = await find_open_questions(graph, session, state)
+        result = make_session(session, conversation, state.values, pending)
     ended, state_now = result.outcome, cast("State", state.values)
     figures = _so_far(conversation, state_now) if ended is None else read_figures(ended)
     result = replace(result, later_verdicts=await read_verdicts(store, session))

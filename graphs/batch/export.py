@@ -40,7 +40,7 @@ from ..ends.all_ends import Reason
 from ..log.transcript import trajectory, transcript
 from ..session.checkpoints import stored_conversation
 from ..session.export_formats import check_log, check_log_name
-from ..session.export_training import Line, examples, json_line, models_of, written
+from ..session.export_text import JsonLine, examples, format_example, json_line, models_of
 from ..session.session_row import read_session
 from ..session.stored_session import StoredSession
 from ..store.batches import BatchRow, CellRow, CellStatus, CellsWanted
@@ -349,12 +349,12 @@ class Export:
         self.sessions += 1
         self.rows += rows
 
-    def _objects(self, told: dict[str, Any], result: StoredSession) -> Iterable[Line]:
+    def _objects(self, told: dict[str, Any], result: StoredSession) -> Iterable[JsonLine]:
         if self.form == "jsonl":
             yield told | _trajectory_line(result, self.speaker)
             return
         for one in examples(result, self.speaker, self.registry):
-            yield written(one, self.form, told if self.has_metadata else None)
+            yield format_example(one, self.form, told if self.has_metadata else None)
 
     def check(self, batch: str) -> None:
         """Raise if the comparisons name a score, or the export a speaker, that no session has."""
@@ -393,7 +393,7 @@ class Export:
         )
 
 
-def _trajectory_line(result: StoredSession, speaker: str | None) -> Line:
+def _trajectory_line(result: StoredSession, speaker: str | None) -> JsonLine:
     shown = (result.conversation, result.messages, result.specified_task)
     if speaker is not None:
         return {"speaker": speaker, "trajectory": trajectory(*shown, speaker)}

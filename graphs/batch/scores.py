@@ -22,8 +22,8 @@ from ..conversation.conversation import Conversation
 from ..conversation.judges import Finding, SeparateJudge, Verdict
 from ..ends.all_ends import Reason
 from ..ends.end_chat import EndChatMode
-from ..session.later_verdicts import verdicts_on
 from ..session.session import Result
+from ..session.stored_session import verdicts_on
 
 Given: TypeAlias = SupportsFloat | Mapping[str, SupportsFloat]
 """The result of a score: a bool, a number, or a dict of them by name."""

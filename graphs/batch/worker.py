@@ -24,11 +24,10 @@ from ..common.sanitize import excerpt
 from ..common.settings import Settings
 from ..conversation.judges import SeparateJudge
 from ..session.judging import judge_read
-from ..session.later_verdicts import LaterVerdict, read_verdicts, write_verdict
 from ..session.options import Options
 from ..session.run import make_resources, run_session
 from ..session.session import Result, result_of
-from ..session.stored_session import StoredSession
+from ..session.stored_session import LaterVerdict, StoredSession, read_verdicts, write_verdict
 from ..store.batches import BatchLease, CellRow
 from ..store.errors import BusySessionError, LostBatchError, LostSessionError
 from ..store.open import SessionLease, Store

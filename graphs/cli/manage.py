@@ -278,7 +278,7 @@ def load(
     from ..common.files import read_file
 
     if speaker is None:
-        from ..session.loading import load_session
+        from ..session.converse import load_session
 
         _print_next_command(load_session(file, into=into, store=store))
         return

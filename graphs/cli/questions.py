@@ -24,8 +24,8 @@ from ..conversation.questions import (
     is_exit,
 )
 from ..rules.questions import call_shown
-from ..session.answers import answered_question, bind_answer
 from ..session.options import GivenAnswer
+from ..session.questions import answered_question, bind_answer
 from ..session.session import Session
 from .terminal.console import Lines, cut_text, one_line, plain, prose, whole
 from .terminal.events import FollowUp, Transcript

@@ -26,8 +26,8 @@ from ..session.listing import (
     find_sessions,
     known_store,
     read_sessions,
+    stop_session,
 )
-from ..session.stop import stop_session
 from ..store.base import Store
 from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id

@@ -11,10 +11,9 @@ from rich.text import Text
 from ..events import ConversationEnded, QuestionAsked
 from ..rules.outcome import OutcomeStep, OutcomeStepKind
 from ..session.events import events_of, events_of_session
-from ..session.later_verdicts import describe_later
 from ..session.session import Session
 from ..session.session_row import check_speaker, title_of
-from ..session.stored_session import StoredSession
+from ..session.stored_session import StoredSession, describe_later
 from .questions import print_question, ways_on
 from .terminal.console import (
     cell,

@@ -3,7 +3,7 @@
 In a shared round all speakers speak at once, so each hears the others in the next round.
 
 Pure functions. `graphs.log.viewpoint` shows the messages as the speaker sees them.
-`graphs.session.memory_reset` writes resets.
+`graphs.session.edits` writes resets.
 """
 
 import re

@@ -9,10 +9,10 @@ from ...tools.registry.functions import call
 from ..common.errors import SpecError, name_type
 from ..conversation.judges import Finding, FindingReason, Verdict
 from ..session.judging import judge_with
-from ..session.later_verdicts import verdicts_on
 from ..session.listing import known_store
 from ..session.options import Options
 from ..session.session import Result, result_of
+from ..session.stored_session import verdicts_on
 from .result import SimulationResult, classify_end
 from .scenario import JudgeOpinion, Scenario, ScenarioVerdict
 

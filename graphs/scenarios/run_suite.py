@@ -19,10 +19,10 @@ from ..common.errors import InconclusiveResult
 from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
 from ..conversation.judges import Finding, FindingReason, SeparateJudge, Verdict
-from ..session.later_verdicts import LaterVerdict, hash_log
 from ..session.listing import known_store
 from ..session.options import Options
 from ..session.session import Result
+from ..session.stored_session import LaterVerdict, hash_log
 from .judging import (
     find_stored_checks,
     name_checks,

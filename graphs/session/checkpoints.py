@@ -1,6 +1,13 @@
-"""Functions that find, check, copy and write the steps of a session in its checkpoints."""
+"""Functions that find, check, copy and write the steps of a session in its checkpoints.
+
+A session that has ended keeps only its newest checkpoint, with the states before it packed into a
+text in its metadata. From them the session is dumped, and forked at any message. A fork and a
+loaded session begin with such a checkpoint, too.
+"""
 
 import json
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,9 +28,8 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import StateSnapshot
 
 from ..build import Graph
-from ..common.errors import AnswerError, SessionError, SpecError, name_type
+from ..common.errors import SessionError, SpecError, name_type
 from ..conversation.conversation import Conversation, restore_conversation
-from ..conversation.questions import MessageQuestion, Question, check_message, read_question
 from ..log.messages import metadata, place_name, place_of
 from ..log.metadata import RemovedMessage
 from ..log.state import State, apply_update, log_of
@@ -31,10 +37,108 @@ from ..rules.transitions import Node
 from ..store.base import SessionLease
 from ..store.errors import ReplacedSessionError
 from ..store.rows import SessionRow, reading_store
-from .client_turn import client_question
+from ..store.serializer import PlainSerializer
 from .dump import read_whole_dump
 from .options import MessageLike
-from .past import pack_past, unpack_past
+
+_LOGS: Final = ("messages", "unspoken")
+_SAME: Final = "same"
+"""The key for the names of the values that equal those of the newest state, such as the spec."""
+_MOST: Final = 1 << 28
+"""Maximum size of unpacked states, in bytes. A damaged text could otherwise unpack to any size."""
+
+
+def pack_past(states: Sequence[State], now: State) -> str:
+    """Pack the states of a session's past into a text.
+
+    Args:
+        states: The states, oldest first.
+        now: The state after them. Its messages are not packed again: the text refers to them.
+
+    Returns:
+        The text, for `unpack_past`.
+
+    Raises:
+        ValueError: The states are too large.
+    """
+    changes = list(_changes(states, now))
+    _, packed = PlainSerializer().dumps_typed(changes)
+    if len(packed) > _MOST:
+        raise ValueError("the past states are too large to be packed")
+    return b64encode(zlib.compress(packed)).decode()
+
+
+def unpack_past(text: str, now: State, logs: int | None = None) -> list[State]:
+    """Unpack the states of a session's past.
+
+    Args:
+        text: The text that `pack_past` has returned.
+        now: The state after them, as it was packed.
+        logs: The number of states, counted from the newest, that are returned with their log. If
+            None, all of them.
+
+    Returns:
+        The states, oldest first.
+    """
+    unpacking = zlib.decompressobj()
+    packed = unpacking.decompress(b64decode(text, validate=True), _MOST)
+    if not unpacking.eof:
+        raise ValueError("its past states are incomplete")
+    changes = PlainSerializer().loads_typed(("msgpack", packed))
+    first = 0 if logs is None else len(changes) - logs
+    newest = cast("Mapping[str, Any]", now)
+    values: dict[str, Any] = {}
+    known: dict[str, list[AnyMessage]] = {}
+    states: list[State] = []
+    for place, changed in enumerate(changes):
+        written = {name: changed.pop(name) for name in _LOGS if name in changed}
+        same = {name: newest[name] for name in changed.pop(_SAME, ())}
+        values = {**values, **changed, **same}
+        for name, (count, new) in written.items():
+            added = [newest[name][one] if isinstance(one, int) else one for one in new]
+            known = {**known, name: [*known.get(name, ())[:count], *added]}
+        states.append(cast("State", {**values, **known} if place >= first else values))
+    return states
+
+
+def _changes(states: Sequence[State], now: State) -> Iterator[dict[str, Any]]:
+    """Yield the values that differ from those of the state before."""
+    logs = {name: cast("Mapping[str, Any]", now).get(name) or [] for name in _LOGS}
+    places = {name: {one.id: place for place, one in enumerate(log)} for name, log in logs.items()}
+    before: Mapping[str, Any] = {}
+    for state in states:
+        changed: dict[str, Any] = {}
+        for name, value in state.items():
+            if name in before and value == before[name]:
+                continue
+            if name in _LOGS:
+                log = cast("list[AnyMessage]", value)
+                count = _common_length(before.get(name, []), log)
+                new = [_index(one, logs[name], places[name]) for one in log[count:]]
+                changed[name] = count, new
+            elif value == now.get(name):
+                changed.setdefault(_SAME, []).append(name)
+            else:
+                changed[name] = value
+        yield changed
+        before = state
+
+
+def _common_length(known: Sequence[AnyMessage], log: Sequence[AnyMessage]) -> int:
+    """Return the number of equal messages at the beginning of two lists."""
+    least = min(len(known), len(log))
+    # Fast, because a list first compares the identity of its items, and most are the same objects.
+    if known[:least] == log[:least]:
+        return least
+    return next(at for at in range(least) if known[at] != log[at])
+
+
+def _index(
+    message: AnyMessage, log: Sequence[AnyMessage], places: Mapping[str | None, int]
+) -> AnyMessage | int:
+    """Return the index of a message in the log, or the message if it has changed since."""
+    place = places.get(message.id)
+    return place if place is not None and log[place] == message else message
 
 
 @contextmanager
@@ -86,7 +190,7 @@ class StoredStep:
     """The ids of the messages that have been removed from the log up to now."""
 
     @property
-    def known(self) -> list[AnyMessage]:
+    def log_before(self) -> list[AnyMessage]:
         """The log before the step."""
         return log_of(self.before[-1]) if self.before else []
 
@@ -387,43 +491,6 @@ async def read_snapshot(graph: Graph, session: str) -> StateSnapshot:
 _MOST_READS: Final = 5
 
 
-async def questions_of(graph: Graph, session: str) -> list[Question]:
-    """Return the questions that a session waits for."""
-    config = config_of(session)
-    with reading_session(graph, session):
-        return await still_open(graph, config, await read_snapshot(graph, session))
-
-
-async def still_open(graph: Graph, config: RunnableConfig, state: StateSnapshot) -> list[Question]:
-    """Return the unanswered questions of a state that was already read."""
-    by_tools = {
-        one.id
-        for task in state.tasks
-        for one in task.interrupts
-        if task.name == Node.TOOL_EXECUTOR.value
-    }
-    asked = [
-        read_question(found, "tool" if found.id in by_tools else "agent")
-        for found in state.interrupts
-    ]
-    if not asked and not state.next:
-        question = client_question(state.values)
-        return [] if question is None else [question]
-    if len(asked) != 1 or not isinstance(asked[0], MessageQuestion):
-        return asked
-    found = await checkpointer_of(graph).aget_tuple(config)
-    for task, channel, value in (found.pending_writes or ()) if found else ():
-        if (task, channel) == _ANSWER:
-            with suppress(AnswerError):
-                check_message(asked[0], value)
-                return []
-    return asked
-
-
 def failure_of(state: StateSnapshot) -> str | None:
     """Return the error that interrupted the newest step, or None."""
     return next((str(task.error) for task in state.tasks if task.error is not None), None)
-
-
-_ANSWER: Final = ("00000000-0000-0000-0000-000000000000", "__resume__")
-"""The task and channel under which LangGraph stores an answer that has no question id."""

@@ -1,20 +1,26 @@
-"""Functions that run a conversation to its outcome.
+"""Functions that run a conversation to its outcome, or load a dumped session.
 
 The synchronous functions run the asynchronous ones on one background event loop.
 `graphs.session.run` runs a session, `graphs.session.session` has the methods of a stored session.
 """
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Unpack
+from pathlib import Path
+from typing import Any, Unpack
 
 from ..common.model_help import list_options
 from ..common.threads import TaskIterator, in_background, iterate_in_background
 from ..events import Event
 from ..kinds.load import ConversationLike
+from .listing import known_store
 from .options import Options, StoreOptions
 from .session import Result, Session, result_of
 from .stored_session import StoredSession
+
+# Importing `converse` must not load the nodes and the models. So each function imports the module
+# that it uses.
 
 
 @list_options
@@ -69,7 +75,6 @@ async def aconverse(
         >>> converse(garden, model=model, store="memory:docs").stop_reason
         'done_token'
     """
-    # Importing `converse` must not load the nodes and the models.
     from .run import run_to_end
 
     name = locate_session(session, options)
@@ -113,6 +118,54 @@ async def astream(
 
 
 stream = iterate_in_background(astream)
+
+
+async def aload_session(
+    dump: Mapping[str, Any] | str | Path,
+    *,
+    into: str | None = None,
+    store: str | Path | None = None,
+) -> Session:
+    """Load a session from the dump that `Session.dump` returned, here or on another machine.
+
+    The dump becomes a new session. It resumes at the point where the old session stopped, and can
+    be forked from any message. A question that waits is asked again when the session resumes.
+
+    Args:
+        dump: The dump, or the path of a ``.json`` file that contains it.
+        into: The new session's id. If None, the id in the dump.
+        store: The store. If None, the store in the settings, or else an SQLite file in the user's
+            data folder.
+
+    Returns:
+        The handle of the new session.
+
+    Raises:
+        SpecError: The dump is not a duologue dump, or a newer release wrote it; the message names
+            the file and the field.
+        SessionError: The new id is not valid or already used.
+        StoreError: The store cannot be opened, read or written.
+
+    Example:
+        >>> from duologue import converse, load_session, role_play
+        >>> from duologue.nodes.testing import ScriptedChatModel
+        >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
+        >>> script = ["Instruction: Dig.", "Solution: Dug. Next request.", "<CAMEL_TASK_DONE>"]
+        >>> model = ScriptedChatModel(script=script)
+        >>> result = converse(garden, session="one", model=model, store="memory:dump-docs")
+        >>> copy = load_session(result.session.dump(), store="memory:load-docs")
+        >>> copy.state() == result
+        True
+    """
+    from .dump import read_dump
+    from .fork import load_dump
+
+    found = await asyncio.to_thread(read_dump, dump)
+    async with known_store(store, create=True) as opened:
+        return Session(await load_dump(opened, found, into), store=store)
+
+
+load_session = in_background(aload_session)
 
 
 def locate_session(session: str | Session | None, options: StoreOptions) -> str | None:

@@ -43,9 +43,8 @@ from ..rules.outcome import Outcome
 from ..rules.position import MOVES, Position
 from ..rules.transitions import decide
 from ..speakers.call_settings import AnyDecision
-from .dumped_files import put_files_back, take_files_out
-from .dumped_message import Message, dumped
-from .later_verdicts import LaterVerdict
+from .dumped_message import Message, dump_message, put_files_back, take_files_out
+from .stored_session import LaterVerdict
 
 
 class _Step(Protocol):
@@ -233,7 +232,7 @@ _DEEPEST: Final = DEEPEST + 40
 _FORMAT: Final = "duologue.session"
 
 
-def written(dump: Data) -> dict[str, Any]:
+def to_plain(dump: Data) -> dict[str, Any]:
     """Return a dump, or a part of one, as plain JSON values without default values."""
     return dump.model_dump(mode="json", exclude_defaults=True)
 
@@ -297,7 +296,7 @@ def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Dump
         decided = state.get("decisions")
         steps.append(
             DumpedStep(
-                messages=tuple(map(dumped, log_of(state))),
+                messages=tuple(map(dump_message, log_of(state))),
                 position=None if stands is None else Position.model_validate(stands),
                 usage=read_usage(state),
                 specified_task=None if given == task else given,
@@ -336,7 +335,7 @@ def states_of(dump: SessionDump) -> list[State]:
             state["interpreter"] = step.interpreter.under(key)
         if step.decisions is not None or decided:
             decisions = step.decisions
-            state["decisions"] = {} if decisions is None else written(decisions)
+            state["decisions"] = {} if decisions is None else to_plain(decisions)
         decided = step.decisions is not None
         if step.outcome is not None or ended:
             state["outcome"] = step.outcome.model_dump(mode="json") if step.outcome else {}

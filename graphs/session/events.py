@@ -1,11 +1,12 @@
-"""Functions that turn the messages of a log, and streamed tokens, into the events of a run."""
+"""Functions that turn a log and streamed tokens into the events of a run, and describe events."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from ..common.content import files_of
+from ..common.content import describe_content, files_of, make_content
+from ..common.sanitize import escape_invisible
 from ..conversation.conversation import Conversation
 from ..events import (
     CodeBlock,
@@ -44,7 +45,12 @@ from ..log.metadata import (
     ToolCalls,
     ToolResult,
 )
-from ..rules.message_words import describe_inner
+from ..rules.message_words import (
+    describe_choice,
+    describe_inner,
+    describe_reopening,
+    describe_verdict,
+)
 from ..rules.outcome import Outcome
 from .stored_session import StoredSession
 
@@ -85,7 +91,7 @@ def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iter
             if says_something(message, about):
                 yield _message_event(conversation, message, about)
             runs_code = isinstance(about, CodeCalls)
-            yield from (_code_started if runs_code else _calls_requested)(message, speaker)
+            yield from (_start_code if runs_code else _request_calls)(message, speaker)
         case ToolResult() if isinstance(message, ToolMessage):
             yield ToolCallFinished(
                 speaker=speaker,
@@ -103,10 +109,10 @@ def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iter
                     id=place_of(message), speaker=speaker, rounds=about.tool_round
                 )
         case _:
-            yield from _beside(message, about)
+            yield from _events_of_record(message, about)
 
 
-def _beside(message: BaseMessage, about: MessageMetadata) -> Iterator[Event]:
+def _events_of_record(message: BaseMessage, about: MessageMetadata) -> Iterator[Event]:
     """Yield the events of messages that are not part of a speaker's turn."""
     place = place_of(message)
     match about:
@@ -145,7 +151,7 @@ def _message_event(
     )
 
 
-def _code_started(message: AIMessage, speaker: str) -> Iterator[Event]:
+def _start_code(message: AIMessage, speaker: str) -> Iterator[Event]:
     """Yield the event of code that starts to run, if the message has a complete code block."""
     blocks = tuple(
         CodeBlock(language=call["name"], code=call["args"]["code"]) for call in message.tool_calls
@@ -154,7 +160,7 @@ def _code_started(message: AIMessage, speaker: str) -> Iterator[Event]:
         yield CodeStarted(id=place_of(message), speaker=speaker, blocks=blocks)
 
 
-def _calls_requested(message: AIMessage, speaker: str) -> Iterator[Event]:
+def _request_calls(message: AIMessage, speaker: str) -> Iterator[Event]:
     """Yield the events of tool calls that start to run."""
     for call in message.tool_calls:
         yield ToolCallRequested(
@@ -197,7 +203,7 @@ class TokenStream:
         self._now = _Message()
         self._rejected = False
 
-    def content(self, speaker: str, text: str, answer: str | None) -> Iterator[Event]:
+    def add_content(self, speaker: str, text: str, answer: str | None) -> Iterator[Event]:
         """Yield the events of a piece of a message's content."""
         if answer != self._now.answer:
             self._now = _Message(answer, self._now.told, thought=self._now.thought)
@@ -211,24 +217,26 @@ class TokenStream:
             text = now.space + text
             now.space = text[len(text.rstrip()) :]
             text = text.rstrip()
-        yield from self._told(speaker, text)
+        yield from self._add(speaker, text)
 
-    def beside(self, speaker: str, text: str) -> Iterator[Event]:
+    def add_text_beside_calls(self, speaker: str, text: str) -> Iterator[Event]:
         """Yield the events of a piece of the text that accompanies tool calls."""
         self._now.is_beside = True
-        yield from self._told(speaker, text)
+        yield from self._add(speaker, text)
 
-    def thought(self, speaker: str | None, text: str, answer: str | None = None) -> Iterator[Event]:
+    def add_thought(
+        self, speaker: str | None, text: str, answer: str | None = None
+    ) -> Iterator[Event]:
         """Yield the event of a thought, without the part that was already yielded."""
         new = text.removeprefix(self._now.thought).strip()
         self._now.thought = text
         if new:
             yield ThoughtReceived(speaker=speaker, text=new)
 
-    def whole(self, event: Event) -> Iterator[Event]:
+    def complete(self, event: Event) -> Iterator[Event]:
         """Yield the events that complete a message, once it is in the log."""
         if isinstance(event, ThoughtReceived):
-            yield from self.thought(event.speaker, event.text)
+            yield from self.add_thought(event.speaker, event.text)
             self._now.thought = ""
             return
         if isinstance(event, HistoryShortened):
@@ -251,7 +259,7 @@ class TokenStream:
         self._now = _Message()
         yield event
 
-    def _told(self, speaker: str, piece: str) -> Iterator[Event]:
+    def _add(self, speaker: str, piece: str) -> Iterator[Event]:
         if not piece:
             return
         now = self._now
@@ -275,3 +283,47 @@ class TokenStream:
     def _token(speaker: str, piece: str) -> Iterator[Event]:
         if piece:
             yield MessageToken(speaker=speaker, text=piece)
+
+
+def describe_event(
+    event: ToolCallRequested
+    | CodeStarted
+    | ToolCallFinished
+    | ToolRoundLimitReached
+    | VerdictGiven
+    | SpeakerChosen
+    | HistoryShortened
+    | ConversationReopened,
+) -> str:
+    """Describe an event in one line. The text is empty if there is nothing to describe."""
+    match event:
+        case CodeStarted():
+            count = len(event.blocks)
+            return f"{event.speaker} runs {'the code' if count == 1 else f'{count} blocks of code'}"
+        case ToolCallRequested():
+            arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
+            return f"{event.speaker} calls {escape_invisible(f'{event.name}({arguments})')}"
+        case ToolCallFinished():
+            return _describe_result(event)
+        case ToolRoundLimitReached():
+            rounds = f"{event.rounds} rounds of tool calls"
+            return f"{event.speaker} has used {rounds} and answers without tools"
+        case VerdictGiven():
+            return describe_verdict(event.verdict, separate=event.by is None)
+        case SpeakerChosen():
+            return describe_choice(event.speaker, readable=event.problem is None)
+        case ConversationReopened():
+            return describe_reopening(event.outcome)
+        case HistoryShortened():
+            # A cut without a summary was already reported when it happened.
+            return f"{event.speaker} summarized the history: {event.text}" if event.text else ""
+
+
+def _describe_result(event: ToolCallFinished) -> str:
+    """Return the result of a call, or the decision of the person who answered instead."""
+    if event.decision == "reject":
+        return event.text
+    if event.decision == "respond":
+        return f"A person answers in its place: {event.text}"
+    text = describe_content(make_content(event.text, event.files))
+    return f"{'The call failed' if event.failed else 'It answers'}: {text}"

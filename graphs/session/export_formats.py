@@ -83,7 +83,7 @@ async def _write_page(export: _Export) -> str:
 
 
 async def _write_examples(export: _Export) -> str:
-    from .export_training import as_examples
+    from .export_text import as_examples
 
     read = await export.read()
     return as_examples(read, export.form, export.speaker, export.registry, metadata=export.metadata)

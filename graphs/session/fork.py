@@ -1,4 +1,4 @@
-"""Forks: new sessions that continue from a message of another session, optionally with changes.
+"""Forks, which continue from a message of another session, and copies of whole sessions.
 
 The fork's state is the state after the step that wrote the message, under the new rules. The steps
 before it are copied, so a fork can itself be forked from any message. The original session is only
@@ -34,9 +34,41 @@ from ..rules.transitions import decide, first_read, position_after_removals
 from ..rules.turns import last_words
 from ..store.open import Store
 from ..store.rows import check_session_id
-from .checkpoints import StoredStep, find_step, write_past, write_state
+from .checkpoints import (
+    StoredStep,
+    find_step,
+    read_steps,
+    reading_session,
+    write_past,
+    write_state,
+    write_steps,
+)
+from .dump import SessionDump, read_whole_dump, states_of
 from .options import MessageLike
 from .session_row import known_session, new_session, new_session_id
+from .stored_session import read_verdicts, write_verdict
+
+
+async def dump_session(store: Store, session: str) -> SessionDump:
+    """Return the dump of a session."""
+    conversation = await known_session(store, session)
+    graph = build_graph(checkpointer=store.checkpointer)
+    states = await read_steps(graph, session)
+    verdicts = await read_verdicts(store, session)
+    with reading_session(graph, session):
+        return read_whole_dump(session, conversation, states, verdicts)
+
+
+async def load_dump(store: Store, dump: SessionDump, into: str | None) -> str:
+    """Write a dumped session to a store, and return its id."""
+    session = check_session_id(into or dump.session)
+    last = dump.steps[-1].outcome if dump.steps else None
+    reason = None if last is None else last.reason.value
+    async with new_session(store, session, dump.spec, reason) as held:
+        await write_steps(build_graph(checkpointer=held.checkpointer), session, states_of(dump))
+        for number, verdict in enumerate(dump.later_verdicts, 1):
+            await write_verdict(held, number, verdict)
+    return session
 
 
 def fork_state(found: State, new: Conversation) -> State:
@@ -99,7 +131,7 @@ def carry_over(
     carries = position.model_copy(
         update={
             "facts": facts_of(new, log).model_copy(update=kept),
-            "completed": _still_completed(old, new, position.completed),
+            "completed": _keep_completed(old, new, position.completed),
         }
     )
     same_mode = new.end_chat.mode is old.end_chat.mode
@@ -116,7 +148,7 @@ def carry_over(
     return carries.model_copy(update={"stage": Stage.ROUNDS, "turns": position.turns + spoken})
 
 
-def _still_completed(
+def _keep_completed(
     old: Conversation, new: Conversation, names: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return the given speakers, without those whose completed task has changed."""
@@ -247,7 +279,9 @@ async def _write(
         if "outcome" in step.state:
             state = {"outcome": {}, **state}
         log = state.pop("messages")
-        await write_state(graph, session, {**state, **update_of(_log_writes(log, step.known), log)})
+        await write_state(
+            graph, session, {**state, **update_of(_log_writes(log, step.log_before), log)}
+        )
 
 
 def _log_writes(log: Sequence[AnyMessage], known: Sequence[AnyMessage]) -> list[AnyMessage]:

@@ -38,22 +38,20 @@ from ..rules.position import max_steps
 from ..rules.questions import check_decisions, read_answer
 from ..store.open import SessionLease
 from ..store.serializer import check_storable
-from .answers import BoundAnswer, answered_question
 from .checkpoints import (
     FinishedSteps,
     checkpointer_of,
     config_of,
     delete_older_checkpoints,
-    questions_of,
     read_finished_steps,
     write_state,
 )
-from .client_turn import has_no_interrupt
+from .edits import say_in
 from .events import TokenStream, events_of
 from .options import Options
+from .questions import BoundAnswer, answered_question, has_no_interrupt, read_questions
 from .session_row import read_session, session_at
 from .stored_session import StoredSession
-from .take_over import say_in
 
 _TRIES = 5
 """Maximum number of invalid answers to one question. Then the session is left waiting."""
@@ -110,12 +108,12 @@ class Steps:
                             yield event
                     tries, problem = 0, ""
                     # Most runs end without a question. Read the questions only after an interrupt.
-                    asked = await self.waiting() if self._interrupted else []
+                    asked = await self.read_questions() if self._interrupted else []
             except AnswerError as error:
                 tries, problem = tries + 1, str(error)
                 if at_hand or tries >= _TRIES:
                     raise
-                asked = await self.waiting()
+                asked = await self.read_questions()
             at_hand = False
             left = [one for one in asked if one.id not in skipped]
             if not left:
@@ -135,7 +133,7 @@ class Steps:
 
     async def _first_questions(self) -> list[Question]:
         """Return the questions that the session waits for. An interrupt asks each of them now."""
-        asked = await self.waiting()
+        asked = await self.read_questions()
         if not has_no_interrupt(asked):
             return asked
         if self._reply is not None:
@@ -145,7 +143,7 @@ class Steps:
             # The run stops before the person's turn, so there are no events.
             async for _ in events:
                 pass
-        asked = await self.waiting()
+        asked = await self.read_questions()
         if self._reply is not None:
             self._reply = self._reply._replace(question=asked[0].id)
         return asked
@@ -156,9 +154,9 @@ class Steps:
         """Return the waiting question that an answer belongs to, and the answer's value."""
         return answered_question(self._session, asked, answer), answer.value
 
-    async def waiting(self) -> list[Question]:
+    async def read_questions(self) -> list[Question]:
         """Return the questions that the session waits for."""
-        return await questions_of(self._graph, self._session)
+        return await read_questions(self._graph, self._session)
 
     async def _run_to_question(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
         """Run the graph to its end or its next question."""
@@ -246,15 +244,15 @@ class Steps:
         if mode == "custom" and "notice" in found:
             yield Notice(text=found["notice"])
         elif mode == "custom" and "speech" in found:
-            yield from streamed.beside(**found["speech"])
+            yield from streamed.add_text_beside_calls(**found["speech"])
         elif mode == "custom" and "token" in found:
-            yield from streamed.content(**found["token"])
+            yield from streamed.add_content(**found["token"])
         elif mode == "custom" and "thought" in found:
-            yield from streamed.thought(**found["thought"])
+            yield from streamed.add_thought(**found["thought"])
         elif mode == "updates" and "__interrupt__" not in found:
             for update in found.values():
                 for event in events_of(self._conversation, new_messages(update or {})):
-                    yield from streamed.whole(event)
+                    yield from streamed.complete(event)
 
     async def _value(self, question: Question) -> Any:  # noqa: ANN401
         """Return the message or the answer for a question. None if there is no answer now."""
@@ -264,7 +262,9 @@ class Steps:
         value = await self._call_answer(question)
         if value is not None:
             # The answer may take days. Meanwhile this run may have lost its lease.
-            self._match_question(await self.waiting(), BoundAnswer(value, question.id, waited=True))
+            self._match_question(
+                await self.read_questions(), BoundAnswer(value, question.id, waited=True)
+            )
         return value
 
     async def _call_answer(self, question: Question) -> Any:  # noqa: ANN401
@@ -419,7 +419,7 @@ async def _run_with_status(
                 yield event
     except Exception:
         # The run may have failed after the question was answered.
-        await note(bool(await steps.waiting()))
+        await note(bool(await steps.read_questions()))
         raise
 
 

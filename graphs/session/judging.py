@@ -24,18 +24,18 @@ from ..conversation.judges import SeparateJudge, Verdict
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store
 from .checkpoints import stored_conversation
-from .later_verdicts import (
+from .options import Options, check_run
+from .run import make_resources
+from .session_row import read_session
+from .stored_session import (
     LaterVerdict,
+    StoredSession,
     hash_log,
     read_verdicts,
     verdict_at_end,
     verdicts_on,
     write_verdict,
 )
-from .options import Options, check_run
-from .run import make_resources
-from .session_row import read_session
-from .stored_session import StoredSession
 
 _MOST_TRIES: Final = 2
 """Maximum number of requests for one verdict. The second one asks for a readable answer."""

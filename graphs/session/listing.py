@@ -1,4 +1,4 @@
-"""The sessions of a store: listing them, and deleting old ones.
+"""The sessions of a store: listing them, stopping one, and deleting old ones.
 
 This module does not load LangGraph, which takes longer than reading the list.
 `graphs.session.session_row` reads a single session.
@@ -21,6 +21,34 @@ from ..common.threads import in_background
 from ..store.errors import unknown_batch, unknown_session
 from ..store.open import Store, open_store
 from ..store.rows import SessionRow, Wanted, place
+
+
+async def stop_session(store: Store, session: str) -> bool:
+    """Stop a session that waits, or request a stop after the current turn of a session that runs.
+
+    Returns:
+        Whether the session has ended.
+
+    Raises:
+        SessionError: The session does not exist, has already ended, or is neither running nor
+            waiting; or it is waiting, and a stop alone does not meet its ``end_chat.when``.
+    """
+    row = await store.get(session)
+    if row is None:
+        raise unknown_session(session, store.url)
+    if row.status == "finished":
+        raise SessionError(f"Session {session!r} has ended already.")
+    if await store.is_locked(session):
+        await store.request_stop(session)
+        return False
+    if row.status != "waiting":
+        raise SessionError(f"Session {session!r} is not running; there is nothing to stop.")
+    # This import loads LangGraph.
+    from .edits import end_waiting
+
+    await end_waiting(store, session)
+    return True
+
 
 ListedStatus = Literal["running", "waiting", "unfinished", "finished"]
 """The status of a session in lists: running if a run has a lease on it, else its stored status."""
@@ -83,7 +111,7 @@ async def find_sessions(store: Store, chosen: SessionFilter) -> AsyncIterator[Se
         SessionError: There is no such session after which the list begins.
         StoreError: The store cannot be read.
     """
-    wanted = await _wanted(store, chosen)
+    wanted = await _make_query(store, chosen)
     left = chosen.limit
     while rows := await store.find(wanted):
         found = rows
@@ -102,7 +130,7 @@ async def read_sessions(store: Store, chosen: SessionFilter) -> list[SessionRow]
     return [row async for rows in find_sessions(store, chosen) for row in rows]
 
 
-async def _wanted(store: Store, chosen: SessionFilter) -> Wanted:
+async def _make_query(store: Store, chosen: SessionFilter) -> Wanted:
     if chosen.batch is not None and await store.batches.get(chosen.batch) is None:
         raise unknown_batch(chosen.batch, store.url)
     after = None if chosen.after is None else await store.get(chosen.after)
@@ -114,13 +142,13 @@ async def _wanted(store: Store, chosen: SessionFilter) -> Wanted:
         reason=chosen.reason,
         batch=chosen.batch,
         is_leased=chosen.status == "running",
-        changed_before=None if chosen.older_than is None else _before(chosen.older_than),
+        changed_before=None if chosen.older_than is None else _subtract_age(chosen.older_than),
         after=None if after is None else place(after),
         limit=min(chosen.limit or _PORTION, _PORTION),
     )
 
 
-def _before(age: timedelta) -> datetime:
+def _subtract_age(age: timedelta) -> datetime:
     now = datetime.now(UTC)
     # No session is older than the calendar.
     return now - min(age, now - datetime.min.replace(tzinfo=UTC))

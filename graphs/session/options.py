@@ -9,6 +9,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore
 
 from ...nodes.models.adapters.composed import Chat
+from ...tools.registry.hooks import Hook as Hook
 from ...tools.registry.registry import Registered
 from ..common.content_input import ContentInput
 from ..common.errors import name_type

@@ -24,9 +24,8 @@ from ..show.page import PageSession, memory_page_of, page_of
 from ..show.page_data import Spent
 from ..store.open import Store
 from .checkpoints import read_snapshot, read_states, reading_session
-from .later_verdicts import describe_later, read_verdicts
 from .session_row import check_speaker, find_inner_session, known_session, read_session, title_of
-from .stored_session import StoredSession
+from .stored_session import StoredSession, describe_later, read_verdicts
 
 _LOGS: Final = 200
 """Number of steps, counted from the newest, that are searched for prompts."""
@@ -100,7 +99,7 @@ async def _read_past(graph: Graph, result: StoredSession) -> _Past:
             if (prompt := await _prompt(states[-_LOGS:], name)) is not None
         }
         newest = states[-1] if states else State()
-        return _Past(_position(newest), [*_spent(result.conversation, states)], prompts)
+        return _Past(_position(newest), [*_measure_steps(result.conversation, states)], prompts)
 
 
 async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] | None:
@@ -127,7 +126,7 @@ _BESIDE: Final = {Phase.CHECKED, Phase.ASKED, Phase.UNREAD, Phase.JUDGED, *_CHOI
 """Phases between turns."""
 
 
-def _spent(conversation: Conversation, states: Sequence[State]) -> Iterator[Spent]:
+def _measure_steps(conversation: Conversation, states: Sequence[State]) -> Iterator[Spent]:
     """Yield the usage of each step: the difference between the usage after it and before it."""
     for before, after in pairwise([State(), *states]):
         was, now = _position(before), _position(after)

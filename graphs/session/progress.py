@@ -9,19 +9,149 @@ import asyncio
 import logging
 import os
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from shutil import get_terminal_size
-from typing import Any, Final, TypeAlias
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from uuid import UUID, uuid4
+
+from langchain_core.callbacks import BaseCallbackHandler
 
 from ..common.sanitize import clean
 from ..common.settings import load_settings
-from ..events import Event, MessageSaid, QuestionAsked
-from .activity import TERMINAL, AtWork
-from .options import Options
-from .status import status
+from ..log.metadata import Reflection, SpeakerChoice, SpecifiedTask, Summary, kind_name
+
+if TYPE_CHECKING:
+    # Commands that run no conversation show this line, too. They do not load LangGraph.
+    from ..events import Event
+    from .options import Options
+
+_PURPOSES: Final[Mapping[str, str]] = {
+    kind_name(SpecifiedTask): "the task",
+    kind_name(Reflection): "the judge",
+    kind_name(SpeakerChoice): "the moderator",
+    kind_name(Summary): "a summary",
+}
+"""The name of a model call in the progress line, if the call is not made for a speaker. The key is
+the kind of the message that the call writes.
+"""
+
+
+TERMINAL: Final = threading.Lock()
+"""The lock on the terminal's progress line. Only the run that holds the lock draws the line."""
+
+
+class AtWork(BaseCallbackHandler):
+    """A LangChain callback handler that records which calls are running."""
+
+    # Called in the event loop, at the moment of each callback.
+    run_inline = True
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.running: dict[UUID, tuple[str, float]] = {}
+        """The description and start time of each running call, by its run id, newest last."""
+        self.state: Mapping[str, Any] | None = None
+        """The state of the graph. None before the first node starts."""
+
+    def on_chain_start(self, serialized: object, inputs: object, **kwargs: object) -> None:
+        """Store the state that a node receives."""
+        if isinstance(inputs, Mapping) and "position" in inputs:
+            self.state = inputs
+
+    def on_chain_end(self, outputs: object, **kwargs: object) -> None:
+        """Store the position that a node returns."""
+        if isinstance(outputs, Mapping) and outputs.get("position") and self.state is not None:
+            self.state = {**self.state, "position": outputs["position"]}
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[Any]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,  # as in the base class
+    ) -> None:
+        """Record that a model is called."""
+        about = metadata or {}
+        purpose, speaker = about.get("purpose"), about.get("speaker")
+        who = speaker or _PURPOSES.get(str(purpose), "a model")
+        own = " on its task" if speaker and purpose == kind_name(Reflection) else ""
+        self._begin(run_id, f"Waiting for {who}{own}")
+
+    def on_tool_start(
+        self,
+        serialized: dict[str, Any],
+        input_str: str,
+        *,
+        run_id: UUID,
+        **kwargs: Any,
+    ) -> None:
+        """Record that a tool is called."""
+        self._begin(run_id, f"Waiting for the tool {serialized.get('name', '')}")
+
+    def find_activity(self, doing: str, since: float) -> tuple[str, float]:
+        """Return the newest running call and its start time, or the given activity if none runs."""
+        return next(reversed(self.running.values()), (doing, since))
+
+    def describe(self, doing: str, since: float, now: float) -> list[str]:
+        """Return the parts of the line: an activity with its duration, and the progress so far."""
+        return [f"{doing}… {now - since:.0f} s", *describe_progress(self.state or {})]
+
+    def _begin(self, run: UUID, what: str) -> None:
+        self.running[run] = (what, self.clock())
+
+    def _end(self, *given: object, run_id: UUID, **kwargs: object) -> None:
+        self.running.pop(run_id, None)
+
+    on_llm_end = on_llm_error = on_tool_end = on_tool_error = _end
+
+
+_LEAST_COST: Final = 0.000001
+
+
+def money(cost: float) -> str:
+    """Format an amount of money, in the currency of the price table."""
+    if cost >= 1:
+        return f"{cost:,.2f}"
+    # A single call may cost a small fraction of a cent.
+    return f"{cost:.6f}".rstrip("0") if cost >= _LEAST_COST else f"less than {_LEAST_COST:.6f}"
+
+
+def describe_progress(state: Mapping[str, Any]) -> Sequence[str]:
+    """Return the progress of a conversation: round, calls, tokens, cost, seconds, in this order.
+
+    Args:
+        state: The state of the conversation's graph, as plain values.
+    """
+    spec, position = state.get("spec"), state.get("position")
+    if not spec or position is None:
+        return ()
+    facts = position.get("facts", {})
+    calls, tokens, cost = (facts.get(name, 0) for name in ("calls", "tokens", "cost"))
+    parts = [
+        _describe_round(spec, position.get("turns", 0)),
+        "1 call" if calls == 1 else f"{calls:,} calls",
+        f"{tokens:,} tokens",
+        *([f"{money(cost)} spent"] if cost else []),
+        f"{facts.get('seconds', 0):.0f} s in all",
+    ]
+    return parts if calls else parts[:1]
+
+
+def _describe_round(spec: Mapping[str, Any], turns: int) -> str:
+    # This import takes longer than the rest of a command without a conversation.
+    from ..ends.end_chat import EndChat
+
+    complete = turns // len(spec["speakers"])
+    left = EndChat.model_validate(spec.get("end_chat", {})).rounds_left(complete)
+    if left is None:
+        return f"round {complete + 1}"
+    return f"round {complete + min(1, left)} of {complete + left}"
+
 
 _log = logging.getLogger("duologue")
 
@@ -42,8 +172,8 @@ _Show: TypeAlias = Callable[[str], None]
 
 @asynccontextmanager
 async def show_progress(
-    options: Options,
-) -> AsyncIterator[tuple[Options, Callable[[Event], object]]]:
+    options: "Options",
+) -> AsyncIterator[tuple["Options", Callable[["Event"], object]]]:
     """Show the progress of a run while the block lasts.
 
     Args:
@@ -93,9 +223,9 @@ class _Progress(AtWork):
         self.show = show
         self._doing = "Working", self.clock()
 
-    def saw(self, event: Event) -> None:
+    def saw(self, event: "Event") -> None:
         """Record an event, which shows whether the run waits for an answer."""
-        if isinstance(event, QuestionAsked):
+        if event.event == "question":
             # The tool call that asked the question has stopped.
             self.running.clear()
             self._doing = "Waiting for an answer", self.clock()
@@ -104,8 +234,7 @@ class _Progress(AtWork):
 
     def line(self) -> str:
         """Return the line: the current call, its duration, and the progress of the conversation."""
-        doing, since = next(reversed(self.running.values()), self._doing)
-        return " · ".join([f"{doing}… {self.clock() - since:.0f} s", *status(self.state or {})])
+        return " · ".join(self.describe(*self.find_activity(*self._doing), self.clock()))
 
 
 class _TerminalProgress(_Progress):
@@ -114,7 +243,7 @@ class _TerminalProgress(_Progress):
     At other times, one of the user's functions may ask a question on the terminal.
     """
 
-    def saw(self, event: Event) -> None:
+    def saw(self, event: "Event") -> None:
         """Record an event, and erase the line before a question is asked."""
         super().saw(event)
         if not self.running:
@@ -149,13 +278,13 @@ class _SparseProgress:
         self._doing = "no message yet"
         self._line = ""
 
-    def saw(self, event: Event) -> None:
+    def saw(self, event: "Event") -> None:
         """Count the messages, and record whether the run waits for an answer."""
-        if isinstance(event, MessageSaid):
+        if event.event == "message":
             self._messages += 1
             number = "1 message" if self._messages == 1 else f"{self._messages:,} messages"
             self._doing = f"{number}, the newest from {event.speaker}"
-        elif isinstance(event, QuestionAsked):
+        elif event.event == "question":
             self._doing = "waiting for an answer"
 
     def line(self) -> str:
@@ -171,7 +300,7 @@ def _find_progress() -> _Progress | _SparseProgress | None:
     """Return the progress for this process, or None if its log shows it or there is no stderr."""
     show = _display_function()
     if show is not None:
-        return _Progress(_in_cell(show))
+        return _Progress(_show_in_cell(show))
     # If logging is on, the log already shows the progress.
     if _log.isEnabledFor(logging.INFO) or sys.stderr is None:
         return None
@@ -190,7 +319,7 @@ def _display_function() -> Callable[..., object] | None:
     return shows
 
 
-def _in_cell(publish: Callable[..., object]) -> _Show:
+def _show_in_cell(publish: Callable[..., object]) -> _Show:
     """Return a function that shows a line below the cell."""
     place: Mapping[str, str] = {"display_id": uuid4().hex}
     is_drawn = False

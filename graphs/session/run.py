@@ -31,15 +31,14 @@ from ..rules.met_ends import limit_inner
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store, open_store
 from ..store.rows import SessionRow, check_session_id
-from .answers import BoundInput, bind_answer
-from .checkpoints import questions_of, stored_conversation
+from .checkpoints import stored_conversation
 from .events import events_of_session
 from .graph_steps import Begun, play, says_more
-from .later_verdicts import read_verdicts
 from .options import GivenAnswer, Options, check_run
 from .progress import show_progress
+from .questions import BoundInput, bind_answer, read_questions
 from .session_row import read_session, title_of
-from .stored_session import StoredSession
+from .stored_session import StoredSession, read_verdicts
 
 
 async def run_session(
@@ -330,7 +329,7 @@ async def _bind_input(
     waiting: list[Question] = []
     if row is not None and (reply is not None or is_bound):
         graph = build_graph(checkpointer=store.checkpointer)
-        waiting = await questions_of(graph, session)
+        waiting = await read_questions(graph, session)
     answer = None if reply is None else bind_answer(session, waiting, reply)
     return BoundInput(session, waiting, answer, is_bound)
 
@@ -356,11 +355,10 @@ _log = logging.getLogger("duologue")
 
 
 class FinishedRun(NamedTuple):
-    """A session after a run, and where it is stored."""
+    """A session after a run, and the address of its store."""
 
     session: StoredSession
     store: str
-    """The address of the store."""
 
 
 async def run_to_end(

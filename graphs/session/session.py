@@ -1,31 +1,36 @@
-"""`Session`, the handle of a stored session, and `Result`."""
+"""`Session`, the handle of a stored session, and `Result`.
+
+Importing this module does not load the nodes and the models: each method imports what it needs.
+"""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
 from ...nodes.models.adapters.composed import Chat
+from ...tools.registry.registry import Registered, Registry
+from ..common.addresses import show_address
 from ..common.content_input import ContentInput
 from ..common.model_help import check_options, list_changes, list_options
 from ..common.threads import TaskIterator, in_background, iterate_in_background
 from ..conversation.conversation_options import Changes
 from ..conversation.judges import SeparateJudge, Verdict
 from ..events import Event
-from .base_session import BaseSession
-from .listing import known_store
+from ..speakers.reply_parts import read_messages
+from ..store.rows import check_session_id
+from .export_formats import ExportFormat, export_session
+from .listing import known_store, stop_session
 from .options import GivenAnswer, MessageLike, Options, SessionOptions
 from .stored_session import StoredSession
 
-# Importing `converse` or creating a handle must not load the nodes and the models. So each method
-# imports the module that runs, reads or changes a session.
 
-
-@dataclass(frozen=True, repr=False)
-class Session(BaseSession):
+@dataclass(frozen=True)
+class Session:
     """A handle of a stored session: its id and its store.
 
     Creating a handle opens nothing. Each method opens the store, and raises `SessionError` if the
@@ -57,6 +62,22 @@ class Session(BaseSession):
         True
     """
 
+    id: str
+    """The session's id."""
+    _: KW_ONLY
+    store: str | Path | None = None
+    """The store's path or address, as it was passed in."""
+
+    def __post_init__(self) -> None:
+        check_session_id(self.id)
+
+    def __str__(self) -> str:
+        return self.id
+
+    def __repr__(self) -> str:
+        store = show_address(self.store) if isinstance(self.store, str) else self.store
+        return f"Session({self.id!r}, store={store!r})"
+
     @list_options
     async def aresume(self, **options: Unpack[SessionOptions]) -> "Result":
         """Resume the session at the point where it stopped.
@@ -74,8 +95,6 @@ class Session(BaseSession):
             ModelError: A model is not available or did not answer. The session can be resumed.
         """
         return await self._run(options)
-
-    resume = in_background(aresume)
 
     @list_options
     async def aanswer(
@@ -122,8 +141,6 @@ class Session(BaseSession):
         """
         return await self._run(options, GivenAnswer(value, question))
 
-    answer = in_background(aanswer)
-
     @list_options
     async def astream(self, **options: Unpack[SessionOptions]) -> AsyncGenerator[Event, None]:
         """Resume the session, and yield each event as it happens, token by token.
@@ -148,8 +165,6 @@ class Session(BaseSession):
                 if not isinstance(event, StoredSession):
                     yield event
 
-    stream = iterate_in_background(astream)
-
     async def astate(self) -> "Result":
         """Read the session without running it.
 
@@ -160,8 +175,6 @@ class Session(BaseSession):
 
         async with known_store(self.store) as store:
             return result_of(await read_stored_session(store, self.id), store.address)
-
-    state = in_background(astate)
 
     async def ajudge(
         self,
@@ -205,11 +218,9 @@ class Session(BaseSession):
         """
         from .judging import judge_with
 
-        given = Options(callbacks=callbacks)
         async with known_store(self.store) as store:
+            given = Options(callbacks=callbacks)
             return (await judge_with(store, self.id, criteria, model, given)).verdict
-
-    judge = in_background(ajudge)
 
     async def aadd_message(self, speaker: str, text: ContentInput) -> "Result":
         """Add a message in the name of a speaker. No run may be using the session.
@@ -233,12 +244,10 @@ class Session(BaseSession):
             SessionError: Another run is using the session, the opening has not finished, or a
                 question was asked or answered while this call waited for the lease.
         """
-        from .take_over import add_message
+        from .edits import add_message
 
         async with known_store(self.store) as store:
             return result_of(await add_message(store, self.id, speaker, text), store.address)
-
-    add_message = in_background(aadd_message)
 
     @list_changes
     async def afork(
@@ -278,8 +287,6 @@ class Session(BaseSession):
             new = await fork_session(store, self.id, at, into, changes)
         return Session(new, store=self.store)
 
-    fork = in_background(afork)
-
     async def acopy(self, *, into: str | None = None, to: str | Path | None = None) -> "Session":
         """Copy the session within its store or into another one.
 
@@ -294,8 +301,8 @@ class Session(BaseSession):
         Raises:
             SessionError: The new id is not valid or already used.
         """
+        from .fork import dump_session, load_dump
         from .session_row import new_session_id
-        from .transfer import dump_session, load_dump
 
         if into is None and to is None:
             into = new_session_id(self.id, "copy")
@@ -305,14 +312,171 @@ class Session(BaseSession):
         async with known_store(target, create=True) as store:
             return Session(await load_dump(store, found, into), store=target)
 
-    copy = in_background(acopy)
+    async def astop(self) -> bool:
+        """Stop the session. A running session, in any process, stops after its current turn.
+
+        A session that waits for a person, and that no run is using, ends at once.
+
+        Returns:
+            True if the session has ended; False if it will end after its current turn.
+
+        Raises:
+            SessionError: The session has already ended; it is neither running nor waiting; or it is
+                waiting, and a stop alone does not meet its ``end_chat.when``.
+        """
+        async with known_store(self.store) as store:
+            return await stop_session(store, self.id)
+
+    @list_options
+    async def aprompt(self, speaker: str, **registered: Unpack[Registered]) -> list[BaseMessage]:
+        """Return the prompt that was sent to a speaker's model in the speaker's newest turn.
+
+        Prompts are not stored: the prompt is rebuilt from the session's steps. It does not contain
+        the tools' definitions, which many APIs receive separately from the messages.
+
+        Args:
+            speaker: The name of the speaker.
+            **registered: The registered objects of the run that the prompt depends on: the schema
+                of the speaker's format, or the tools if the history has a limit in tokens.
+
+        Returns:
+            LangChain messages, the system prompt first.
+
+        Raises:
+            SpecError: No speaker has that name, or a registered object is missing.
+            SessionError: No model has spoken for the speaker yet.
+        """
+        from .session_row import read_prompt
+
+        check_options(registered, Registered)
+        async with known_store(self.store) as store:
+            return await read_prompt(store, self.id, speaker, Registry(registered))
+
+    async def adump(self) -> dict[str, Any]:
+        """Return the session, with all its steps, as plain JSON values.
+
+        Returns:
+            The dump, for `load_session` and ``json.dumps``.
+        """
+        from .dump import to_plain
+        from .fork import dump_session
+
+        async with known_store(self.store) as store:
+            return to_plain(await dump_session(store, self.id))
+
+    @list_options
+    async def aexport(
+        self,
+        format: ExportFormat,  # noqa: A002  # the usual name
+        *,
+        speaker: str | None = None,
+        metadata: bool = True,
+        **registered: Unpack[Registered],
+    ) -> str:
+        """Return the session as a page for readers, or as JSON Lines for programs.
+
+        Args:
+            format: A format that `duologue export --help` lists, such as ``markdown``, a page to
+                read; ``html``, a page for a browser in one file; ``jsonl``, one JSON object for
+                each message; ``openai`` or ``sharegpt``, training examples, one object for each
+                speaker; ``inspect``, a log of Inspect in its JSON format.
+            speaker: The speaker whose memory or training example is exported. If None, all
+                messages, or one example for each speaker for whom a model has spoken.
+            metadata: Whether each example has the key ``metadata`` with the session, the reason of
+                its end, the models and the speaker. OpenAI's service rejects keys it does not know.
+            **registered: The registered objects of the run. Examples describe the tools and schemas
+                that are passed here or installed.
+
+        Returns:
+            The exported text.
+
+        Raises:
+            SpecError: The format is unknown or needs a package that is not installed, or no speaker
+                has that name.
+        """
+        check_options(registered, Registered)
+        known = Registry(registered)
+        async with known_store(self.store) as store:
+            return await export_session(store, self.id, format, speaker, known, metadata=metadata)
+
+    async def areset(self, *, speaker: str | None = None) -> None:
+        """Forget all messages of the session, or one speaker's memory of them.
+
+        After a reset of the whole session, its id and its conversation remain, and it starts from
+        the beginning when it is resumed. A speaker whose memory is reset forgets everything up to
+        its latest finished turn, and keeps the messages that it has not answered. The log, and the
+        memory of the other speakers, do not change.
+
+        Args:
+            speaker: The speaker whose memory is reset. If None, the whole session.
+
+        Raises:
+            SpecError: No speaker has that name.
+            SessionError: Another run is using the session.
+        """
+        from .edits import replace_memory, restart_session
+
+        async with known_store(self.store) as store:
+            if speaker is None:
+                await restart_session(store, self.id)
+            else:
+                await replace_memory(store, self.id, speaker)
+
+    async def aset_memory(
+        self, speaker: str, messages: Sequence[MessageLikeRepresentation]
+    ) -> None:
+        """Replace a speaker's memory with other messages.
+
+        The speaker keeps the messages that it has not answered, its task and its private opening.
+        The log, the memory of the other speakers, the end conditions and the counts do not change.
+
+        Args:
+            speaker: The name of the speaker.
+            messages: LangChain messages, or anything that LangGraph's `add_messages` accepts, as in
+                `Speaker.memory`. `Result.memory` returns such a list.
+
+        Raises:
+            SpecError: No speaker has that name, or a message is not valid.
+            SessionError: Another run is using the session, or the session has not begun.
+        """
+        from .edits import replace_memory
+
+        known = read_messages(messages, "messages")
+        async with known_store(self.store) as store:
+            await replace_memory(store, self.id, speaker, known)
+
+    async def adelete(self) -> None:
+        """Delete the session and everything it contains.
+
+        Raises:
+            SessionError: Another run is using the session.
+        """
+        async with known_store(self.store) as store:
+            await store.delete(self.id)
 
     async def _run(self, options: SessionOptions, reply: GivenAnswer | None = None) -> "Result":
         from .run import run_to_end
 
         check_options(options, SessionOptions)
-        ran = await run_to_end(None, self.id, Options(**options, store=self.store), reply=reply)
-        return result_of(*ran)
+        given = Options(**options, store=self.store)
+        return result_of(*await run_to_end(None, self.id, given, reply=reply))
+
+    # The methods for code without an event loop.
+    resume = in_background(aresume)
+    answer = in_background(aanswer)
+    stream = iterate_in_background(astream)
+    state = in_background(astate)
+    judge = in_background(ajudge)
+    add_message = in_background(aadd_message)
+    fork = in_background(afork)
+    copy = in_background(acopy)
+    stop = in_background(astop)
+    prompt = in_background(aprompt)
+    dump = in_background(adump)
+    export = in_background(aexport)
+    reset = in_background(areset)
+    set_memory = in_background(aset_memory)
+    delete = in_background(adelete)
 
 
 @dataclass(frozen=True, repr=False)

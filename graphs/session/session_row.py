@@ -29,11 +29,10 @@ from .checkpoints import (
     read_snapshot,
     read_states,
     reading_session,
-    still_open,
     stored_conversation,
 )
-from .later_verdicts import read_verdicts
-from .stored_session import StoredSession
+from .questions import find_open_questions
+from .stored_session import StoredSession, make_session, read_verdicts
 
 _LONGEST: Final = 128  # maximum length of a session's id, in characters
 
@@ -123,9 +122,9 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
     """Read a session from a graph's checkpointer."""
     with reading_session(graph, session):
         state = await read_snapshot(graph, session)
-        pending = await still_open(graph, config_of(session), state)
+        pending = await find_open_questions(graph, session, state)
         check_state(session, conversation, cast("State", state.values))
-        return StoredSession.of(session, conversation, state.values, pending, failure_of(state))
+        return make_session(session, conversation, state.values, pending, failure_of(state))
 
 
 def session_at(
@@ -134,7 +133,7 @@ def session_at(
     """Return a session that has ended, from the newest state of its finished steps."""
     with reading_session(graph, session):
         check_state(session, conversation, state)
-        return StoredSession.of(session, conversation, state)
+        return make_session(session, conversation, state)
 
 
 async def count_messages(store: Store, session: str) -> int | None:

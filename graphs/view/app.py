@@ -36,10 +36,9 @@ from ..common.files import parse_json
 from ..common.threads import in_thread
 from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion, Question
 from ..ends.all_ends import Reason
-from ..session.listing import known_store
+from ..session.listing import known_store, stop_session
 from ..session.page import read_for_page
 from ..session.session_row import count_messages, read_stored_session
-from ..session.stop import stop_session
 from ..store.batches import CellStatus, CellsWanted, check_batch_name
 from ..store.errors import unknown_session
 from ..store.open import Store

@@ -307,7 +307,7 @@ def continue_session(
     """Return the update for a session that continues, or that has ended.
 
     If a person is asked, or has the next turn, the message waits for that question. Otherwise it
-    enters the log at once, as with `graphs.session.take_over`.
+    enters the log at once, as with `graphs.session.edits`.
     """
     sayer = run_input.find_sayer(conversation) if run_input.text else None
     position = position_after_removals(Position.model_validate(state["position"]), log_of(state))

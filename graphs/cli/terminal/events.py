@@ -5,7 +5,7 @@ text between blank lines, or fenced code. The words of a block are written as th
 block is complete and has any markup, it is erased and written again as Markdown. So each part of
 the screen changes at most once.
 
-`graphs.cli.run` runs the session; `graphs.session.status` describes events in sentences.
+`graphs.cli.run` runs the session; `graphs.session.events` describes events in sentences.
 """
 
 import shlex
@@ -44,7 +44,8 @@ from ...events import (
 from ...log.metadata import Source
 from ...rules.message_words import describe_audience, describe_retry
 from ...rules.outcome import OutcomeStep, OutcomeStepKind
-from ...session.status import money, remark
+from ...session.events import describe_event
+from ...session.progress import money
 from ...text.structures import MARKS
 from .console import Flow, cell, erase_lines, json_line, on_screen, one_line, plain, prose, whole
 
@@ -301,7 +302,7 @@ class Transcript:
             case ConversationEnded():
                 self.end(event)
             case _:
-                self._aside(remark(event))
+                self._aside(describe_event(event))
 
     def shows(self, event: Event) -> bool:
         """Return whether an event is printed. A pipe gets whole messages only."""
@@ -434,7 +435,7 @@ class Transcript:
             if event.verdict.findings:
                 self._found(event.verdict)
             else:
-                self._aside(remark(event))
+                self._aside(describe_event(event))
         elif self._thoughts:
             self._aside(f"{event.speaker or 'A model'} thinks:")
             self.body(event.text, "dim")

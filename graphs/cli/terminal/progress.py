@@ -20,8 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...batch.status import BatchStatus, format_duration
-from ...session.activity import TERMINAL, AtWork
-from ...session.status import money, status
+from ...session.progress import TERMINAL, AtWork, money
 from .console import beside, cell, on_screen, one_line, plain
 
 if TYPE_CHECKING:
@@ -128,15 +127,14 @@ class Progress(AtWork):
         if self._is_hidden:
             return
         now = self.clock()
-        what, began = next(reversed(self.running.values()), (self._doing, self._shown_at))
+        what, began = self.find_activity(self._doing, self._shown_at)
         if not self._is_live:
             self._tell(what, began, now)
         elif now - max(began, self._shown_at) >= _PATIENCE:
             frame = self._spinner.render(now)
             room = self._console.width - 1
-            line = one_line(f"{frame} {what}… {now - began:.0f} s", room)
-            if self.state is not None:
-                line = beside(line, status(self.state), room)
+            activity, *parts = self.describe(what, began, now)
+            line = beside(one_line(f"{frame} {activity}", room), parts, room)
             # In one write, so that the screen never shows the erased line.
             with self._console:
                 self._erase()

@@ -30,7 +30,7 @@ from duologue.graphs.common.errors import BatchError
 from duologue.graphs.common.threads import run_coroutine as wait_for
 from duologue.graphs.conversation.fields import ConversationFields
 from duologue.graphs.kinds.role_play import RolePlayForm
-from duologue.graphs.session.export_training import TRAINING, examples
+from duologue.graphs.session.export_text import TRAINING, examples
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.graphs.store.open import open_store

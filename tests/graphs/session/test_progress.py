@@ -10,7 +10,7 @@ import pytest
 
 from duologue.graphs import Conversation, MaxMessages, Speaker, aconverse, chat, converse
 from duologue.graphs.session import progress
-from duologue.graphs.session.activity import TERMINAL
+from duologue.graphs.session.progress import TERMINAL
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
 TALK = Conversation("Talk.", [Speaker("Ann"), Speaker("Ben")], end_chat=MaxMessages(2))
