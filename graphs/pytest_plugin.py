@@ -211,7 +211,7 @@ class _Simulations:
         self.results.append(result)
         return result
 
-    def page(self, number: int) -> Path | None:
+    def page_path(self, number: int) -> Path | None:
         """Return the path of the page of a simulation, from 1. None without pytest's cache."""
         from .scenarios.pytest_report import name_file
 
@@ -219,7 +219,7 @@ class _Simulations:
         folder = _cache_folder(self.item.config, "duologue")
         return None if folder is None else folder / f"{name}.html"
 
-    def recording(self, number: int) -> Path:
+    def recording_path(self, number: int) -> Path:
         """Return the path of the recording of a simulation, from 1."""
         from .scenarios.pytest_report import name_file
 
@@ -281,7 +281,7 @@ async def _record(
     patterns, allowed = (config.getini(f"simulate_{name}") for name in ("filter", "allow"))
     options = RecordOptions(mode, tuple(patterns), tuple(allowed))
     try:
-        return await record(found.recording(number), options, scenario, work)
+        return await record(found.recording_path(number), options, scenario, work)
     except RecordingError:
         found.is_refused = True
         raise
@@ -493,6 +493,6 @@ def _add_simulations(
 
     report.is_inconclusive = isinstance(error, InconclusiveResult)  # type: ignore[attr-defined]
     report.simulations = [  # type: ignore[attr-defined]
-        summarize(one, None if report.passed else found.page(number))
+        summarize(one, None if report.passed else found.page_path(number))
         for number, one in enumerate(found.results, 1)
     ]

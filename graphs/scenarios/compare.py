@@ -9,20 +9,23 @@ trials, and for scenarios that all change alike.
 from collections.abc import Sequence
 from math import comb
 from statistics import fmean
-from typing import Final
+from typing import Final, TypeAlias
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from ..batch.report.estimates import Trials
 from ..common.data import Data
 from ..common.display import Panel, Shown
-from .suite_report import ScenarioRow, SuiteReport, group_simulations, trials_of
+from .suite_report import ScenarioRow, SuiteReport, count_trials, group_simulations
 
 _LEVEL: Final = 0.05
 """The level of significance."""
 
 _SHOWN: Final = 3
 """Number of failed simulations that are named for a scenario."""
+
+
+_Counts: TypeAlias = tuple[int, int]
+"""Number of trials that passed, and that passed or failed."""
 
 
 class ScenarioChange(Data):
@@ -142,7 +145,7 @@ def compare_suites(before: SuiteReport, after: SuiteReport) -> SuiteComparison:
     Returns:
         The comparison, with new failures first.
     """
-    first, second = _decided(before), _decided(after)
+    first, second = _list_decided(before), _list_decided(after)
     both = [key for key in second if key in first]
     tests = [_exact_test([(first[key][1], second[key][1])]) for key in both]
     failures = {
@@ -153,8 +156,8 @@ def compare_suites(before: SuiteReport, after: SuiteReport) -> SuiteComparison:
         ScenarioChange(
             scenario=key[0],
             persona=key[1],
-            before=_counts(first[key][1]),
-            after=_counts(second[key][1]),
+            before=first[key][1],
+            after=second[key][1],
             p=p,
             is_significant=is_significant,
             is_redefined=first[key][0].digest != second[key][0].digest,
@@ -175,38 +178,37 @@ def compare_suites(before: SuiteReport, after: SuiteReport) -> SuiteComparison:
     )
 
 
-def _decided(report: SuiteReport) -> dict[tuple[str, str | None], tuple[ScenarioRow, Trials]]:
+def _list_decided(
+    report: SuiteReport,
+) -> dict[tuple[str, str | None], tuple[ScenarioRow, _Counts]]:
     """Return the scenarios with trials that passed or failed."""
     groups = group_simulations(report.simulations)
-    found = {
-        (one.scenario, one.persona): (one, trials_of(groups[one.scenario, one.persona]))
-        for one in report.scenarios
-    }
-    return {key: pair for key, pair in found.items() if pair[1].scored}
+    found: dict[tuple[str, str | None], tuple[ScenarioRow, _Counts]] = {}
+    for one in report.scenarios:
+        key = one.scenario, one.persona
+        scored, passed = count_trials(groups[key])
+        if scored:
+            found[key] = one, (round(passed), scored)
+    return found
 
 
 def _name(key: tuple[str, str | None]) -> str:
     return ", ".join(filter(None, key))
 
 
-def _counts(trials: Trials) -> tuple[int, int]:
-    return round(trials.sum), trials.scored
-
-
-def _share(counts: tuple[int, int]) -> float:
+def _share(counts: _Counts) -> float:
     passed, scored = counts
     return passed / scored
 
 
-def _exact_test(strata: Sequence[tuple[Trials, Trials]]) -> float:
+def _exact_test(strata: Sequence[tuple[_Counts, _Counts]]) -> float:
     """Return the two-sided p-value of an exact test: of the outcomes that are at most as likely.
 
     With one stratum, it is Fisher's exact test.
     """
     # Whole numbers, so that equally likely outcomes are equal.
     weights, observed = [1], 0
-    for before, after in strata:
-        (passed, first), (also, second) = _counts(before), _counts(after)
+    for (passed, first), (also, second) in strata:
         total = passed + also
         least, most = max(0, total - second), min(total, first)
         own = [comb(first, one) * comb(second, total - one) for one in range(least, most + 1)]

@@ -244,7 +244,10 @@ async def open_suite(
     suite = source if isinstance(source, Suite) else load_suite(source)
     if trials is not None:
         suite = Suite(**dict(suite) | {"trials": trials})
-    tested = _read_agent(agent, given.pop("on_interrupt", None), given.pop("agent_timeout", None))
+    reference = agent if isinstance(agent, str) and not is_address(agent) else None
+    found = agent if reference is None else import_object(reference, "agent")
+    own = given.pop("on_interrupt", None), given.pop("agent_timeout", None)
+    tested = SuiteAgent(found, *own, reference)
     tools = (name for one in suite.scenarios.values() for name in one.tools)
     add_objects(given, AGENT, tested.runnable(), tools)
     judge = SuiteJudge(suite.scenarios, tested, judges.names if second_judge else ())
@@ -254,8 +257,8 @@ async def open_suite(
         "agent_version": given.pop("agent_version", None),
         "judge_model": [*judges.names] if second_judge else judge_model,
     }
-    own = {
-        "name": settings.name or _name_of(source),
+    changed = {
+        "name": settings.name or batch_name(None, source if isinstance(source, str | Path) else {}),
         "scores": {"passed": judge.passed},
         "facts": to_json(facts),
         "examine": judge.examine,
@@ -264,19 +267,6 @@ async def open_suite(
         "title": "",
     }
     batch = suite.batch(judge_model)
-    run = BatchSettings(**vars(settings) | own)
+    run = BatchSettings(**vars(settings) | changed)
     async with open_driver(batch, run, cast("Options", given)) as driver:
         yield driver
-
-
-def _name_of(source: SuiteLike) -> str:
-    return batch_name(None, source if isinstance(source, str | Path) else {})
-
-
-def _read_agent(agent: object, on_interrupt: Any, timeout: float | None) -> SuiteAgent:  # noqa: ANN401
-    if isinstance(agent, str) and not is_address(agent):
-        found = SuiteAgent(import_object(agent, "agent"), on_interrupt, timeout, agent)
-    else:
-        found = SuiteAgent(agent, on_interrupt, timeout)
-    found.runnable()  # raises if the agent has a wrong type
-    return found

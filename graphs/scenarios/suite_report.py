@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from langchain_core.utils.iter import batch_iterate
-from pydantic import JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from ..batch.batch_row import read_facts
 from ..batch.report.estimates import Estimate, Trials, pass_hat
@@ -33,13 +33,7 @@ from .suite import PERSONA, SCENARIO
 TrialOutcome: TypeAlias = Literal["failed", "error", "inconclusive", "unfinished", "passed"]
 """The outcome of a simulation, worst first. With ``error``, it could not be run to its end."""
 
-_ORDER: Final[Mapping[TrialOutcome, int]] = {
-    "failed": 0,
-    "error": 1,
-    "inconclusive": 2,
-    "unfinished": 3,
-    "passed": 4,
-}
+_ORDER: Final[tuple[TrialOutcome, ...]] = get_args(TrialOutcome)
 
 _AT_ONCE: Final = 50
 """Number of sessions that are read at a time."""
@@ -72,6 +66,10 @@ class SimulationRow(Data):
     """Cost of the calls whose prices are known. None if no price is known."""
     faults: NonNegativeFloat = 0
     """The share of the verdicts that are not met."""
+
+
+_Simulation: TypeAlias = tuple[SimulationRow, Sequence[ScenarioVerdict]]
+"""A simulation that was read, with its verdicts."""
 
 
 class ScenarioRow(Data):
@@ -208,53 +206,38 @@ async def read_suite(store: Store, name: str) -> SuiteReport:
             f"Batch {name!r} in {store.url} is not a suite of scenarios; name the batch of a run "
             "of `duologue simulate`."
         )
-    known = {key: _Known.of(fields) for key, fields in facts["scenarios"].items()}
+    known = {key: _read_scenario(fields) for key, fields in facts["scenarios"].items()}
     asked = facts.get("judge_model")
     judges = asked if isinstance(asked, list) else ()
     rows = [row async for row in store.batches.each(CellsWanted(batch=name))]
-    read: list[_ReadRow] = []
+    read: list[_Simulation] = []
     for chunk in batch_iterate(_AT_ONCE, rows):
         read += await asyncio.gather(*(_read_row(store, row, known, judges) for row in chunk))
-    found = [one.row for one in read]
+    found = [row for row, _ in read]
     return SuiteReport(
         batch=name,
         agent=str(facts.get("agent")),
         agent_version=facts.get("agent_version"),
         left=max(0, batch.cells - len(rows)),
-        passes=tuple(pass_hat(_trials(found))),
+        passes=tuple(pass_hat(_list_trials(found))),
         scenarios=tuple(_scenario_rows(found, facts)),
-        simulations=tuple(sorted(found, key=_badness)),
-        agreement=measure_agreement(verdict for one in read for verdict in one.verdicts),
+        simulations=tuple(sorted(found, key=lambda one: (_ORDER.index(one.outcome), -one.faults))),
+        agreement=measure_agreement(one for _, verdicts in read for one in verdicts),
     )
 
 
-class _Known(Data):
-    """A scenario as it is stored with a batch."""
-
-    scenario: Scenario
-    checks: tuple[str, ...]
-
-    @classmethod
-    def of(cls, fields: Mapping[str, JsonValue]) -> "_Known":
-        own = {name: value for name, value in fields.items() if name != "checks"}
-        checks = fields.get("checks") or []
-        return cls(scenario=Scenario(**own), checks=tuple(map(str, checks)))  # type: ignore[arg-type]
-
-
-def _badness(row: SimulationRow) -> tuple[float, ...]:
-    return (_ORDER[row.outcome], -row.faults)
-
-
-class _ReadRow(NamedTuple):
-    """A simulation that was read, with its verdicts."""
-
-    row: SimulationRow
-    verdicts: Sequence[ScenarioVerdict] = ()
+def _read_scenario(fields: Mapping[str, Any]) -> tuple[Scenario, Sequence[str]]:
+    """Return a scenario that is stored with a batch, without its checks, and their names."""
+    own = {name: value for name, value in fields.items() if name != "checks"}
+    return Scenario(**own), [*map(str, fields.get("checks") or ())]
 
 
 async def _read_row(
-    store: Store, row: CellRow, known: Mapping[str, _Known], judges: Sequence[str | None]
-) -> _ReadRow:
+    store: Store,
+    row: CellRow,
+    known: Mapping[str, tuple[Scenario, Sequence[str]]],
+    judges: Sequence[str | None],
+) -> _Simulation:
     persona = row.varied.get(PERSONA)
     made = SimulationRow(
         session=row.session,
@@ -268,17 +251,16 @@ async def _read_row(
         cost=row.cost,
     )
     if row.status != "finished" or made.scenario not in known:
-        return _ReadRow(made)
-    one = known[made.scenario]
+        return made, ()
     try:
         stored = await read_stored_session(store, row.session)
     except DuologueError as error:
-        return _ReadRow(made.model_copy(update={"outcome": "error", "error": str(error)}))
-    result = read_simulation(result_of(stored, store.address), one.scenario, one.checks, judges)
-    return _ReadRow(made.model_copy(update=_facts_of(result)), result.verdicts)
+        return made.model_copy(update={"outcome": "error", "error": str(error)}), ()
+    result = read_simulation(result_of(stored, store.address), *known[made.scenario], judges)
+    return made.model_copy(update=_make_facts(result)), result.verdicts
 
 
-def _facts_of(result: SimulationResult) -> dict[str, Any]:
+def _make_facts(result: SimulationResult) -> dict[str, Any]:
     outcome: TrialOutcome
     try:
         outcome = "passed" if result.passed else "failed"
@@ -295,10 +277,6 @@ def _facts_of(result: SimulationResult) -> dict[str, Any]:
     }
 
 
-def _digest(*parts: JsonValue) -> str:
-    return sha256(canonical_json(parts).encode()).hexdigest()[:16]
-
-
 _FINDINGS: Final = (Finding.NOT_MET, Finding.INCONCLUSIVE, Finding.MET)
 
 
@@ -312,14 +290,14 @@ def group_simulations(
     return found
 
 
-def trials_of(rows: Sequence[SimulationRow]) -> Trials:
+def count_trials(rows: Sequence[SimulationRow]) -> Trials:
     """Return the number of trials that passed or failed, and of those that passed."""
     passed = sum(row.outcome == "passed" for row in rows)
     return Trials(passed + sum(row.outcome == "failed" for row in rows), passed)
 
 
-def _trials(rows: Iterable[SimulationRow]) -> list[Trials]:
-    found = (trials_of(group) for group in group_simulations(rows).values())
+def _list_trials(rows: Iterable[SimulationRow]) -> list[Trials]:
+    found = (count_trials(group) for group in group_simulations(rows).values())
     return [one for one in found if one.scored]
 
 
@@ -327,14 +305,15 @@ def _scenario_rows(
     rows: Iterable[SimulationRow], facts: Mapping[str, Any]
 ) -> Iterable[ScenarioRow]:
     for (scenario, persona), group in group_simulations(rows).items():
+        parts = [facts["scenarios"].get(scenario), facts["personas"].get(persona or "")]
         outcomes = Counter(row.outcome for row in group)
         ends = Counter(row.ended.partition(":")[0] for row in group if row.ended)
         yield ScenarioRow(
             scenario=scenario,
             persona=persona,
-            digest=_digest(facts["scenarios"].get(scenario), facts["personas"].get(persona or "")),
+            digest=sha256(canonical_json(parts).encode()).hexdigest()[:16],
             outcomes={name: outcomes[name] for name in _ORDER if outcomes[name]},
-            passes=tuple(pass_hat(_trials(group))),
+            passes=tuple(pass_hat(_list_trials(group))),
             ends=dict(ends.most_common()),
             cost=sum_known(row.cost for row in group),
         )

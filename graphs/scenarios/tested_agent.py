@@ -283,7 +283,7 @@ class TestedAgent:
                 return await self._ask_user(found, config, graph)
             found = await graph.ainvoke(await self._answer(found["__interrupt__"]), config)
         self.state = (await graph.aget_state(config)).values if keeps else found
-        return self._without_reported(found)
+        return self._remove_reported(found)
 
     async def _ask_user(
         self, found: Mapping[str, Any], config: RunnableConfig, graph: "PregelProtocol[Any, Any]"
@@ -295,7 +295,7 @@ class TestedAgent:
             one.value if isinstance(one.value, str) else to_json(one.value, fallback=str).decode()
             for one in self.asked
         )
-        shown = self._without_reported({"messages": [], **found})
+        shown = self._remove_reported({"messages": [], **found})
         messages = convert_to_messages(shown["messages"])
         results = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}
         waiting = {
@@ -316,7 +316,7 @@ class TestedAgent:
         self.asked = ()
         return Command(resume=answers)
 
-    def _without_reported(self, found: Any) -> Any:  # noqa: ANN401  # the output of any graph
+    def _remove_reported(self, found: Any) -> Any:  # noqa: ANN401  # the output of any graph
         """Return a state without the messages that an earlier reply of the same run contains."""
         if not self.reported or not isinstance(found, Mapping):
             return found
