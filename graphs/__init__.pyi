@@ -1,7 +1,7 @@
 """Public names of `duologue.graphs`, with the modules that define them."""
 
-from .batch.handle import BatchRun as BatchRun
 from .batch.run import (
+    BatchRun as BatchRun,
     arun_batch as arun_batch,
     run_batch as run_batch,
 )

@@ -42,9 +42,8 @@ from ..store.batches import (
     add_counts,
 )
 from ..store.open import Store
-from .cells import Cell, Cells
+from .cells import Cell, Cells, RunCells
 from .order import STORED
-from .selection import RunCells
 from .spec import Batch
 from .values import canonical_json
 

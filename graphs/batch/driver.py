@@ -15,10 +15,9 @@ from ..common.errors import BatchError, StoreError
 from ..store.batches import BatchLease, BatchRow, CellRow
 from ..store.errors import LostBatchError
 from ..store.open import Store
-from .cells import Cell
+from .cells import Cell, RunCells
 from .limiter import PATIENCE, Figures, Limiter
 from .scores import ScoreFunction
-from .selection import RunCells
 from .worker import ExamineFunction, Worker
 
 

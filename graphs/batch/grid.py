@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from math import prod
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
@@ -22,8 +22,7 @@ from ..conversation.conversation_options import (
     remove_marks,
 )
 from ..kinds.load import forms_by_kind, load_conversation
-from .paths import LABELS, Path, check_apart, json_types, read_paths, write_path
-from .spec import Batch
+from .spec import LABELS, Batch, FieldPath, check_apart, json_types, read_paths, write_path
 from .values import LEFT, Axis, Value, canonical_json, read_axis
 
 _NOTHING = object()
@@ -60,12 +59,12 @@ class Base:
         if isinstance(given, Conversation):
             return cls(mark_unset(given), is_made=True)
         if isinstance(given, str):
-            given = _read(FilePath(given))
+            given = _read(Path(given))
         kind = given.get("kind")
         form = forms_by_kind().get(kind) if isinstance(kind, str) else None
         return cls(given, is_made=False, form=form)
 
-    def place(self, path: Path) -> Path:
+    def place(self, path: FieldPath) -> FieldPath:
         """Return the place in the data that a path names. It differs for a short form's speakers.
 
         Raises:
@@ -84,14 +83,14 @@ class Base:
         default = self.form.model_fields[field].default if self.form else None
         return named or self.data.get(field) or default
 
-    def types(self, place: Path) -> AbstractSet[str]:
+    def types(self, place: FieldPath) -> AbstractSet[str]:
         """Return the JSON types of the values at a place in the data. Empty if they are unknown."""
         types = json_types(self.form, place) if self.form else frozenset()
         if not types and self.form and place[0] in self.form.roles:
             place = ("speakers", *place)
         return types or json_types(Conversation, place)
 
-    def opened(self, place: Path) -> "Base":
+    def opened(self, place: FieldPath) -> "Base":
         """Return the base with the fields that lead to a place as dicts, made once for all cells.
 
         Raises:
@@ -99,7 +98,7 @@ class Base:
         """
         return replace(self, data=self._put(self.data, place, _NOTHING, ()))
 
-    def filled(self, values: Mapping[Path, Any]) -> Mapping[str, Any]:
+    def filled(self, values: Mapping[FieldPath, Any]) -> Mapping[str, Any]:
         """Return the data with values filled in. A table changes only the fields that it names."""
         data: Any = self.data
         for place, value in values.items():
@@ -107,7 +106,7 @@ class Base:
         found: Mapping[str, Any] = data
         return found
 
-    def _put(self, into: Any, place: Path, value: object, at: Path) -> Any:  # noqa: ANN401
+    def _put(self, into: Any, place: FieldPath, value: object, at: FieldPath) -> Any:  # noqa: ANN401
         """Return data in which the value at a place is replaced."""
         if not place:
             return into if value is _NOTHING else value
@@ -130,7 +129,7 @@ class Base:
             fields.pop("small_model_prompt", None)
         return fields
 
-    def _fields(self, of: object, at: Path) -> dict[str, Any]:
+    def _fields(self, of: object, at: FieldPath) -> dict[str, Any]:
         """Return the fields of a nested value, which the caller may have written as one word."""
         if isinstance(of, str) and at:
             return dict(self._of_word(of, at))
@@ -139,7 +138,7 @@ class Base:
         fields: dict[str, Any] = remove_marks(mark_unset(of))
         return fields
 
-    def _of_word(self, word: str, at: Path) -> Any:  # noqa: ANN401
+    def _of_word(self, word: str, at: FieldPath) -> Any:  # noqa: ANN401
         if len(at) == 1 and at[0] in BY_WORD:
             return BY_WORD[at[0]](word)
         if len(at) == 1 and self.form and at[0] in self.form.roles:
@@ -147,7 +146,7 @@ class Base:
         return {"text": word} if at[0] == "prompts" else by_kind(word)
 
 
-def _read(path: FilePath) -> Mapping[str, Any]:
+def _read(path: Path) -> Mapping[str, Any]:
     try:
         return read_fields(path, "conversation")
     except SpecError as error:
@@ -215,7 +214,7 @@ class Grid:
     """The conversation."""
     axes: tuple[Axis, ...]
     """The fields that vary, with their values."""
-    places: Mapping[str, Path]
+    places: Mapping[str, FieldPath]
     """The place in the conversation's data for each path. Labels are not included."""
 
     @classmethod
@@ -302,7 +301,7 @@ class Grid:
                 except SpecError as error:
                     raise axis.error(_strip_path(error, axis.paths), row) from error
 
-    def _is_plain_text(self, place: Path) -> bool:
+    def _is_plain_text(self, place: FieldPath) -> bool:
         """Return whether a place in the data is one of the `PLAIN_TEXTS`."""
         *parents, name = place
         roles = self.base.form.roles if self.base.form else {}
@@ -342,9 +341,9 @@ class Grid:
         return frozenset() if "string" in types else types
 
 
-def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
+def _places(base: Base, axes: Sequence[Axis]) -> dict[str, FieldPath]:
     """Return the place in the data for each path."""
-    found: dict[str, Path] = {}
+    found: dict[str, FieldPath] = {}
     for axis in axes:
         for text, path in zip(axis.paths, read_paths(axis.key), strict=True):
             if path[0] != LABELS:
@@ -391,7 +390,7 @@ def _is_text(value: Value) -> bool:
     return True
 
 
-def _find_in_axis(axis: Axis, find: Callable[[Path], T], path: Path) -> T:
+def _find_in_axis(axis: Axis, find: Callable[[FieldPath], T], path: FieldPath) -> T:
     """Call `find` with a path, and turn its error into an error of the axis."""
     try:
         return find(path)

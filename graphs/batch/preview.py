@@ -14,9 +14,8 @@ from ..common.sanitize import clean
 from ..conversation.judges import SeparateJudge
 from ..conversation.limits import UNKNOWN_CALLS, plain_calls
 from ..session.session_row import title_of
-from .cells import Cell
+from .cells import Cell, RunCells
 from .order import RunOrder
-from .selection import RunCells
 from .spec import BatchLimits
 
 COUNTED: Final = 200

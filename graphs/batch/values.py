@@ -22,8 +22,7 @@ from pydantic import JsonValue
 
 from ..common.errors import SpecError, did_you_mean, list_names, name_type, suggest_near_or_all
 from ..common.files import read_file
-from .paths import read_paths, write_path
-from .spec import Values
+from .spec import Values, read_paths, write_path
 
 
 class _Left(Enum):

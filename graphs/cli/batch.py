@@ -334,7 +334,7 @@ def report(
 
     The sessions' transcripts are written next to the page.
     """
-    from ..batch.handle import BatchRun
+    from ..batch.run import BatchRun
     from .terminal.console import stdout
 
     stdout().print(BatchRun(name, store=store).report(output, transcripts=transcripts, sort=sort))
@@ -351,7 +351,7 @@ def list_(store: StoreOption = None, as_json: Json = False) -> None:
 @app.command(epilog=example_of("batch delete"))
 def delete(name: _Name, store: StoreOption = None) -> None:
     """Delete a batch with all its sessions."""
-    from ..batch.handle import BatchRun
+    from ..batch.run import BatchRun
     from .terminal.console import plain, stdout
 
     BatchRun(name, store=store).delete()

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 from pydantic import BaseModel
 
-from ..batch.report.estimates import Trials, pass_hat
+from ..batch.report.rows import Trials, pass_hat
 from ..common.errors import DuologueError
 from ..common.files import write_file
 from ..common.sanitize import clean

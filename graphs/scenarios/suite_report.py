@@ -11,8 +11,8 @@ from langchain_core.utils.iter import batch_iterate
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from ..batch.batch_row import read_facts
-from ..batch.report.estimates import Estimate, Trials, pass_hat
 from ..batch.report.report import PageVariant, write_report
+from ..batch.report.rows import Estimate, Trials, pass_hat
 from ..batch.values import canonical_json
 from ..common.data import Data, sum_known
 from ..common.display import Panel, Shown

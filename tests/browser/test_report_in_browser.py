@@ -8,7 +8,7 @@ import pytest
 
 from duologue.graphs.batch.order import read_selection
 from duologue.graphs.batch.report.page import gather_report
-from duologue.graphs.batch.report.render import render
+from duologue.graphs.batch.report.report import render
 from duologue.graphs.batch.report.rows import Rows
 from duologue.graphs.store.batches import BatchRow, CellRow
 from pages import HOSTILE

@@ -16,8 +16,16 @@ from ..driver import BatchSettings
 from ..limiter import Figures
 from ..spec import BatchLimits
 from ..worker import Worker
-from .cluster import count_cores, count_machines, join_cluster, ray_errors
-from .workers import LimiterActor, WorkerActor, WorkerConfig, pack_config
+from .workers import (
+    LimiterActor,
+    WorkerActor,
+    WorkerConfig,
+    count_cores,
+    count_machines,
+    join_cluster,
+    pack_config,
+    ray_errors,
+)
 
 _FOREVER: Final[dict[str, Any]] = {"max_restarts": -1, "max_task_retries": -1}
 """Ray restarts an actor that dies, and repeats its task. A cell then resumes its session."""

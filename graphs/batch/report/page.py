@@ -10,7 +10,6 @@ from ...rules.met_ends import ENDS
 from ...show.ending import colour
 from ...store.batches import BatchRow, CellRow
 from ..order import Selection
-from .estimates import Estimate, Trials, mean_of, pass_hat
 from .page_data import (
     BatchReport,
     Extreme,
@@ -24,7 +23,19 @@ from .page_data import (
     Value,
     Varied,
 )
-from .rows import Fault, Group, Rows, Spread, join_groups, label_value, largest_places
+from .rows import (
+    Estimate,
+    Fault,
+    Group,
+    Rows,
+    Spread,
+    Trials,
+    join_groups,
+    label_value,
+    largest_places,
+    mean_of,
+    pass_hat,
+)
 
 NOT_ENDED: Final[Mapping[str, str]] = {
     "failed": "It failed",

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt, PositiveIn
 from ...common.data import Data
 from ...common.display import Panel, Shown
 from ..order import describe_sample
-from .estimates import Estimate
+from .rows import Estimate
 
 _MOST_REASONS: Final = 3
 """Maximum number of reasons for missing scores in the summary. The page lists all of them."""

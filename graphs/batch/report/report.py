@@ -1,9 +1,10 @@
-"""The report of a batch: read from its rows and written as a page."""
+"""The report of a batch: read from its rows and rendered as a page, with its charts."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ...common.errors import DuologueError, SpecError, suggest_near_or_all
@@ -14,9 +15,159 @@ from ...store.errors import unknown_batch
 from ...store.open import Store
 from ...store.rows import reading_store
 from ..order import Selection, read_selection
+from ..status import format_duration
 from .page import MOST_LINES, gather_report
-from .page_data import BatchReport
-from .rows import Rank, Rows
+from .page_data import BatchReport, Histogram, Kind, format_estimate, format_number, format_percent
+from .rows import Estimate, Rank, Rows
+
+WIDTH = 600
+"""The width of a chart, in SVG units."""
+
+HEIGHT = 90
+"""The height of a histogram, in SVG units."""
+
+
+class Part(NamedTuple):
+    """A part of a bar."""
+
+    kind: Kind
+    """The reason or status of the part's cells."""
+    x: float
+    """The left end of the part."""
+    width: float
+    """The width of the part."""
+
+
+def draw_parts(kinds: Sequence[Kind]) -> list[Part]:
+    """Return the parts of a bar of width 100, in proportion to the cells."""
+    all_, before, found = sum(one.cells for one in kinds), 0, []
+    for one in kinds:
+        found.append(Part(one, round(100 * before / all_, 2), round(100 * one.cells / all_, 2)))
+        before += one.cells
+    return found
+
+
+def draw_bars(found: Histogram) -> str:
+    """Return the SVG path of a histogram's bars."""
+    most = max(found.bars)
+    room = min(WIDTH / len(found.bars), 40.0)
+    drawn = []
+    for place, many in enumerate(found.bars):
+        if many:
+            # Keep the smallest bar visible.
+            tall = max(1.0, (HEIGHT - 2) * many / most)
+            corner = f"M{place * room:.4g} {HEIGHT}"
+            drawn.append(f"{corner}v-{tall:.3g}h{room * 0.86:.3g}v{tall:.3g}z")
+    return "".join(drawn)
+
+
+def bars_width(found: Histogram) -> float:
+    """Return the total width of a histogram's bars."""
+    return round(min(WIDTH / len(found.bars), 40.0) * len(found.bars), 1)
+
+
+def draw_interval(found: Estimate) -> str:
+    """Return the SVG path that draws a share's confidence interval on a line of width 100."""
+    low, high = 100 * (found.low or 0.0), 100 * (found.high or 0.0)
+    wide = max(1.0, high - low)
+    return f"M{min(low, 99.0):.4g} 1h{wide:.3g}v4h-{wide:.3g}z"
+
+
+class Curve(NamedTuple):
+    """A chart of pass^k, 300 wide and 130 tall."""
+
+    band: str
+    """The path around the intervals."""
+    line: str
+    """The path through the figures."""
+    dots: list[tuple[float, float]]
+    """The points of the figures."""
+
+
+def draw_curve(passes: Sequence[Estimate]) -> Curve:
+    """Return the curve of pass^1, pass^2, … from left to right, with 0 at the bottom."""
+    step = 280 / max(1, len(passes) - 1)
+    at = [10 + step * place for place in range(len(passes))]
+
+    def y(share: float | None) -> float:
+        return round(120 - 110 * (share or 0.0), 1)
+
+    dots = [(round(x, 1), y(one.value)) for x, one in zip(at, passes, strict=True)]
+    upper = [(x, y(one.high)) for x, one in zip(at, passes, strict=True)]
+    lower = [(x, y(one.low)) for x, one in zip(at, passes, strict=True)]
+    return Curve(f"{_path([*upper, *reversed(lower)])}z", _path(dots), dots)
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.4g} {y:.4g}" for x, y in points)
+
+
+_CHARTS: Final = (draw_parts, draw_bars, bars_width, draw_interval, draw_curve)
+"""The functions that the templates call."""
+
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+
+
+_MOST: Final = 490_000
+"""Maximum size of a page in bytes."""
+
+_MOST_WITHOUT_CELLS: Final = 300_000
+
+_SCORES: Final = 8
+"""Maximum number of scores that are shown for values and cells."""
+
+
+def render(
+    report: BatchReport,
+    template: str = "report.html",
+    values: Mapping[str, object] = MappingProxyType({}),
+) -> str:
+    """Render the page of a batch, with as many fields and cells as its maximum size allows.
+
+    Args:
+        report: The report.
+        template: The name of the template.
+        values: Further values for the template.
+    """
+    fields, cells = len(report.varied), len(report.lines)
+    while (
+        len(bare := _render(report, fields, 0, template, values)) > _MOST_WITHOUT_CELLS and fields
+    ):
+        fields -= 1
+    page = _render(report, fields, cells, template, values)
+    while len(page) > _MOST and cells:
+        share = max(0, _MOST - len(bare)) / (len(page) - len(bare))
+        cells = int(cells * share * 0.98)
+        page = _render(report, fields, cells, template, values)
+    return page.decode()
+
+
+def _render(
+    report: BatchReport, fields: int, cells: int, template: str, values: Mapping[str, object]
+) -> bytes:
+    # Only the page needs Jinja.
+    from ...show.render import policy_of, script_of, style_of, templates
+
+    known = templates(_TEMPLATES)
+    style, script = style_of(known, 0, "report.css"), script_of(known, "report.js")
+    drawn = known.get_template(template).render(
+        **values,
+        report=report,
+        fields=fields,
+        cells=cells,
+        beside=_SCORES,
+        style=style,
+        script=script,
+        policy=policy_of(style, script, form_action="'none'"),
+        charts={"HEIGHT": HEIGHT} | {one.__name__: one for one in _CHARTS},
+        brief=format_number,
+        percent=format_percent,
+        in_words=format_estimate,
+        lasted=format_duration,
+    )
+    # A model may have written lone surrogates, which have no encoding.
+    return drawn.encode("utf-8", errors="replace")
+
 
 _AT_ONCE: Final = 2000
 """Number of rows that are read at a time."""
@@ -60,7 +211,8 @@ async def write_report(
     report = await asyncio.to_thread(put, batch, selection, rows)
     if variant is not None:
         report = _without_fields(report, variant.shows)
-    await asyncio.to_thread(_write_page, page, report, variant)
+    shown = (report,) if variant is None else (report, variant.template, variant.values)
+    await asyncio.to_thread(lambda: _write(page, render(*shown)))
     return report.model_copy(update={"page": str(page)})
 
 
@@ -133,16 +285,6 @@ def _without_fields(report: BatchReport, shows: Callable[[str], bool]) -> BatchR
             "lines": lines,
         }
     )
-
-
-def _write_page(page: Path, report: BatchReport, variant: PageVariant | None) -> None:
-    # Only the page needs Jinja.
-    from .render import render
-
-    if variant is None:
-        _write(page, render(report))
-    else:
-        _write(page, render(report, variant.template, variant.values))
 
 
 def _write(page: Path, text: str) -> None:

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from duologue.graphs.batch.batch_row import new_cell_row
-from duologue.graphs.batch.cells import Cell
+from duologue.graphs.batch.cells import Cell, RunCells
 from duologue.graphs.batch.driver import BatchSettings, Driver
 from duologue.graphs.batch.limiter import Figures
-from duologue.graphs.batch.selection import RunCells
 from duologue.graphs.common.errors import BatchError, DuologueError, ModelError, StoreError
 from duologue.graphs.store.batches import BatchLease, BatchRow, CellRow
 from duologue.graphs.store.open import Store, open_store

@@ -6,7 +6,7 @@ from statistics import NormalDist, fmean, stdev
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from duologue.graphs.batch.report.estimates import Estimate, Trials, mean_of, pass_hat
+from duologue.graphs.batch.report.rows import Estimate, Trials, mean_of, pass_hat
 
 PASSES = st.lists(
     st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))),

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import strategies as st
 
 from duologue.graphs import SpecError, converse
-from duologue.graphs.batch.cells import Cells
+from duologue.graphs.batch.cells import Cells, select_cells
 from duologue.graphs.batch.preview import Preview, preview_batch
-from duologue.graphs.batch.selection import select_cells
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.conversation.limits import plain_calls
 from duologue.graphs.kinds.load import load_conversation

@@ -17,7 +17,7 @@ from duologue.graphs import BatchRun, DuologueError, Reason, SpecError, aconvers
 from duologue.graphs.batch.order import STORED, RunOrder, Selection, read_selection
 from duologue.graphs.batch.report.page import describe_end, gather_report
 from duologue.graphs.batch.report.page_data import BatchReport
-from duologue.graphs.batch.report.render import render
+from duologue.graphs.batch.report.report import render
 from duologue.graphs.batch.report.rows import Rows, Spread
 from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.graphs.store.open import open_store

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from duologue.graphs import BatchError, BatchLimits, BatchRun, SpecError, arun_batch
-from duologue.graphs.batch.cells import Cells
+from duologue.graphs.batch.cells import Cells, RunCells, select_cells
 from duologue.graphs.batch.order import RunOrder
-from duologue.graphs.batch.selection import RunCells, select_cells
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.batch.status import BatchStatus
 from duologue.nodes.testing import Call, Prompt, ScriptedChatModel
