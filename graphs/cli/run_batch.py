@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from ..batch.driver import BatchSettings, Driver
 from ..batch.export import ExportManifest
-from ..batch.run import BatchRun
-from ..batch.run import open_driver
+from ..batch.run import BatchRun, open_driver
 from ..batch.status import BatchStatus, read_status
 from ..batch.worker import COLLECTED
 from ..common.errors import SpecError

@@ -107,18 +107,13 @@ class NewFile:
             if place.exists() and not place.is_file():
                 raise SpecError(f"{path}: is not a regular file; choose another path")
             remove_abandoned_files(place.parent)
-            while True:
-                draft = place.with_name(f".duologue-{token_hex(8)}.tmp")
-                # Opened like any other file, so that it gets the usual permissions.
-                file = draft.open("xb")
-                # Another process may have removed it before it was locked.
-                if not _lock(file.fileno(), waits=True) or os.fstat(file.fileno()).st_nlink:
-                    break
-                file.close()
+            draft, opened = create_locked_file(
+                lambda: place.with_name(f".duologue-{token_hex(8)}.tmp")
+            )
             if place.exists():
                 with suppress(OSError):
                     shutil.copymode(place, draft)
-            return cls(path, place, draft, file)
+            return cls(path, place, draft, os.fdopen(opened, "wb"))
 
     @property
     def sha256(self) -> str:
@@ -203,6 +198,25 @@ def remove_abandoned_files(folder: Path) -> None:
                     draft.unlink()
             finally:
                 os.close(opened)
+
+
+def create_locked_file(new_path: Callable[[], Path], mode: int = 0o666) -> tuple[Path, int]:
+    """Create a file that is locked until its descriptor is closed, if files can be locked here.
+
+    Args:
+        new_path: Returns a path without a file.
+        mode: The permissions of the file, before the umask is applied.
+
+    Returns:
+        The path and the descriptor.
+    """
+    while True:
+        path = new_path()
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+        # Another process may have removed it before it was locked.
+        if not _lock(descriptor, waits=True) or os.fstat(descriptor).st_nlink:
+            return path, descriptor
+        os.close(descriptor)
 
 
 def _lock(descriptor: int, *, waits: bool = False) -> bool:

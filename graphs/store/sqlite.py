@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeVar
 from weakref import WeakSet
 
 from ..common.errors import StoreError
+from ..common.files import create_locked_file
 from .errors import as_store_error, store_errors, store_failure
 from .lease import Job, Lease, LeaseSubject, Results, WriteFailure, Writer
 from .sql_tables import LEASE, STORE_VERSION, SqlStore
@@ -194,8 +195,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_NAME: Final = re.compile(r"[0-9a-f]{32}")
-
 
 class Owner:
     """An open store, known to other processes by its name."""
@@ -209,7 +208,10 @@ class Owner:
         """Create the lock file and lock it."""
         if fcntl is None:
             raise OSError("SQLite stores need Linux or macOS; use memory: or postgresql://…")
-        self._descriptor = self._create_lock_file()
+        lock, self._descriptor = create_locked_file(lambda: self._folder / token_hex(16), 0o600)
+        self.name = lock.name
+        # Fails if the file system has no locks.
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         _OWNERS.add(self)
 
     def write(self, text: str) -> None:
@@ -217,26 +219,10 @@ class Owner:
         if self._descriptor is not None:
             os.pwrite(self._descriptor, text.encode(), 0)
 
-    def _create_lock_file(self) -> int:
-        while True:
-            path = self._folder / self.name
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                # Another store may have removed it before it was locked.
-                with suppress(FileNotFoundError):
-                    if os.path.samestat(path.stat(), os.fstat(descriptor)):
-                        return descriptor
-            except BaseException:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)
-            self.name = token_hex(16)
-
     def is_alive(self, name: str, *, remove: bool = True) -> bool:
         """Return whether another open store is alive; remove the file of a dead one."""
         # The name comes from the database.
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch("[0-9a-f]{32}", name):
             return False
         path = self._folder / name
         try:
@@ -288,23 +274,18 @@ if hasattr(os, "register_at_fork"):
 T = TypeVar("T")
 
 
-class SqliteThread:
+class SqliteThread(ThreadPoolExecutor):
     """A connection in its own thread."""
 
     connection: sqlite3.Connection
 
     def __init__(self, file: StoreFile) -> None:
+        super().__init__(1, thread_name_prefix="duologue-store")
         self._file = file
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="duologue-store")
-
-    def connect(self) -> None:
-        """Open the connection, in the calling thread."""
-        self.connection = self._file.connect()
 
     async def run(self, function: Callable[..., T], *given: object) -> T:
         """Call a function in the thread, after all earlier calls."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, partial(function, *given))
+        return await asyncio.get_running_loop().run_in_executor(self, partial(function, *given))
 
     async def read(self, function: Callable[[], T]) -> T:
         """Call a function that reads, in the thread; raise `StoreError` if the file changed."""
@@ -316,10 +297,6 @@ class SqliteThread:
                 self._file.check_unchanged()
 
         return await self.run(read)
-
-    def end(self, *, wait: bool) -> None:
-        """End the thread after all earlier calls."""
-        self._executor.shutdown(wait=wait)
 
     def disconnect(self) -> None:
         """Close the connection, in the calling thread."""
@@ -403,7 +380,7 @@ class SqliteStore(SqlStore):
     def _connect(self) -> None:
         for thread in (self._writing, self._reading):
             thread.disconnect()
-            thread.connect()
+            thread.connection = self._file.connect()
 
     def _prepare_writing(self, connection: sqlite3.Connection) -> None:
         self._owner.open()
@@ -496,12 +473,12 @@ class SqliteStore(SqlStore):
         await super().close()
         # In the thread that opens everything, because opening may still be in progress.
         await self._writing.run(self._close)
-        self._writing.end(wait=False)
+        self._writing.shutdown(wait=False)
 
     def _close(self) -> None:
         self._owner.close()
         # A cancelled caller may have left a read running.
-        self._reading.end(wait=True)
+        self._reading.shutdown()
         self._reading.disconnect()
         if self._file.is_replaced():
             # Or the WAL would remain, and become a part of the file that has replaced this one.
