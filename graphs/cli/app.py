@@ -31,9 +31,11 @@ from .options import (
     Seed,
     Session,
     StoreOption,
+    Temperature,
     cap_option,
     example_of,
     mode_option,
+    select_set,
 )
 from .people import answer, chat, say
 from .servers import mcp, serve, view
@@ -192,10 +194,7 @@ def run(
         ),
     ] = None,
     seed: Seed = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(metavar="T", help="The model's temperature, 0 to 2. [default: 0.2]"),
-    ] = None,
+    temperature: Temperature = None,
     person: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A role that you play yourself. Repeatable."),
@@ -207,18 +206,17 @@ def run(
 
     Name a task and two roles for a role-play, or a file for any other conversation.
     """
-    given = {
-        "user_role": user_role,
-        "assistant_role": assistant_role,
-        "max_iterations": max_iterations,
-        "mode": mode,
-        "word_limit": word_limit,
-        "specify_task": specify_task,
-        "seed": seed,
-        "temperature": temperature,
-        "people": person,
-    }
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options = select_set(
+        user_role=user_role,
+        assistant_role=assistant_role,
+        max_iterations=max_iterations,
+        mode=mode,
+        word_limit=word_limit,
+        specify_task=specify_task,
+        seed=seed,
+        temperature=temperature,
+        people=person,
+    )
     # With roles, a text such as "Fix main.toml" is a task unless such a file exists.
     has_roles = user_role is not None and assistant_role is not None
     named = task.lower().endswith((".toml", ".json"))
@@ -235,26 +233,21 @@ def run(
 
 def _check_options(options: dict[str, Any], *, is_file: bool) -> None:
     """Check that the options fit together, before anything that runs a conversation is imported."""
-    from ..common.errors import SpecError
-
     if is_file:
         for name, value in options.items():
-            option = "--no-specify-task" if value is False else _OPTIONS.get(name, _option(name))
+            option = "--no-specify-task" if value is False else _name_option(name)
             raise SpecError(
                 f"{option}: can't be used with a file; set the field in the file instead"
             )
         return
     for name, who in (("user_role", "instructs"), ("assistant_role", "solves the task")):
         if name not in options:
-            raise SpecError(f"{_option(name)} is missing; name the role that {who}")
+            raise SpecError(f"{_name_option(name)} is missing; name the role that {who}")
 
 
-_OPTIONS = {"people": "--person"}
-"""The options whose names differ from their fields."""
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
+def _name_option(field: str) -> str:
+    """Return the option that sets a field."""
+    return "--person" if field == "people" else "--" + field.replace("_", "-")
 
 
 @app.command(epilog=example_of("resume"))
@@ -323,8 +316,6 @@ def show(
 
     Each message is shown with its place, such as m0004, which `duologue fork --at` accepts.
     """
-    from ..common.errors import SpecError
-
     if speaker is not None and why:
         raise SpecError("--why is the same for all speakers; leave out --as")
     if speaker is not None and thoughts:

@@ -21,6 +21,7 @@ from .options import (
     StoreOption,
     cap_option,
     mode_option,
+    select_set,
 )
 
 if TYPE_CHECKING:
@@ -79,9 +80,10 @@ def sessions(
     as_json: Json = False,
 ) -> None:
     """List the sessions, newest first."""
+    from ..session.listing import read_filter
     from .sessions import show_sessions
 
-    chosen = _filter(
+    chosen = read_filter(
         text=text or "",
         status=status,
         reason=reason,
@@ -118,6 +120,7 @@ def delete(
     store: StoreOption = None,
 ) -> None:
     """Delete a session with all its messages, or all old sessions."""
+    from ..session.listing import read_filter
     from .sessions import delete_old, delete_stored
     from .terminal.console import plain, stdout
 
@@ -128,7 +131,7 @@ def delete(
             "age such as 30d"
         )
     if session is None:
-        chosen = _filter(status=status, batch=batch, older_than=_read_age(older_than))
+        chosen = read_filter(status=status, batch=batch, older_than=_read_age(older_than))
         delete_old(store, chosen, dry_run=dry_run, yes=yes)
         return
     for option, value in given.items():
@@ -136,12 +139,6 @@ def delete(
             raise SpecError(f"{option} works only with --older-than; leave it out")
     delete_stored(session, store)
     plain(stdout(), f"Deleted {session}.")
-
-
-def _filter(**fields: Any) -> Any:  # noqa: ANN401  # the class is imported here
-    from ..session.listing import read_filter
-
-    return read_filter(**fields)
 
 
 def _read_age(text: str | None) -> timedelta | None:
@@ -154,6 +151,14 @@ def _read_age(text: str | None) -> timedelta | None:
             "30d or 8w"
         )
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _into_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
+    return typer.Option(
+        metavar="ID",
+        help="The id of the new session or, with --as, of the session whose speaker gets the "
+        f"memory. [default: {default}]",
+    )
 
 
 def fork(
@@ -194,22 +199,18 @@ def fork(
     """
     from .sessions import open_session
 
-    end_chat = {"mode": mode, "max_iterations": max_iterations}
-    speakers = _by_speaker(
+    end_chat = select_set(mode=mode, max_iterations=max_iterations)
+    speakers = _read_changes(
         ("--prompt", "system_prompt", prompt),
         ("--speaker-task", "task", speaker_task),
         ("--speaker-model", "model", speaker_model),
     )
-    changes = _given({"end_chat": _given(end_chat), "task": task, "speakers": speakers})
+    changes = select_set(end_chat=end_chat or None, task=task, speakers=speakers or None)
     new = open_session(session, store).fork(at=at, into=into, **changes)
     _print_next_command(new)
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value not in (None, {})}
-
-
-def _by_speaker(*options: tuple[str, str, list[str] | None]) -> dict[str, dict[str, str]]:
+def _read_changes(*options: tuple[str, str, list[str] | None]) -> dict[str, dict[str, str]]:
     """Read options that set speakers' fields. Each has a name, a field and SPEAKER=TEXT pairs."""
     found: dict[str, dict[str, str]] = {}
     for option, field, pairs in options:
@@ -252,14 +253,7 @@ def load(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A .json file that `duologue dump` wrote.")
     ],
-    into: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="The id of the new session or, with --as, of the session whose speaker gets the "
-            "memory. [default: the id in the file]",
-        ),
-    ] = None,
+    into: Annotated[str | None, _into_option("the id in the file")] = None,
     speaker: Annotated[
         str | None,
         typer.Option(
@@ -275,26 +269,28 @@ def load(
     A session becomes a new session, which can be resumed. A memory replaces the memory of one
     speaker in a session; the other speakers' memories do not change.
     """
-    from ..common.files import read_file
-
     if speaker is None:
         from ..session.converse import load_session
 
         _print_next_command(load_session(file, into=into, store=store))
         return
+    receiver = _open_receiver(into, store)
+    from ..common.files import read_file
+    from ..speakers.reply_parts import read_messages
+
+    receiver.set_memory(speaker, read_messages(read_file(file, json.loads), str(file)))
+    _print_next_command(receiver)
+
+
+def _open_receiver(into: str | None, store: str | None) -> "Handle":
+    """Return the handle of the session that --into names, whose speaker gets a memory."""
     if into is None:
         raise SpecError(
             "--into is missing; with --as, name the session whose speaker gets the memory"
         )
-    given = read_file(file, json.loads)
     from .sessions import open_session
 
-    handle = open_session(into, store)
-    from ..speakers.reply_parts import read_messages
-
-    messages = read_messages(given, str(file))
-    handle.set_memory(speaker, messages)
-    _print_next_command(handle)
+    return open_session(into, store)
 
 
 def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = None) -> None:
@@ -311,14 +307,7 @@ def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = 
 
 def copy(
     session: Session,
-    into: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="The id of the new session or, with --as, of the session whose speaker gets the "
-            "memory. [default: a new id; with --to: the same id]",
-        ),
-    ] = None,
+    into: Annotated[str | None, _into_option("a new id; with --to: the same id")] = None,
     speaker: SpeakerOption = None,
     to: Annotated[
         str | None,
@@ -336,17 +325,12 @@ def copy(
     if speaker is None:
         _print_next_command(handle.copy(into=into, to=to))
         return
-    if into is None:
-        raise SpecError(
-            "--into is missing; with --as, name the session whose speaker gets the memory"
-        )
-    receiver = open_session(into, to or store)
+    receiver = _open_receiver(into, to or store)
     receiver.set_memory(speaker, handle.state().memory(speaker))
     _print_next_command(receiver)
 
 
-def _list_formats() -> str:
-    return "; ".join(f"{name}, {row.purpose}" for name, row in FORMATS.items())
+_FORMATS: Final = "; ".join(f"{name}, {row.purpose}" for name, row in FORMATS.items())
 
 
 def export(
@@ -363,7 +347,7 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help=f"For a session: {_list_formats()}. For a batch: jsonl (one object per session), "
+            help=f"For a session: {_FORMATS}. For a batch: jsonl (one object per session), "
             "openai, sharegpt or inspect. [default: markdown; for a batch: jsonl]",
         ),
     ] = None,
@@ -421,7 +405,7 @@ def export(
     With --batch a manifest is written next to the file: its contents, its hash and the sessions
     that were left out.
     """
-    chosen = _given({"reason": reason, "score": score, "trial": trial, "status": status})
+    chosen = select_set(reason=reason, score=score, trial=trial, status=status)
     options: dict[str, Any] = {"speaker": speaker, "metadata": not no_metadata}
     if batch is not None and session is None:
         from .run_batch import export_to

@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -69,6 +70,16 @@ def run_to_exit(command: Coroutine[None, None, ExitCode]) -> None:
     code = asyncio.run(command)
     if code is not ExitCode.DONE:
         raise typer.Exit(code)
+
+
+def handle_signals(handle: Callable[[int], None]) -> None:
+    """Call a function of the running event loop with each signal that ends the command."""
+    for number in SIGNALS:
+        with suppress(NotImplementedError):  # Windows
+            asyncio.get_running_loop().add_signal_handler(number, handle, number)
+
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def explain(error: Exception) -> ExitCode:
@@ -181,15 +192,13 @@ def example_of(command: str) -> str:
 
 
 @contextmanager
-def _escaped() -> Iterator[None]:
+def _escape_arguments() -> Iterator[None]:
     """Escape the arguments that an error about them quotes, and print the error on one line."""
     try:
         yield
     except Exception as error:
         # Errors about arguments have a message, but typer does not export their class.
         if hasattr(error, "message") and hasattr(error, "exit_code"):
-            from .terminal.console import one_line
-
             error.message = one_line(error.message)
         raise
 
@@ -199,20 +208,17 @@ class Commands(TyperGroup):
 
     def make_context(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401  # typer's own
         """Read the arguments before the command's name."""
-        with _escaped():
+        with _escape_arguments():
             return super().make_context(*given, **named)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # typer does not export its context's class
         """Run a command."""
         try:
-            with _escaped():
+            with _escape_arguments():
                 return super().invoke(ctx)
         except Exception as error:
-            from ..common.errors import DuologueError
-
             if ctx.params["traceback"] or not isinstance(error, DuologueError | OSError):
                 raise
-
             raise typer.Exit(explain(error)) from None
 
 
@@ -238,6 +244,12 @@ Seed = Annotated[
     int | None,
     typer.Option(
         "--seed", metavar="N", help="A random seed, with which some models repeat their output."
+    ),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        "--temperature", metavar="T", help="The model's temperature, 0 to 2. [default: 0.2]"
     ),
 ]
 Reset = Annotated[
@@ -291,6 +303,11 @@ Session = Annotated[
     str,
     typer.Argument(metavar="SESSION", help="The session's id, as listed by `duologue sessions`."),
 ]
+
+
+def select_set(**options: Any) -> dict[str, Any]:
+    """Return the options that the command line sets."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def cap_option(default: str) -> Any:  # noqa: ANN401  # as typer's own

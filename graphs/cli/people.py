@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Attach, Json, ModelOption, Reset, Seed, Session, StoreOption, cap_option
+from .options import (
+    Attach,
+    Json,
+    ModelOption,
+    Reset,
+    Seed,
+    Session,
+    StoreOption,
+    Temperature,
+    cap_option,
+    select_set,
+)
 
 
 def read_attached(paths: Sequence[str] | None) -> list[dict[str, Any]]:
@@ -55,10 +66,7 @@ def chat(
     model: ModelOption = None,
     max_iterations: Annotated[int | None, cap_option("none")] = None,
     seed: Seed = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(metavar="T", help="The model's temperature, 0 to 2. [default: 0.2]"),
-    ] = None,
+    temperature: Temperature = None,
     reset: Reset = False,
     as_json: Json = False,
 ) -> None:
@@ -73,15 +81,14 @@ def chat(
     from .run import follow
     from .terminal.events import FollowUp
 
-    given = {
-        "tools": [*dict.fromkeys([*(tool or []), *(approve or [])])],
-        "interrupt_on": dict.fromkeys(approve or [], True),
-        "assistant_prompt": prompt,
-        "max_iterations": max_iterations,
-        "seed": seed,
-        "temperature": temperature,
-    }
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options = select_set(
+        tools=[*dict.fromkeys([*(tool or []), *(approve or [])])],
+        interrupt_on=dict.fromkeys(approve or [], True),
+        assistant_prompt=prompt,
+        max_iterations=max_iterations,
+        seed=seed,
+        temperature=temperature,
+    )
     files = read_attached(attach)
     follow(
         make(None if files else message, **options),

@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager, nullcontext, suppress
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -24,13 +24,11 @@ from ..session.options import GivenAnswer, Options
 from ..session.run import run_session
 from ..session.stored_session import StoredSession
 from ..store.open import open_store
-from .options import ExitCode
+from .options import SIGNALS, ExitCode, handle_signals
 from .questions import Asker, print_question, ways_on
 from .terminal.console import Lines, plain, stderr, stdout
 from .terminal.events import FollowUp, JsonLines, Transcript, View
 from .terminal.progress import Progress
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _PATIENCE = 3  # signals; the first interrupts the run, and `uv run` may send it twice
 
@@ -64,7 +62,7 @@ def follow(
     )
     if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
         # Everything is printed and stored, so a repeated signal must not kill the process.
-        for number in _SIGNALS:
+        for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
     if code is not ExitCode.DONE:
         raise typer.Exit(code)
@@ -172,7 +170,7 @@ class _Run:
                 raise KeyboardInterrupt
 
         # Replaced directly: with no handler in between, a signal would kill the process.
-        before = {number: signal.signal(number, leave) for number in _SIGNALS}
+        before = {number: signal.signal(number, leave) for number in SIGNALS}
         try:
             yield
         finally:
@@ -180,7 +178,6 @@ class _Run:
                 signal.signal(number, handler)
 
     def _listen(self) -> None:
-        loop = asyncio.get_running_loop()
         run = asyncio.current_task()
         assert run is not None  # noqa: S101  # a coroutine runs in a task
 
@@ -198,9 +195,7 @@ class _Run:
                     self.progress.hide()
                 os._exit(128 + number)
 
-        for number in _SIGNALS:
-            with suppress(NotImplementedError):  # Windows
-                loop.add_signal_handler(number, stop, number)
+        handle_signals(stop)
 
     def _pause(self) -> None:
         if isinstance(self.view, Transcript):

@@ -3,9 +3,7 @@
 import asyncio
 import gc
 import os
-import signal
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,12 +21,10 @@ from ..scenarios.suite_report import SuiteReport, TrialOutcome, read_suite, writ
 from ..session.listing import known_store
 from ..session.options import Options
 from ..store.batches import CellRow
-from .options import ExitCode, run_to_exit
+from .options import ExitCode, handle_signals, run_to_exit
 from .sessions import print_status
-from .terminal.console import cell, json_line, one_line, plain, stderr, stdout
+from .terminal.console import cell, json_line, one_line, plain, show_count, stderr, stdout
 from .terminal.progress import BatchView, Progress
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _LOOK = 0.5
 """Minimum number of seconds between two reads of the status."""
@@ -70,7 +66,10 @@ class BatchCommand:
                     began = time.monotonic()
                     if not self.as_json:
                         status = await read_status(self.driver.store, self.driver.row.batch)
-                        self.view.show(self._of_run(status), await self.driver.crew.pace())
+                        # The view shows only the cells of this run.
+                        cells = max(len(self.driver.cells), status.done)
+                        status = status.model_copy(update={"cells": cells})
+                        self.view.show(status, await self.driver.crew.pace())
                     # Counting the cells of a batch with a million of them takes half a second.
                     took = time.monotonic() - began
                     await asyncio.wait([running], timeout=max(_LOOK, 4 * took))
@@ -93,10 +92,6 @@ class BatchCommand:
             self.unscored += 1
         if self.as_json:
             json_line(row.model_dump_json())
-
-    def _of_run(self, status: BatchStatus) -> BatchStatus:
-        """Return the status with the cells of this run only."""
-        return status.model_copy(update={"cells": max(len(self.driver.cells), status.done)})
 
     def _has_reached_limit(self, status: BatchStatus) -> bool:
         return status.stopped is not None and status.stopped == self.driver.reached_limit
@@ -130,14 +125,12 @@ class BatchCommand:
             plain(stderr(), f"Cells without scores: {self.unscored:,}; {report}.")
 
     def _listen(self, running: "asyncio.Task[object]") -> None:
-        loop = asyncio.get_running_loop()
-
         def stop(number: int) -> None:
             self.signals.append(number)
             match len(self.signals):
                 case 1:
                     self.view.say("Pausing when the current model calls are answered …")
-                    task = loop.create_task(self.driver.crew.pause("It was interrupted."))
+                    task = asyncio.create_task(self.driver.crew.pause("It was interrupted."))
                     self.pausing.add(task)
                 case 2:
                     running.cancel()
@@ -145,9 +138,7 @@ class BatchCommand:
                     # Answered calls are stored already, so nothing is lost by exiting at once.
                     os._exit(128 + number)
 
-        for number in _SIGNALS:
-            with suppress(NotImplementedError):  # Windows
-                loop.add_signal_handler(number, stop, number)
+        handle_signals(stop)
 
 
 _CODES: Final[dict[TrialOutcome, ExitCode]] = {
@@ -232,18 +223,14 @@ def export_to(batch: str, store: str | None, output: Path | None, **options: Any
         raise SpecError("--output is missing; name the file for the batch and its manifest")
     if options.get("status") == "any":
         options["status"] = None
-    told = asyncio.run(_exported(BatchRun(batch, store=store), output, options))
-    rows, sessions = _counted(told.rows, "row"), _counted(told.sessions, "session")
-    plain(stdout(), f"{output}: {rows} of {sessions}")
-    if told.left_out:
-        left = ", ".join(f"{cell(why)} {count:,}" for why, count in told.left_out.items())
+
+    async def export() -> ExportManifest:
+        with Progress(stderr(), f"Exporting {batch}"):
+            return await BatchRun(batch, store=store).aexport(output, **options)
+
+    manifest = asyncio.run(export())
+    rows = show_count(manifest.rows, "row")
+    plain(stdout(), f"{output}: {rows} of {show_count(manifest.sessions, 'session')}")
+    if manifest.left_out:
+        left = ", ".join(f"{cell(why)} {count:,}" for why, count in manifest.left_out.items())
         plain(stdout(), f"Left out: {left}")
-
-
-async def _exported(batch: BatchRun, output: Path, options: dict[str, Any]) -> ExportManifest:
-    with Progress(stderr(), f"Exporting {batch}"):
-        return await batch.aexport(output, **options)
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,12 +1,30 @@
 """The commands that serve sessions and conversations on this machine: view, mcp and serve."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..common.errors import SpecError, how_to_install
 from .options import ModelOption, Port, StoreOption
+
+
+@contextmanager
+def _needing_packages(command: str, extra: str) -> Iterator[None]:
+    """Name the extra with the packages of a command if an import fails."""
+    try:
+        yield
+    except ImportError as error:
+        remedy = how_to_install(extra)
+        raise SpecError(f"{command} needs more packages ({error}); {remedy}") from error
+
+
+_Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE...", help="The .toml or .json files of the conversations."),
+]
 
 
 def view(
@@ -28,16 +46,13 @@ def view(
     The page lists and searches sessions and approves tool calls. It is served on this machine only,
     to anyone who has the printed address, until Ctrl-C.
     """
-    from ..common.errors import SpecError, how_to_install
     from ..store.rows import check_session_id
     from .terminal.console import plain, stderr, stdout
 
     if session is not None:
         check_session_id(session)
-    try:
+    with _needing_packages("view", "view"):
         from ..view.app import serve
-    except ImportError as error:
-        raise SpecError(f"view needs more packages ({error}); {how_to_install('view')}") from error
 
     def tell(address: str) -> None:
         plain(stdout(), address)
@@ -47,10 +62,7 @@ def view(
 
 
 def mcp(
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="The .toml or .json files of the conversations."),
-    ],
+    files: _Files,
     http: Annotated[
         int | None,
         typer.Option(
@@ -82,13 +94,10 @@ def mcp(
     Each file is one tool, with the name of the file. A call runs the conversation and returns its
     output. Sessions are kept in the store, as those of `duologue run`.
     """
-    from ..common.errors import SpecError, how_to_install
     from .terminal.console import plain, stderr, stdout
 
-    try:
+    with _needing_packages("mcp", "mcp"):
         from ..serve.mcp_server import serve_http, serve_stdio
-    except ImportError as error:
-        raise SpecError(f"mcp needs more packages ({error}); {how_to_install('mcp')}") from error
 
     def tell(address: str, token: str) -> None:
         plain(stdout(), address)
@@ -102,10 +111,7 @@ def mcp(
 
 
 def serve(
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="The .toml or .json files of the conversations."),
-    ],
+    files: _Files,
     port: Port = 0,
     token: Annotated[
         list[str] | None,
@@ -136,13 +142,10 @@ def serve(
     Each file is one model, with the name of the file. A request runs the conversation and returns
     its output. It is stored only if a header of the request starts a session.
     """
-    from ..common.errors import SpecError, how_to_install
     from .terminal.console import plain, stderr, stdout
 
-    try:
+    with _needing_packages("serve", "view"):
         from ..serve.chat_completions import serve_models
-    except ImportError as error:
-        raise SpecError(f"serve needs more packages ({error}); {how_to_install('view')}") from error
 
     def tell(address: str, names: Sequence[str], tokens: Sequence[str]) -> None:
         plain(stdout(), address)

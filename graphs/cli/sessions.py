@@ -8,7 +8,6 @@ import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,7 +19,6 @@ from rich.text import Text
 from ..batch.status import BatchStatus, list_batches, read_status
 from ..common.errors import SpecError, StoreError
 from ..session.listing import (
-    Deletion,
     SessionFilter,
     delete_unchanged,
     find_sessions,
@@ -38,6 +36,7 @@ from .terminal.console import (
     one_line,
     pad,
     plain,
+    show_count,
     stderr,
     stdout,
     whole,
@@ -56,12 +55,23 @@ _TITLE = 30  # minimum columns for a title on the session's line; if fewer, on t
 
 def show_sessions(store: str | None, chosen: SessionFilter, *, as_json: bool) -> None:
     """Print the sessions of a store that match a filter, newest first."""
+
+    async def print_json(opened: Store) -> None:
+        async for row, status in _find_with_status(opened, chosen):
+            found = row.model_dump(mode="json", exclude={"spec", "digest", "stop_requested"})
+            json_line(json.dumps(found | {"status": status.partition(":")[0]}))
+
     if as_json:
-        asyncio.run(_print_json(store, chosen))
+        _use_store(store, print_json)
         return
     limit = chosen.limit or _ON_A_SCREEN
-    # One more than is shown, to find out whether there are older sessions.
-    rows = asyncio.run(_rows(store, chosen.model_copy(update={"limit": limit + 1})))
+
+    async def read(opened: Store) -> list[tuple[SessionRow, str]]:
+        # One more than is shown, to find out whether there are older sessions.
+        more = chosen.model_copy(update={"limit": limit + 1})
+        return [found async for found in _find_with_status(opened, more)]
+
+    rows = _use_store(store, read)
     if rows:
         _print_table(stdout(), rows[:limit])
     if len(rows) > limit:
@@ -73,17 +83,20 @@ def show_sessions(store: str | None, chosen: SessionFilter, *, as_json: bool) ->
         plain(stderr(), "No session matches.", "dim")
 
 
-async def _print_json(store: str | None, chosen: SessionFilter) -> None:
-    async with known_store(store) as opened:
-        async for row, status in _with_status(opened, chosen):
-            found = row.model_dump(mode="json", exclude={"spec", "digest", "stop_requested"})
-            json_line(json.dumps(found | {"status": status.partition(":")[0]}))
+def _use_store(store: str | None, use: Callable[[Store], Awaitable[T]]) -> T:
+    """Open a store, and run a function with it."""
+
+    async def run() -> T:
+        async with known_store(store) as opened:
+            return await use(opened)
+
+    return asyncio.run(run())
 
 
 def delete_old(store: str | None, chosen: SessionFilter, *, dry_run: bool, yes: bool) -> None:
     """Delete the sessions that match a filter, after the person at the terminal has agreed."""
-    rows = asyncio.run(_read_rows(store, chosen))
-    number = _counted(len(rows))
+    rows = _use_store(store, lambda opened: read_sessions(opened, chosen))
+    number = show_count(len(rows), "session")
     if dry_run or not rows:
         plain(stdout(), f"{number} would be deleted." if rows else "No session matches.")
         return
@@ -95,8 +108,8 @@ def delete_old(store: str | None, chosen: SessionFilter, *, dry_run: bool, yes: 
         if not typer.confirm(f"Delete {number} with all messages?"):
             plain(stdout(), "Nothing was deleted.")
             return
-    done = asyncio.run(_delete_rows(store, rows))
-    plain(stdout(), f"Deleted {_counted(done.deleted)}.")
+    done = _use_store(store, lambda opened: delete_unchanged(opened, rows))
+    plain(stdout(), f"Deleted {show_count(done.deleted, 'session')}.")
     if done.busy:
         names = ", ".join(map(cell, done.busy))
         plain(stderr(), f"Not deleted, because a run is using them: {names}")
@@ -107,20 +120,6 @@ def can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _counted(number: int) -> str:
-    return f"{number:,} {'session' if number == 1 else 'sessions'}"
-
-
-async def _read_rows(store: str | None, chosen: SessionFilter) -> list[SessionRow]:
-    async with known_store(store) as opened:
-        return await read_sessions(opened, chosen)
-
-
-async def _delete_rows(store: str | None, rows: list[SessionRow]) -> Deletion:
-    async with known_store(store) as opened:
-        return await delete_unchanged(opened, rows)
-
-
 def require_session(session: str, store: str | None) -> None:
     """Raise if the session does not exist, before LangGraph is loaded to read it.
 
@@ -128,7 +127,7 @@ def require_session(session: str, store: str | None) -> None:
         SessionError: There is no such session.
         StoreError: The store cannot be read.
     """
-    asyncio.run(_in_store(store, _require, session))
+    _use_store(store, lambda opened: _require(opened, check_session_id(session)))
 
 
 def open_session(session: str, store: str | None) -> "Session":
@@ -149,49 +148,30 @@ async def _require(store: Store, session: str) -> None:
 
 def stop_stored(session: str, store: str | None) -> bool:
     """Stop a session, as `Session.stop` does, and return whether it has ended."""
-    return asyncio.run(_in_store(store, stop_session, session))
+    return _use_store(store, lambda opened: stop_session(opened, check_session_id(session)))
 
 
 def delete_stored(session: str, store: str | None) -> None:
     """Delete a session, as `Session.delete` does."""
-    asyncio.run(_in_store(store, _delete, session))
+
+    async def delete(opened: Store) -> None:
+        # Before the lease, whose tables load LangGraph. A damaged row can be deleted as well.
+        with suppress(StoreError):
+            await _require(opened, check_session_id(session))
+        await opened.delete(session)
+
+    _use_store(store, delete)
 
 
-async def _delete(store: Store, session: str) -> None:
-    # Before the lease, whose tables load LangGraph. A damaged row can be deleted as well.
-    with suppress(StoreError):
-        await _require(store, session)
-    await store.delete(session)
-
-
-async def _in_store(store: str | None, do: Callable[[Store, str], Awaitable[T]], session: str) -> T:
-    async with known_store(store) as opened:
-        return await do(opened, check_session_id(session))
-
-
-async def _rows(store: str | None, chosen: SessionFilter) -> list[tuple[SessionRow, str]]:
-    async with known_store(store) as opened:
-        return [found async for found in _with_status(opened, chosen)]
-
-
-async def _with_status(
+async def _find_with_status(
     store: Store, chosen: SessionFilter
 ) -> AsyncIterator[tuple[SessionRow, str]]:
     """Yield the rows of sessions, each with its status in words."""
     async for rows in find_sessions(store, chosen):
         locked = await store.locked([row.session for row in rows])
         for row in rows:
-            yield row, _status(row, locked=row.session in locked)
-
-
-def _status(row: SessionRow, *, locked: bool) -> str:
-    if locked:
-        return "running"
-    return f"finished: {row.reason}" if row.status == "finished" else row.status
-
-
-def _origin(row: SessionRow) -> str:
-    return "" if row.forked_from is None else f"Fork of {cell(row.forked_from)}: "
+            status = f"finished: {row.reason}" if row.status == "finished" else row.status
+            yield row, "running" if row.session in locked else status
 
 
 def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
@@ -206,7 +186,8 @@ def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
         )
         room = out.width - (2 if narrow else line.cell_len + 2) if on_screen(out) else None
         line.append("\n  " if narrow else "  ")
-        line.append(one_line(f"{_origin(row)}{row.title}", room), "dim")
+        origin = "" if row.forked_from is None else f"Fork of {cell(row.forked_from)}: "
+        line.append(one_line(f"{origin}{row.title}", room), "dim")
         out.print(line, soft_wrap=True)
 
 
@@ -231,11 +212,8 @@ def show_plan(file: Path, settings: "BatchSettings", *, as_json: bool) -> None:
 
 def show_status(name: str, store: str | None, *, watch: bool, as_json: bool) -> None:
     """Print the status of a batch. With `watch`, update it until the batch no longer runs."""
-    print_status(asyncio.run(_followed(name, store, watch=watch)), as_json=as_json)
 
-
-async def _followed(name: str, store: str | None, *, watch: bool) -> BatchStatus:
-    async with known_store(store) as opened:
+    async def follow(opened: Store) -> BatchStatus:
         status = await read_status(opened, name)
         if not watch:
             return status
@@ -247,6 +225,8 @@ async def _followed(name: str, store: str | None, *, watch: bool) -> BatchStatus
                 await asyncio.sleep(_LOOK)
                 status = await read_status(opened, name)
         return status
+
+    print_status(_use_store(store, follow), as_json=as_json)
 
 
 def print_status(status: BatchStatus, *, as_json: bool) -> None:
@@ -277,14 +257,10 @@ def show_batches(store: str | None, *, as_json: bool) -> None:
     names = max(cell_len(cell(status.batch)) for status in found)
     for status in found:
         line = Text.assemble(
-            (pad(cell(status.batch), names), "bold"), "  ", status.standing(), "  ", _when(status)
+            (pad(cell(status.batch), names), "bold"), "  ", status.standing(), "  "
         )
+        line.append(f"{status.created_at.astimezone():%Y-%m-%d %H:%M}")
         room = out.width - line.cell_len - 2 if on_screen(out) else None
         line.append("  ")
         line.append(one_line(status.title, room), "dim")
         out.print(line, soft_wrap=True)
-
-
-def _when(status: BatchStatus) -> str:
-    created: datetime = status.created_at
-    return f"{created.astimezone():%Y-%m-%d %H:%M}"

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ..common.display import describe_message
 from ..events import ConversationEnded, QuestionAsked
 from ..rules.outcome import OutcomeStep, OutcomeStepKind
 from ..session.events import events_of, events_of_session
@@ -75,8 +76,9 @@ def show_prompt(session: str, follow_up: FollowUp, speaker: str, *, as_json: boo
 
 def _print_messages(transcript: Transcript, messages: Sequence[BaseMessage]) -> None:
     for message in messages:
-        transcript.head(_role(message))
-        transcript.body(_text(message))
+        role, text = describe_message(message)
+        transcript.head(f"{role} ({message.name})" if message.name else role)
+        transcript.body(text)
 
 
 def _print_end(
@@ -147,17 +149,3 @@ def _show_json(result: StoredSession, speaker: str | None, *, why: bool) -> None
 def _show_messages(messages: Sequence[BaseMessage]) -> None:
     for message in convert_to_openai_messages(list(messages)):
         json_line(json.dumps(message))
-
-
-_ROLES = {"ai": "assistant", "human": "user"}
-
-
-def _role(message: BaseMessage) -> str:
-    role = _ROLES.get(message.type, message.type)
-    return f"{role} ({message.name})" if message.name else role
-
-
-def _text(message: BaseMessage) -> str:
-    calls = getattr(message, "tool_calls", ())
-    lines = [f"calls {call['name']}({json.dumps(call['args'])})" for call in calls]
-    return "\n".join([*([message.text] if message.text else []), *lines])

@@ -166,17 +166,18 @@ class Messages(ShownList[BaseMessage]):
     """Messages as a speaker sees them."""
 
     def _panel(self) -> Panel:
-        rows = tuple((_ROLES.get(one.type, one.type), _text(one)) for one in self[-MOST:])
+        rows = tuple(map(describe_message, self[-MOST:]))
         return Panel(head=("Role", "Text"), rows=rows, left_out=len(self) - len(rows))
 
 
 _ROLES: Final = {"ai": "assistant", "human": "user"}
 
 
-def _text(message: BaseMessage) -> str:
+def describe_message(message: BaseMessage) -> tuple[str, str]:
+    """Return the role of a message of a prompt, and its text with its tool calls."""
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     said = [message.text] if message.text else []
-    return "\n".join([*said, *map(_call, calls)])
+    return _ROLES.get(message.type, message.type), "\n".join([*said, *map(_call, calls)])
 
 
 def _call(call: ToolCall) -> str:

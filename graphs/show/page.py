@@ -14,6 +14,7 @@ from typing import Final
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 
 from ..common.content import describe_file, files_of, name_of_file, size_of_file
+from ..common.display import describe_message
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..conversation.conversation import Conversation
 from ..conversation.questions import Question
@@ -370,12 +371,11 @@ def _sent(
     anchors: Mapping[str, str],
 ) -> Iterator[Sent]:
     """Yield the parts of a prompt, with a reference to each part that the speaker's view shows."""
-    known = {
-        (one.type, _text_with_calls(one)): str(one.id) for one in view if str(one.id) in anchors
-    }
+    known = {describe_message(one): str(one.id) for one in view if str(one.id) in anchors}
     same: list[str] = []
     for message in prompt:
-        place = known.get((message.type, _text_with_calls(message)))
+        role, text = describe_message(message)
+        place = known.get((role, text))
         if place is not None:
             same.append(anchors[place])
             continue
@@ -384,7 +384,7 @@ def _sent(
         if message.type == "system" and message.text == system:
             yield Sent(role="the system prompt above")
             continue
-        yield Sent(role=_ROLES.get(message.type, message.type), text=_text_with_calls(message))
+        yield Sent(role=role, text=text)
     yield from _reference(same)
 
 
@@ -395,11 +395,3 @@ def _reference(same: Sequence[str]) -> Iterator[Sent]:
             first=same[0],
             last=same[-1],
         )
-
-
-_ROLES = {"ai": "assistant", "human": "user"}
-
-
-def _text_with_calls(message: BaseMessage) -> str:
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    return "\n".join([message.text, *(f"calls {call['name']}({call['args']})" for call in calls)])

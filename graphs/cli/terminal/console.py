@@ -134,6 +134,11 @@ def cell(text: str) -> str:
     return shown if cell_len(shown) <= _CELL else one_line(shown, _CELL)
 
 
+def show_count(number: int, noun: str) -> str:
+    """Return a number with its noun, which gets an s unless it is one."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def pad(text: str, width: int) -> str:
     """Return a cell padded with spaces to a width."""
     return text + " " * (width - cell_len(text))
