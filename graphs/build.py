@@ -270,8 +270,9 @@ def route(
     """
     if not state.get("position"):
         return Node.TASK_SPECIFICATION.value
-    known = running.of(session, state)
-    if known.edited(state):
+    known = running.find(session, state)
+    known.log(state)
+    if known.find_edited():
         # A speaker's node reads edited messages again, and the next step depends on their new text.
         return Node.USER_AGENT.value
     position = known.position(state)
@@ -319,13 +320,11 @@ class _BothWays(Runnable[State, Any]):
         return await self._run(resources_of_run(), input, config or {})
 
 
-async def _run_node(
+def _run_node(
     run: Callable[..., Awaitable[Any]], resources: Resources, state: State, config: RunnableConfig
-) -> dict[str, Any]:
+) -> Awaitable[dict[str, Any]]:
     node = partial(run, state, resources)
-    progress = resources.progress
-    written: dict[str, Any] = await (node() if progress is None else progress.run(node))
-    return written
+    return node() if resources.progress is None else resources.progress.run(node)
 
 
 async def _route(resources: Resources, state: State, config: RunnableConfig) -> str:

@@ -41,7 +41,7 @@ from .turn.node_context import NodeContext, Resources, heard_messages
 
 async def completion_judge(state: State, resources: Resources) -> dict[str, Any]:
     """Evaluate predicates, judge whether a task is complete, or choose the next speaker."""
-    context = await NodeContext.of(state, resources)
+    context = await NodeContext.read(state, resources)
     if (repaired := await context.repair_position()) is not None:
         return repaired
     due, judge = context.turn.due, context.conversation.judge

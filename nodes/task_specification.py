@@ -80,7 +80,7 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
     context = context if resources.serves_clients and not resources.is_inner else None
     begun: dict[str, Any] = {**hide_removed(state)}
     state = apply_update(state, begun)
-    run_input = RunInput.of(state)
+    run_input = RunInput.read(state)
     served = resources.running.served
     known = resources.running.restore(state["spec"]) if state.get("spec") else None
     state = {**state, "messages": run_input.known}
@@ -133,7 +133,7 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
         # The task is always written, so that a run of a session that has ended returns its state.
         return {"specified_task": state.get("specified_task", ""), **start.begun}
     drafts = log_of(state)
-    session, usage = resources.running.running(conversation), read_usage(state)
+    session, usage = resources.running.make_session(conversation), read_usage(state)
     if start.is_first:
         resources.running.begin(session_id(), start.begun["spec"], session)
     context = NodeContext(resources, session, Position(), drafts, usage, None)

@@ -55,7 +55,7 @@ from .turn.node_context import NodeContext, Resources
 
 async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     """Run the calls of the newest message, or the hooks after them."""
-    context = await NodeContext.of(state, resources)
+    context = await NodeContext.read(state, resources)
     if (repaired := await context.repair_position()) is not None:
         return repaired
     speaker = context.conversation.speaker(context.turn.speaker)
@@ -84,7 +84,7 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
         update = await context.step(ran, lines, usage_with_calls(context.usage, answers.values()))
     else:
         update = await return_results(context, speaker, message, answers)
-    kept = interpreter.dumped()
+    kept = interpreter.dump()
     update |= {"interpreter": kept} if kept not in ({}, before) else {}
     return update | ({"decisions": {}} if state.get("decisions") else {})
 

@@ -79,7 +79,7 @@ class CallResult(NamedTuple):
     inner: dict[str, Any] | None = None
     """The inner session of the call, as plain values. None if the tool runs no conversation."""
 
-    def recorded(self) -> dict[str, Any]:
+    def dump(self) -> dict[str, Any]:
         """Return the result as plain values."""
         # A store keeps the bytes of files in messages once.
         files = [ToolMessage([*self.files], tool_call_id="")] if self.files else []
@@ -90,7 +90,7 @@ class CallResult(NamedTuple):
 
     @classmethod
     def read(cls, recorded: Mapping[str, Any]) -> "CallResult":
-        """Return the result that `recorded` has written."""
+        """Return the result that `dump` has written."""
         failure = recorded["failure"]
         files = tuple(block for one in recorded["files"] for block in files_of(one.content))
         return cls(**{**recorded, "failure": Failure(failure) if failure else None, "files": files})

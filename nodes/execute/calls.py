@@ -33,7 +33,7 @@ from ...tools.registry.registry import ConversationTool
 from ...tools.sandbox import sandbox as sandboxes
 from ...tools.sandbox.sandbox import Ran
 from ..models.tool_binding import read_hand_over_calls
-from ..turn.hooks import Hooks, after_tool, before_tool, turn_of
+from ..turn.hooks import Hooks, run_after_tool, run_before_tool, turn_of
 from ..turn.interrupt import Interruption
 from ..turn.log_writer import exit_code_of, returns_directly
 from ..turn.node_context import NodeContext
@@ -86,7 +86,7 @@ async def run_result_hooks(
                 status=found.status,
                 artifact=found.artifact,
             )
-            made = read_new_result(await after_tool(hooks, turn, run, seen), run["name"])
+            made = read_new_result(await run_after_tool(hooks, turn, run, seen), run["name"])
             answer = answer._replace(
                 text=made.text,
                 files=made.files,
@@ -237,12 +237,12 @@ class Interpreter:
         # A session of the same name in another store must not find these variables.
         self._kept = Kept.model_validate(kept) if kept else Kept(key=new_key())
 
-    def keep(self, kept: Mapping[str, Any]) -> None:
+    def restore(self, kept: Mapping[str, Any]) -> None:
         """Continue from the state recorded after a run. Does nothing if it is empty."""
         if kept:
             self._kept = Kept.model_validate(kept)
 
-    def dumped(self) -> dict[str, Any]:
+    def dump(self) -> dict[str, Any]:
         """Return the state to record, as plain values. Empty if the interpreter has never run."""
         return self._kept.under(self._kept.key) if self._kept.started else {}
 
@@ -294,7 +294,7 @@ class _Call(NamedTuple):
         """The id of the call and its result."""
         return str(self.call["id"])
 
-    def about(self, answer: CallResult) -> CallResult:
+    def describe_run(self, answer: CallResult) -> CallResult:
         """Return a result with the tool and arguments that ran, if they differ from the call."""
         name, arguments = self.call["name"], self.call["args"]
         changed = self.decision == "edit" or arguments != self.made["args"]
@@ -358,7 +358,7 @@ class CallsRun:
                 # another state.
                 held_up.append(error)
                 break
-            self.interpreter.keep(record["kept"])
+            self.interpreter.restore(record["kept"])
             found[one.id] = answer = CallResult.read(record["answer"])
             if is_code and exit_code_of(answer.parsed, failed=answer.failure is not None):
                 # The first failing block is the last one to run (AutoGen).
@@ -381,13 +381,13 @@ class CallsRun:
         async def record() -> dict[str, Any]:
             made = []
             for one in asked:
-                call, instead = await before_tool(self.hooks, turn, one.call)
+                call, instead = await run_before_tool(self.hooks, turn, one.call)
                 if is_code and not isinstance(call["args"].get("code"), str):
                     raise SpecError(
                         f"a before_tool hook of {self.speaker.name!r} set the argument `code` to a "
                         "value that is not text; return a string"
                     )
-                answer = instead and read_new_result(instead, call["name"]).recorded()
+                answer = instead and read_new_result(instead, call["name"]).dump()
                 made.append({"args": call["args"], "instead": answer})
             return {"calls": made}
 
@@ -409,9 +409,9 @@ class CallsRun:
     ) -> Awaitable[dict[str, Any]]:
         async def record() -> dict[str, Any]:
             answer = await run(one.call) if one.instead is None else one.instead
-            found = {"answer": one.about(answer).recorded()}
+            found = {"answer": one.describe_run(answer).dump()}
             # After a crash, the next call finds the variables of this one.
-            return found | ({"kept": self.interpreter.dumped()} if runs_code else {})
+            return found | ({"kept": self.interpreter.dump()} if runs_code else {})
 
         return call_tool(record)
 

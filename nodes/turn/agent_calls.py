@@ -97,7 +97,7 @@ class ModelCalls(BaseCallbackHandler):
             if "model" in found:
                 self._used.append((found["model"], Usage.model_validate(found["used"])))
 
-    async def recorded(self) -> None:
+    async def finish_recording(self) -> None:
         """Wait until all calls are recorded.
 
         Raises:
@@ -110,14 +110,14 @@ class ModelCalls(BaseCallbackHandler):
             # The agent may have caught this error, or raised another one instead.
             raise self._unpriced
 
-    def added(self, usage: Mapping[str, Usage]) -> dict[str, Usage]:
+    def add_to_usage(self, usage: Mapping[str, Usage]) -> dict[str, Usage]:
         """Return the usage by model, with the usage of these calls added."""
         found = dict(usage)
         for model, used in self._used:
             found[model] = add_usage((found.get(model, Usage()), used))
         return found
 
-    def tell(self, messages: Sequence[BaseMessage]) -> None:
+    def count_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Count the calls by their messages' usage metadata, if no callback has reported any."""
         if self._used:
             return
@@ -173,11 +173,11 @@ class ModelCalls(BaseCallbackHandler):
         return {"model": model, "used": used.model_dump(mode="json")}
 
     def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
-        async def begun() -> None:
+        async def record() -> None:
             await _record_call(call)
 
         # Recorded as part of the node that runs the agent, in any thread.
-        task = self._loop.create_task(begun(), context=self._context.copy())
+        task = self._loop.create_task(record(), context=self._context.copy())
         self._recording.append(task)
         return task
 
@@ -227,14 +227,14 @@ class GatedModelCalls(ModelCalls):
         """The outages that end if a call in flight is answered, by the call's id. 0 if none."""
         self._down: DuologueError | None = None
 
-    async def recorded(self) -> None:
+    async def finish_recording(self) -> None:
         """Wait until all calls are recorded.
 
         Raises:
             SpecError: A call has no price.
             PausedError: The gate refused a call.
         """
-        await super().recorded()
+        await super().finish_recording()
         if self._paused is not None:
             # The agent may have caught this error, or raised another one instead.
             raise self._paused

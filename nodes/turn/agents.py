@@ -115,13 +115,13 @@ async def ask_agent(
         found = await _run(agent, name, turn, calls)
     except Exception as error:
         if not is_cancelled():
-            await calls.recorded()
+            await calls.finish_recording()
             if isinstance(calls, GatedModelCalls):
                 calls.check_outage(error)
         raise
     messages = _read_messages(name, found)
-    calls.tell(messages)
-    await calls.recorded()
+    calls.count_messages(messages)
+    await calls.finish_recording()
     structured = found.get("structured_response") if isinstance(found, Mapping) else None
     parsed: JsonValue = to_jsonable_python(structured, fallback=str)
     is_state = isinstance(found, Mapping)
@@ -137,7 +137,7 @@ async def ask_agent(
         # The text of the calls is the reply, so it is not said with the calls as well.
         made[-1] = made[-1][0].model_copy(update={"content": ""}), made[-1][1]
     lines = [*new, *calls_of_agent(context, speaker, len(context.log) + len(new), made)]
-    return DraftReply(reply, Source.AGENT, lines, calls.added(context.usage), parsed)
+    return DraftReply(reply, Source.AGENT, lines, calls.add_to_usage(context.usage), parsed)
 
 
 def _pair_calls(messages: Sequence[BaseMessage]) -> Iterator[CallsMade]:

@@ -38,7 +38,7 @@ def has_reply_hooks(hooks: Hooks) -> bool:
     return any(hook.after_speaker for _, hook in hooks)
 
 
-async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, str | None]:
+async def run_before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, str | None]:
     """Run the hooks before a speaker's turn. Return the turn, and a reply if a hook returns one."""
     for name, hook in hooks:
         if hook.before_speaker is None:
@@ -66,7 +66,7 @@ def _replace_heard(turn: Turn, text: str) -> Turn:
     return replace(turn, messages=(*kept, HumanMessage(content)), heard=text)
 
 
-async def after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
+async def run_after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
     """Run the hooks after a speaker's reply, and return its text."""
     for name, hook in hooks:
         if hook.after_speaker is None:
@@ -77,7 +77,7 @@ async def after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
     return reply.text
 
 
-async def before_tool(
+async def run_before_tool(
     hooks: Hooks, turn: Turn, called: ToolCall
 ) -> tuple[ToolCall, ToolMessage | None]:
     """Run the hooks before a tool call. Return the call, and a result if a hook returns one."""
@@ -111,7 +111,7 @@ def _replace_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> To
     return ToolCall(name=called["name"], args=arguments, id=called["id"])
 
 
-async def after_tool(
+async def run_after_tool(
     hooks: Hooks, turn: Turn, called: ToolCall, result: ToolMessage
 ) -> ToolMessage:
     """Run the hooks after a tool call, and return its result."""

@@ -179,9 +179,9 @@ class NodeContext:
     """The start of the step, by the monotonic clock in seconds."""
 
     @classmethod
-    async def of(cls, state: State, resources: Resources) -> "NodeContext":
+    async def read(cls, state: State, resources: Resources) -> "NodeContext":
         """Read the state of a session that has begun."""
-        session = resources.running.of(session_id(), state)
+        session = resources.running.find(session_id(), state)
         if not session.is_checked:
             await resources.find(session.conversation)
             session.is_checked = True
@@ -325,10 +325,9 @@ class NodeContext:
         facts = await self._count_facts(position, log, usage)
         position = position.model_copy(update={"facts": facts})
         decision = decide(self.conversation, position)
-        update: dict[str, Any] = {
-            "position": position.model_dump(mode="json", exclude_defaults=True)
-        }
-        update["usage"] = dump_usage(usage)
+        stored = position.model_dump(mode="json", exclude_defaults=True)
+        self.session.store_turn(stored, position, decision)
+        update: dict[str, Any] = {"position": stored, "usage": dump_usage(usage)}
         if decision.node is Node.END:
             tallies = self.reader.tallies(log)
             ended = outcome(self.conversation, position, decision.reasons, log, usage, tallies)

@@ -79,12 +79,6 @@ def calls_of_turn(log: Sequence[BaseMessage], name: str | None) -> list[ToolCall
     return [one for one in turn if isinstance(one, ToolCalls) and one.speaker == name]
 
 
-def system_of(context: NodeContext, speaker: Speaker) -> str:
-    """Return a speaker's system prompt."""
-    schema = context.resources.registry.schema_of(speaker)
-    return context.conversation.system_prompt(speaker, context.task, schema)
-
-
 def prompt_overhead(
     context: NodeContext,
     speaker: Speaker,
@@ -132,7 +126,8 @@ def _shown_messages(
     short: SmallModelPrompt | None,
 ) -> list[BaseMessage]:
     """Return a speaker's view of these messages, as a short prompt if its model needs one."""
-    system = system_of(context, speaker)
+    schema = context.resources.registry.schema_of(speaker)
+    system = context.conversation.system_prompt(speaker, context.task, schema)
     view = context.reader.view(lines, speaker.name, system, in_prompt=short is None)
     if short is None:
         return view
@@ -192,17 +187,13 @@ class TurnInstructions(NamedTuple):
 
 def turn_instructions(context: NodeContext) -> TurnInstructions:
     """Return the instructions added to this turn's prompts. They are never stored."""
-    return TurnInstructions(_make_end_notice(context), _make_retry_messages(context))
-
-
-def _make_retry_messages(context: NodeContext) -> list[BaseMessage]:
-    """Return the draft and the request to rewrite it, if the model is asked once more."""
-    if context.position.phase not in (Phase.REJECTED, Phase.CUT_OFF):
-        return []
-    draft = context.log[-1]
-    request = HumanMessage(rewrite_request(context.conversation, metadata(draft)))
-    # A blank draft cannot be sent, and adds nothing to the request.
-    return [AIMessage(draft.text), request] if draft.text.strip() else [request]
+    retry: list[BaseMessage] = []
+    if context.position.phase in (Phase.REJECTED, Phase.CUT_OFF):
+        draft = context.log[-1]
+        # A blank draft cannot be sent, and adds nothing to the request.
+        retry = [AIMessage(draft.text)] if draft.text.strip() else []
+        retry.append(HumanMessage(rewrite_request(context.conversation, metadata(draft))))
+    return TurnInstructions(_make_end_notice(context), retry)
 
 
 def _make_end_notice(context: NodeContext) -> str:

@@ -50,7 +50,6 @@ from ...graphs.speakers.replies import (
     CodeReply,
     ConversationReply,
     FunctionReply,
-    HumanReply,
     ModelReply,
     TextReply,
 )
@@ -71,7 +70,7 @@ from ..models.tool_binding import (
 )
 from .agents import InnerOutput, ask_agent, check_output, run_inner, task_of_inner
 from .checks import take_written_calls
-from .hooks import DraftReply, before_speaker, has_reply_hooks, turn_of
+from .hooks import DraftReply, has_reply_hooks, run_before_speaker, turn_of
 from .log_writer import (
     audience_of,
     code_calls,
@@ -99,7 +98,9 @@ async def ask_for_reply(
     short = model.adapter.prompting.small_model_prompt(speaker)
     where = context.path_of(speaker, "model_settings")
     settings = context.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
-    schema, instructions = _find_answer_schema(context, speaker), turn_instructions(context)
+    form, instructions = speaker.format, turn_instructions(context)
+    is_structured = isinstance(form, SchemaFormat) and form.form == "structured"
+    schema = context.resources.registry.schema_of(speaker) if is_structured else None
 
     def ask(log: list[BaseMessage]) -> Awaitable[tuple[AIMessage, HandedOver]]:
         prompt = build_prompt(context, speaker, log, instructions, short)
@@ -119,14 +120,6 @@ async def ask_for_reply(
         goes_on=speaker.on_length != "accept" and not context.position.cut_off,
     )
     return DraftReply(found.answer, Source.MODEL, found.new, found.usage, handed=found.found)
-
-
-def _find_answer_schema(context: NodeContext, speaker: Speaker) -> type[BaseModel] | None:
-    """Return the pydantic model that the answer must follow, or None."""
-    wanted = speaker.format
-    if not isinstance(wanted, SchemaFormat) or wanted.form != "structured":
-        return None
-    return context.resources.registry.schema_of(speaker)
 
 
 async def _ask_for_text(
@@ -151,9 +144,10 @@ async def _ask_for_text(
     # JSON in the speaker's format is no call, so it is shown while it arrives.
     may_write = bool(tools) and not isinstance(speaker.format, SchemaFormat)
     listeners = _make_listeners(context, speaker, purpose, read if may_write else None)
-    is_heard = speaker.speaks_with_tool_calls and purpose is Speech
-    speaking = Speaking(_make_speech_stream(speaker.name)) if is_heard else None
-    if speaking is not None:
+    speaking = None
+    if speaker.speaks_with_tool_calls and purpose is Speech:
+        write = get_stream_writer()
+        speaking = Speaking(lambda text: write({"speech": {"speaker": speaker.name, "text": text}}))
         listeners.append(speaking)
     answer = await model.answer(
         prompt,
@@ -202,12 +196,6 @@ def _make_listeners(
     is_unopened = is_thought_unopened(context.log, speaker.name)
     has_calls = None if read is None else lambda text: is_call(read(AIMessage(text)))
     return [Tokens(show, heard, is_unopened=is_unopened, is_call=has_calls)]
-
-
-def _make_speech_stream(name: str) -> Callable[[str], None]:
-    """Return a function that streams the text of tool calls as a speech."""
-    write = get_stream_writer()
-    return lambda text: write({"speech": {"speaker": name, "text": text}})
 
 
 def _is_private(context: NodeContext, speaker: Speaker) -> bool:
@@ -302,15 +290,35 @@ def _remove_repeated_mark(speaker: Speaker, first: str, rest: str) -> str:
 async def reply_of(
     context: NodeContext, speaker: Speaker, said_by_person: Content | None
 ) -> DraftReply:
-    """Obtain the reply of the speaker whose turn it is."""
+    """Return the reply of the speaker whose turn it is.
+
+    In the middle of a turn it comes from the turn's calls or from the model. A turn's first reply
+    is a person's, a hook's, or one from the speaker's sources.
+    """
     match context.position.phase:
         case Phase.GIVEN:
             return _reply_by_calls(context, speaker)
         case Phase.REJECTED | Phase.CUT_OFF | Phase.RETURNED:
-            # In the middle of a turn, the reply comes from the model.
             return await ask_for_reply(context, speaker, [])
-        case _:
-            return await _obtain_first_reply(context, speaker, said_by_person)
+    new: list[AnyMessage] = []
+    text: str | None = None
+    if hooks := context.resources.registry.hooks_of(speaker):
+        turn = turn_of(context, speaker, context.log)
+        changed, text = await run_before_speaker(hooks, turn)
+        if changed.heard != turn.heard:
+            new = [_record_hook_version(context, speaker, changed.heard)]
+    if said_by_person is not None:
+        said = AIMessage(storable_content(said_by_person))
+        return DraftReply(said, Source.HUMAN, new, context.usage)
+    if text is not None:
+        return DraftReply(AIMessage(text), Source.HOOK, new, context.usage)
+    for reply in speaker.replies:
+        # People were asked before.
+        source = _SOURCES.get(type(reply))
+        found = None if source is None else await source(context, speaker, reply, new)
+        if found is not None:
+            return found
+    return DraftReply(AIMessage(""), Source.FUNCTION, new, context.usage)
 
 
 def _reply_by_calls(context: NodeContext, speaker: Speaker) -> DraftReply:
@@ -327,41 +335,6 @@ def _reply_by_calls(context: NodeContext, speaker: Speaker) -> DraftReply:
     return DraftReply(AIMessage(content), Source.HANDOFF, [], context.usage, handed=handed)
 
 
-async def _obtain_first_reply(
-    context: NodeContext, speaker: Speaker, said_by_person: Content | None
-) -> DraftReply:
-    """Return a turn's first reply: a person's, a hook's, or one from the speaker's sources."""
-    new, text = await _run_hooks_before(context, speaker)
-    if said_by_person is not None:
-        said = AIMessage(storable_content(said_by_person))
-        return DraftReply(said, Source.HUMAN, new, context.usage)
-    if text is not None:
-        return DraftReply(AIMessage(text), Source.HOOK, new, context.usage)
-    # People were asked before.
-    for reply in speaker.replies:
-        given = await _SOURCES[type(reply)](context, speaker, reply, new)
-        if given is not None:
-            return given
-    return DraftReply(AIMessage(""), Source.FUNCTION, new, context.usage)
-
-
-async def _run_hooks_before(
-    context: NodeContext, speaker: Speaker
-) -> tuple[list[AnyMessage], str | None]:
-    """Return the hooks' change of the heard text as a new message, and a hook's reply if any."""
-    hooks = context.resources.registry.hooks_of(speaker)
-    if not hooks:
-        return [], None
-    turn = turn_of(context, speaker, context.log)
-    changed, given = await before_speaker(hooks, turn)
-    new = (
-        []
-        if changed.heard == turn.heard
-        else [_record_hook_version(context, speaker, changed.heard)]
-    )
-    return new, given
-
-
 def _record_hook_version(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
     log = select_heard(context, speaker, context.log)
     places = tuple(heard_since(log, speaker.name))
@@ -369,10 +342,6 @@ def _record_hook_version(context: NodeContext, speaker: Speaker, text: str) -> A
     heard = (message for message in log if place_of(message) in places)
     files = [block for message in heard for block in files_of(message.content)]
     return make_message(len(context.log), make_content(text, files), about)
-
-
-async def _reply_by_person(*_: object) -> None:
-    """Return None: the person was asked earlier and left the reply to the other sources."""
 
 
 async def _reply_by_text(
@@ -436,18 +405,24 @@ async def _reply_by_code(
     return None if message is None else DraftReply(message, Source.CODE, new, context.usage)
 
 
-async def _reply_by_model(
+async def _reply_by_pending_answer(
     context: NodeContext, speaker: Speaker, _: ModelReply, new: list[AnyMessage]
 ) -> DraftReply:
-    if isinstance(context.conversation.turn_order, Concurrent):
-        pending = pending_answer(context.conversation, context.log, speaker.name)
-        if pending is not None:
-            return DraftReply(read_pending(pending), Source.MODEL, new, context.usage)
+    pending = pending_answer(context.conversation, context.log, speaker.name)
+    if pending is not None:
+        return DraftReply(read_pending(pending), Source.MODEL, new, context.usage)
     return await ask_for_reply(context, speaker, new)
 
 
+def _reply_by_model(
+    context: NodeContext, speaker: Speaker, reply: ModelReply, new: list[AnyMessage]
+) -> Awaitable[DraftReply]:
+    if isinstance(context.conversation.turn_order, Concurrent):
+        return _reply_by_pending_answer(context, speaker, reply, new)
+    return ask_for_reply(context, speaker, new)
+
+
 _SOURCES: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | None]]]] = {
-    HumanReply: _reply_by_person,
     TextReply: _reply_by_text,
     FunctionReply: _reply_by_function,
     AgentReply: _reply_by_agent,
@@ -455,4 +430,4 @@ _SOURCES: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | Non
     CodeReply: _reply_by_code,
     ModelReply: _reply_by_model,
 }
-"""The function for each kind of reply. If it returns None, the next kind is tried."""
+"""The function for each kind of reply but a person's. If it returns None, the next is tried."""

@@ -75,7 +75,7 @@ class RunInput(NamedTuple):
     """The content of `last`. None if the user sends nothing new."""
 
     @classmethod
-    def of(cls, state: Mapping[str, Any]) -> Self:
+    def read(cls, state: Mapping[str, Any]) -> Self:
         """Read the messages in a run's input.
 
         Raises:
@@ -181,7 +181,7 @@ def has_unread_message(state: Mapping[str, Any]) -> bool:
     Raises:
         SpecError: This message is blank, or a file in it is not accepted.
     """
-    last = RunInput.of(state).last if state.get("spec") else ()
+    last = RunInput.read(state).last if state.get("spec") else ()
     return bool(last) and not stored_metadata(last[-1])
 
 

@@ -60,9 +60,8 @@ class RunningSession:
         """Return the whole log."""
         return self._log.of(state)
 
-    def edited(self, state: Mapping[str, Any]) -> list[int]:
-        """Return the log indexes of edited messages that must be read again."""
-        self._log.of(state)
+    def find_edited(self) -> list[int]:
+        """Return the indexes of edited messages, which must be read again, in the log read last."""
         return self._log.edited()
 
     def position(self, state: Mapping[str, Any]) -> Position:
@@ -79,6 +78,10 @@ class RunningSession:
             turn = decide(self.conversation, position)
             self._turn = (position, turn)
         return turn
+
+    def store_turn(self, stored: dict[str, Any], position: Position, turn: Decision) -> None:
+        """Keep a step's new position and its decision, so that the edge need not decide again."""
+        self._position, self._turn = (stored, position), (position, turn)
 
 
 class RunningSessions(threading.local):
@@ -98,14 +101,14 @@ class RunningSessions(threading.local):
         self._limit = limit
         self._known: OrderedDict[str | None, tuple[object, RunningSession]] = OrderedDict()
 
-    def of(self, session: str | None, state: Mapping[str, Any]) -> RunningSession:
+    def find(self, session: str | None, state: Mapping[str, Any]) -> RunningSession:
         """Return the session with this id. Its spec must be stored."""
         spec = state["spec"]
         known = self._known.pop(session, None)
         # Compared by value, because LangGraph passes a copy to each node. The comparison is quick:
         # the copies contain the same objects.
         if known is None or known[0] != spec:
-            known = (spec, self.running(self.restore(spec)))
+            known = (spec, self.make_session(self.restore(spec)))
         self._known[session] = known
         if len(self._known) > _MOST:
             self._known.popitem(last=False)
@@ -116,7 +119,7 @@ class RunningSessions(threading.local):
         stored = restore_conversation(spec)
         return stored if self.served is None else continue_served(self.served, stored)
 
-    def running(self, conversation: Conversation) -> RunningSession:
+    def make_session(self, conversation: Conversation) -> RunningSession:
         """Return a session that runs, with the limits of an outer conversation if there is one."""
         return RunningSession(conversation if self._limit is None else self._limit(conversation))
 
@@ -275,11 +278,11 @@ def runs_in_threads() -> bool:
 def wait_for(work: Work) -> Any:  # noqa: ANN401  # the result of the work
     """Run a coroutine function of the graph, and wait for it in LangGraph's thread."""
 
-    async def done() -> Any:  # noqa: ANN401
+    async def run_work() -> Any:  # noqa: ANN401
         _IN_THREADS.set(True)
         return await work()
 
-    return background.run_coroutine(done())
+    return background.run_coroutine(run_work())
 
 
 def record_as_task(name: str) -> Callable[[Work], Awaitable[Any]]:
@@ -289,23 +292,23 @@ def record_as_task(name: str) -> Callable[[Work], Awaitable[Any]]:
     be read in an event loop.
     """
 
-    async def in_loop(work: Work) -> Any:  # noqa: ANN401
+    async def run_in_loop(work: Work) -> Any:  # noqa: ANN401
         return await work()
 
-    def in_thread(work: Work) -> Any:  # noqa: ANN401
+    def run_in_thread(work: Work) -> Any:  # noqa: ANN401
         return wait_for(work)
 
     # `task` sets the function's name, so each task needs a separate function.
     make: Any = task(name=name)
-    of_loop, of_thread = make(in_loop), make(in_thread)
+    of_loop, of_thread = make(run_in_loop), make(run_in_thread)
 
-    def begun(work: Work) -> Awaitable[Any]:
+    def record(work: Work) -> Awaitable[Any]:
         if runs_in_threads():
             return asyncio.wrap_future(of_thread(work))
         future: Awaitable[Any] = of_loop(work)
         return future
 
-    return begun
+    return record
 
 
 _LENT = "__pregel_checkpointer"

@@ -59,7 +59,7 @@ from ..models.answers import thought_of
 from ..models.stops import stop_of, with_refusal
 from ..models.tool_binding import HandedOver
 from .checks import check_repeated_calls, check_reply
-from .hooks import DraftReply, after_speaker, turn_of
+from .hooks import DraftReply, run_after_speaker, turn_of
 from .interrupt import ask_for_message
 from .log_writer import (
     audience_of,
@@ -78,8 +78,8 @@ from .running_sessions import record_as_task
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:
     """Run a step of the current speaker's turn: a message, tool calls, or the work before them."""
-    context = await NodeContext.of(state, resources)
-    if edited := context.session.edited(state):
+    context = await NodeContext.read(state, resources)
+    if edited := context.session.find_edited():
         return await _reread_edited(context, edited)
     if (repaired := await context.repair_position()) is not None:
         return repaired
@@ -129,24 +129,22 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
     if stop is not None:
         given = given._replace(message=with_refusal(given.message))
         speaker = _remove_stops(whole)
+    calls = is_call(given.message)
     about = Speech(
         speaker=speaker.name,
         audience=audience_of(conversation, turn, speaker, given.handed),
         stage=turn.stage,
         source=given.source,
         parsed=given.parsed,
-        thought=thought_of(
-            given.message, goes_back=is_call(given.message) or bool(given.handed.to)
-        ),
+        thought=thought_of(given.message, goes_back=calls or bool(given.handed.to)),
         stop=stop,
         handed_to=given.handed.to,
         private=given.handed.private,
     )
-    if given.source is Source.CODE and is_call(given.message):
+    if given.source is Source.CODE and calls:
         about = about.model_copy(update={"audience": NOBODY})
         return await write_answer(context, speaker, given, about)
-    may_call = position.tool_rounds < conversation.max_tool_rounds
-    if may_call and is_call(given.message):
+    if calls and position.tool_rounds < conversation.max_tool_rounds:
         return await _write_calls(context, speaker, given, about)
 
     answer = given.message
@@ -331,7 +329,7 @@ async def _run_later_hooks(context: NodeContext, speaker: Speaker) -> dict[str, 
     hooks = context.resources.registry.hooks_of(speaker)
     turn = turn_of(context, speaker, context.log)
     reply = AIMessage(answer.text, tool_calls=answer.tool_calls, name=speaker.name)
-    text = await after_speaker(hooks, turn, reply)
+    text = await run_after_speaker(hooks, turn, reply)
     message = answer.model_copy(update={"content": replace_text(answer.content, text)})
     if about.source is Source.MODEL and text != answer.text and not is_call(answer):
         # The check applies to the text that others hear.

@@ -321,7 +321,7 @@ async def test_arguments_are_held_to_a_json_schema_too(args: dict[str, Any], wor
 def test_what_a_call_gave_is_recorded_as_plain_values() -> None:
     """Strict msgpack reads nothing else back."""
     answer = CallResult("late", Failure.TOOL, {"n": 1}, {"exit_code": 1})
-    recorded = answer.recorded()
+    recorded = answer.dump()
     assert type(recorded["failure"]) is str
     assert CallResult.read(json.loads(json.dumps(recorded))) == answer
 

@@ -116,8 +116,8 @@ def test_threads_share_nothing_of_what_is_read() -> None:
     """Threads share no state, because a graph can't distinguish sessions without an id."""
     random = Random(7)  # noqa: S311  # nothing secret
     running, state = RunningSessions(), {"spec": odd_conversation(random).stored()}
-    mine = running.of(None, state)
+    mine = running.find(None, state)
     with ThreadPoolExecutor(1) as thread:
-        other = thread.submit(running.of, None, state).result()
-    assert mine is running.of(None, state)
+        other = thread.submit(running.find, None, state).result()
+    assert mine is running.find(None, state)
     assert mine is not other
