@@ -1,33 +1,15 @@
-"""A gate, which can delay the model calls of many sessions, and the attempts of each call.
-
-OpenAI's client itself repeats some requests, so the HTTP client below it reports each attempt.
-"""
+"""A gate, which can delay the model calls of many sessions, and the calls that pass it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ...graphs.conversation.usage import Usage
-from .refusals import (
-    Refusal,
-    failed_in_reply,
-    find_refusal,
-    is_for_now,
-    is_outage,
-    is_status_error,
-    read_retry_seconds,
-)
-
-if TYPE_CHECKING:
-    import httpx2
+from .refusals import failed_in_reply, find_refusal, is_outage, read_retry_seconds
 
 T = TypeVar("T")
-
-_COUNT: Final = "x-stainless-retry-count"
-"""The header in which OpenAI's client reports the number of earlier attempts."""
 
 MOST_OUTAGES: Final = 10
 """Maximum number of outages that one call waits for. A call that meets more may cause them itself,
@@ -136,21 +118,18 @@ class StepGate:
         self._gate.count(model, used)
 
 
-async def report_outage(
-    gate: Gate, model: str, server: str, failed: BaseException | Refusal
-) -> int | None:
+async def report_outage(gate: Gate, model: str, server: str, error: BaseException) -> int | None:
     """Report to a gate that a server is down. See `Gate.report_outage`."""
-    refusal = failed if isinstance(failed, Refusal) else find_refusal(failed)
+    refusal = find_refusal(error)
     how = "can't be reached" if refusal is None else f"answers with an error ({refusal.status})"
     seconds = None if refusal is None else read_retry_seconds(refusal.headers)
     # A page instead of an answer may come from another server than that of the model.
-    is_in_reply = isinstance(failed, BaseException) and failed_in_reply(failed)
-    is_reached = refusal is not None and not is_in_reply
+    is_reached = refusal is not None and not failed_in_reply(error)
     return await gate.report_outage(model, f"{server} {how}", seconds, is_reached=is_reached)
 
 
 class GatedCall:
-    """A model call that passes a gate once for all of the client's retries.
+    """A model call that passes a gate: once for each attempt, or for all of its client's retries.
 
     Args:
         gate: The gate.
@@ -163,8 +142,6 @@ class GatedCall:
         self._gate = gate
         self._call = call
         self._server = server
-        self._outage = 0
-        """The number of the outage that ends if the current attempt is answered. 0 if none."""
         self._outages = set[int]()
         """Numbers of the outages that this call has met."""
 
@@ -173,126 +150,34 @@ class GatedCall:
 
         If the server refuses the call for now, delay all calls of the model.
         """
+        model = self._call.model
         while True:
-            await self._begin()
+            # The number of the outage that ends if this attempt is answered. 0 if there is none.
+            outage = await self._gate.enter(self._call)
             try:
                 answer = await once()
             except Exception as error:
-                if self._is_handled(error):
-                    raise
                 if await self._waits_for_server(error):
                     continue
-                if find_refusal(error) is not None:
-                    self._end_outage()
-                if is_for_now(error):
-                    self._hold_back(find_refusal(error))
+                refusal = find_refusal(error)
+                if refusal is not None and outage:
+                    self._gate.end_outage(model, outage)
+                if refusal is not None and refusal.is_for_now:
+                    self._gate.refused(model, read_retry_seconds(refusal.headers))
                 raise
-            self._end_outage()
+            if outage:
+                self._gate.end_outage(model, outage)
             return answer
 
-    async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
-        """Send one attempt of the call. Used only by this project's HTTP client."""
-        return await send()
-
-    async def _begin(self) -> None:
-        """Wait until the gate allows the call."""
-        await self._enter()
-
-    def _is_handled(self, error: Exception) -> bool:
-        """Return whether an attempt has reported an error to the gate."""
-        return False
-
-    async def _enter(self) -> None:
-        self._outage = await self._gate.enter(self._call)
-
-    def _end_outage(self) -> None:
-        if self._outage:
-            self._gate.end_outage(self._call.model, self._outage)
-
-    def _hold_back(self, found: Refusal | None) -> bool:
-        """Delay all calls of the model and return True if the server refuses them for now."""
-        if found is None or not found.is_for_now:
-            return False
-        self._gate.refused(self._call.model, read_retry_seconds(found.headers))
-        return True
-
-    async def _waits_for_server(self, failed: Exception | Refusal) -> bool:
+    async def _waits_for_server(self, error: Exception) -> bool:
         """Report an outage if the server is down. Return whether the call should be repeated."""
-        is_down = is_outage(failed) if isinstance(failed, Exception) else failed.is_outage
-        if self._server is None or not is_down:
+        if self._server is None or not is_outage(error):
             return False
-        number = await report_outage(self._gate, self._call.model, self._server, failed)
+        number = await report_outage(self._gate, self._call.model, self._server, error)
         if number is None:
             return False
         self._outages.add(number)
         return len(self._outages) <= MOST_OUTAGES
-
-
-class GatedTries(GatedCall):
-    """A model call through this project's HTTP client. Each attempt waits for the gate."""
-
-    async def _begin(self) -> None:
-        """Do nothing, since each attempt waits for the gate."""
-
-    def _is_handled(self, error: Exception) -> bool:
-        """Return whether `send_try` has seen the status of an error. It has not read the reply."""
-        return is_status_error(error) and not failed_in_reply(error)
-
-    async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
-        """Send one attempt of the call when the gate allows it."""
-        while True:
-            await self._enter()
-            try:
-                response = await send()
-            except Exception as error:
-                if await self._waits_for_server(error):
-                    continue
-                raise
-            refusal = Refusal(response.status_code, response.headers)
-            if await self._waits_for_server(refusal):
-                await response.aclose()
-                continue
-            if response.is_error:
-                # A reply may still report that the server is down.
-                self._end_outage()
-            if self._hold_back(refusal):
-                # The gate waits instead of OpenAI's client, which would not notice a pause.
-                response.headers["retry-after-ms"] = "1"
-            return response
-
-
-@dataclass
-class _Tries:
-    """The actions at each attempt of a model call."""
-
-    tell: Callable[[int], None]
-    gate: GatedCall | None
-    may_repeat: bool
-    """Whether the call is repeated if its reply has no end."""
-
-
-_tries: ContextVar[_Tries | None] = ContextVar("_tries", default=None)
-
-
-@contextmanager
-def announce_tries(
-    notify: Callable[[str], None],
-    where: Callable[[], str],
-    retries: int,
-    gate: GatedCall | None = None,
-) -> Iterator[None]:
-    """Announce each retry of the calls inside the block, and let each attempt pass the gate."""
-
-    def tell(number: int) -> None:
-        name = where()
-        at = f"{name[:1].upper()}{name[1:]}"
-        notify(f"{at} is busy or can't be reached: try {number} of {1 + retries}.")
-
-    token = _tries.set(_Tries(tell, gate, retries > 0))
-    try:
-        yield
-    finally:
-        _tries.reset(token)
 
 
 reply_limit: Final[ContextVar[asyncio.Timeout | None]] = ContextVar("reply_limit", default=None)
@@ -315,26 +200,3 @@ def suspend_reply_limit() -> Iterator[None]:
         # The reply may have been cancelled.
         with suppress(RuntimeError):
             limit.reschedule(loop.time() + left)
-
-
-async def tell_try(request: "httpx2.Request") -> None:
-    """Announce a request if it is a retry. Called by the HTTP client before each request."""
-    count = request.headers.get(_COUNT, "0")
-    tries = _tries.get()
-    if tries is not None and count.isdecimal() and int(count) > 0:
-        tries.tell(1 + int(count))
-
-
-async def through_gate(send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
-    """Send one attempt of the current call as soon as its gate allows it."""
-    tries = _tries.get()
-    return await send() if tries is None or tries.gate is None else await tries.gate.send_try(send)
-
-
-def take_repeat() -> bool:
-    """Return whether the current call may be repeated since its reply has no end: once."""
-    tries = _tries.get()
-    if tries is None or not tries.may_repeat:
-        return False
-    tries.may_repeat = False
-    return True

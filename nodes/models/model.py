@@ -44,7 +44,7 @@ from .adapters.provider_parameters import ListPrice, load_list
 from .answers import count_usage, structured_text, thought_of
 from .client.failures import name_of
 from .connections import clients_of_loop
-from .gate import Gate, PlannedCall, StepGate
+from .gate import Gate, GatedCall, PlannedCall, StepGate
 from .listeners import Listener
 from .recorder import ModelRequest, calling_model, current_recorder
 from .refusals import find_refusal
@@ -287,8 +287,8 @@ class Model:
         at_gate = None
         if self.gate is not None:
             tokens = sum(map(tokens_of_message, prompt))
-            call_at_gate = PlannedCall(self.label, tokens)
-            at_gate = adapter.gated_call(self.gate, call_at_gate, adapter.server)
+            planned = PlannedCall(self.label, tokens)
+            at_gate = GatedCall(self.gate, planned, adapter.server)
         call = partial(make_call, adapter, settings, once, at_gate=at_gate, notify=self.notify)
         recorder = current_recorder()
         try:

@@ -21,7 +21,7 @@ from langchain_core.messages.ai import UsageMetadata
 
 from ...graphs.common.errors import ContextTooLongError, ModelUnavailableError, iter_causes
 from ...graphs.common.sanitize import excerpt
-from .reported_errors import NO_CREDIT, lacks_credit, status_of_field
+from .reported_errors import NO_CREDIT, lacks_credit, read_wait, status_of_field
 
 if TYPE_CHECKING:
     import openai
@@ -154,15 +154,15 @@ def failed_in_reply(error: BaseException) -> bool:
 
 
 def is_repeatable(error: BaseException) -> bool:
-    """Return whether a reply reports an error after which OpenAI's client would repeat the call.
-
-    The client itself sees only the status 200.
-    """
+    """Return whether OpenAI's client would repeat a call, also for an error inside a reply."""
     found = find_refusal(error)
-    if found is None or not failed_in_reply(error):
+    if found is None:
+        return _is_one_of(error, "APIConnectionError") or comes_from(error, "httpx2")
+    if (read_retry_seconds(found.headers) or 0) > _LONGEST_WAIT:
         return False
+    told = found.headers.get("x-should-retry")
     is_temporary = found.status in (*_REPEATED, *_BUSY) or found.status >= 500
-    return is_temporary and (read_retry_seconds(found.headers) or 0) <= _LONGEST_WAIT
+    return told == "true" or (is_temporary and told != "false")
 
 
 def read_retry_seconds(headers: Mapping[str, str]) -> float | None:
@@ -197,8 +197,10 @@ def _refusal_in(error: BaseException) -> Refusal | None:
     if found is None:
         return None
     told = {name: getattr(error, name, None) for name in ("code", "type", "message", "body")}
-    found = NO_CREDIT if lacks_credit(told) else found
-    return Refusal(found, headers if isinstance(headers, Mapping) else {})
+    headers = headers if isinstance(headers, Mapping) else {}
+    if read_retry_seconds(headers) is None and (seconds := read_wait(told)) is not None:
+        headers = {**headers, "retry-after": f"{seconds:g}"}
+    return Refusal(NO_CREDIT if lacks_credit(told) else found, headers)
 
 
 def text_of(error: BaseException) -> str:

@@ -222,7 +222,7 @@ def test_a_late_error_of_openrouter_is_repeated_by_our_own_client(
     streams: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It arrives with status 200, in the body or in an event."""
-    monkeypatch.setattr("duologue.nodes.models.adapters.base._BACK_OFF", lambda _: 0)
+    monkeypatch.setattr("duologue.nodes.models.client.failures._LONGEST_PAUSE", 0)
     busy: list[Line] = [
         Reply(error=429),
         Reply(error=502, message="The provider is down."),

@@ -15,7 +15,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from ....graphs.common.errors import ModelError, SpecError
 from ....graphs.conversation.fields import TaskSpecification
@@ -24,9 +23,9 @@ from ....graphs.prompts.prompts import RenderPrompt, build_task_request
 from ....graphs.speakers.call_settings import SmallModelPrompt
 from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.speaker import Speaker
-from ..client.failures import broke_off, describe_retry, name_of
-from ..gate import GatedCall, announce_tries
-from ..refusals import find_refusal, is_for_now, is_repeatable, read_retry_seconds, text_of
+from ..client.failures import name_of, repeat_call
+from ..gate import GatedCall
+from ..refusals import text_of
 from ..settings import CallSettings, Learned, check_collisions, message_of, refused_setting
 from ..tool_calls import Names, normalise_calls
 from ..tools_by_schema import describe_tool
@@ -123,8 +122,6 @@ class Adapter(ABC):
     """
     retries: int = 0
     """Maximum number of retries of a call."""
-    gated_call: ClassVar[type[GatedCall]] = GatedCall
-    """The class through which a call passes a gate."""
 
     def __init__(self, label: str, learned: Learned) -> None:
         self.label = label
@@ -258,15 +255,6 @@ class Adapter(ABC):
 
 T = TypeVar("T")
 
-_BREAKS: Final = 2
-"""Maximum number of retries after an interrupted answer."""
-
-_REFUSALS: Final = 10
-"""Maximum number of retries of a call at a gate, if the server refuses it for now."""
-
-_BACK_OFF: Final = wait_exponential_jitter(initial=0.5, max=8, jitter=0.1)
-"""The wait before a retry, in seconds, if the server asks for none: that of OpenAI's client."""
-
 
 class SettingRefusedError(ModelError):
     """A model refuses a setting that the user set. The message names the field."""
@@ -305,12 +293,20 @@ async def make_call(
 
     dropped: set[str] = set()
     renamed: set[str] = set()
+    repeat = partial(
+        repeat_call,
+        label=adapter.label,
+        address=adapter.address,
+        retries=adapter.retries,
+        notify=notify,
+        gate=at_gate,
+    )
     with adapter.errors(of_many=at_gate is not None):
         while True:
             refused = adapter.learned.refused | dropped
             sent = settings.without(refused) if refused else settings
             try:
-                answer = await _answer(adapter, partial(once, sent), at_gate, notify)
+                answer = await repeat(partial(once, sent))
             except Exception as error:
                 name = refused_setting(error, adapter.sent_names(sent), sent)
                 if name is None:
@@ -324,61 +320,6 @@ async def make_call(
             else:
                 adapter.learned.refused |= dropped
                 return answer
-
-
-async def _answer(
-    adapter: Adapter,
-    once: Callable[[], Awaitable[T]],
-    gate: GatedCall | None,
-    notify: Callable[[str], None],
-) -> T:
-    """Make a call. Repeat it if its answer is interrupted or the server refuses it for now.
-
-    Errors inside a reply are repeated as often, and after the same waits, as OpenAI's client
-    repeats HTTP errors.
-    """
-
-    def is_refused(error: BaseException | None) -> bool:
-        return gate is not None and error is not None and is_for_now(error)
-
-    def is_repeated(error: BaseException) -> bool:
-        return broke_off(error) or is_refused(error) or is_repeatable(error)
-
-    def is_enough(state: RetryCallState) -> bool:
-        error = _error_of(state)
-        most = _BREAKS if error is None or broke_off(error) else adapter.retries
-        return state.attempt_number > (
-            _REFUSALS if is_refused(error) else min(adapter.retries, most)
-        )
-
-    def seconds(state: RetryCallState) -> float:
-        error = _error_of(state)
-        # A gate delays the calls that a server refuses.
-        if error is None or broke_off(error) or is_refused(error):
-            return 0
-        found = find_refusal(error)
-        asked = None if found is None else read_retry_seconds(found.headers)
-        return _BACK_OFF(state) if asked is None else asked
-
-    def tell(state: RetryCallState) -> None:
-        notify(describe_retry(adapter.label, state))
-
-    where = partial(name_of, adapter.label, adapter.address)
-    with announce_tries(notify, where, adapter.retries, gate):
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception(is_repeated),
-            stop=is_enough,
-            wait=seconds,
-            before_sleep=tell,
-            reraise=True,
-        ):
-            with attempt:
-                return await (once() if gate is None else gate.make_call(once))
-    raise AssertionError("the last attempt returns or raises")
-
-
-def _error_of(state: RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome else None
 
 
 def _refused(

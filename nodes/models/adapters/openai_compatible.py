@@ -16,7 +16,6 @@ from ....graphs.common.settings import Settings
 from ....graphs.speakers.structured_answers import CLAUDE, SchemaRules, find_unsupported
 from ..client.failures import address_of, failures
 from ..connections import Endpoint
-from ..gate import GatedTries
 from ..refusals import comes_from
 from ..settings import CallSettings, learned_of_name
 from .base import Adapter, AnswerForm, Ask, Offer, find_in_profile
@@ -42,7 +41,6 @@ _ONLY_IN_CHAT: Final = ("stop", "seed")
 class OpenAICompatible(Adapter):
     """A server with OpenAI's API."""
 
-    gated_call = GatedTries
     schema_rules: ClassVar[SchemaRules | None] = None
     """The rules of the server for schemas. None if it accepts any schema that is not strict."""
 

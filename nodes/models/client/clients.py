@@ -32,11 +32,8 @@ from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.sanitize import escape_invisible, excerpt
 from ....graphs.common.settings import MAX_REPLY_SIZE, Settings
 from ..connections import Endpoint, clients_of_loop, close_with_loop
-from ..gate import announce_tries, tell_try, through_gate
-from ..refusals import read_retry_seconds
-from ..reported_errors import NO_CREDIT, lacks_credit, read_wait
 from .chat_model import ChatModel
-from .failures import address_of, failures, name_of
+from .failures import address_of, failures, repeat_call
 from .server_replies import TooLargeReplyError, UnreadableReplyError, model_names
 
 LIMIT: Final = "duologue.max_reply_size"
@@ -172,7 +169,7 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
         most = _most_connections()
         verify = httpx2.create_ssl_context(trust_env=options.get("trust_env", True))
         super().__init__(
-            event_hooks={"request": [tell_try], "response": [_limit]},
+            event_hooks={"response": [_limit]},
             limits=httpx2.Limits(max_connections=most, max_keepalive_connections=most),
             verify=verify,
             **options,
@@ -189,17 +186,9 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
     ) -> httpx2.Response:
         """Send a request, as in httpx."""
         request.extensions = {**request.extensions, _STREAMS: stream}
-        send = super().send
-
-        async def send_once() -> httpx2.Response:
-            # Not in a hook, since hooks are also called for each redirect.
-            async with _header_limit(request):
-                response = await send(request, stream=stream, **options)
-            if response.status_code in _EXPLAINED:
-                await _read_error(response)
-            return response
-
-        return await through_gate(send_once)
+        # Not in a hook, since hooks are also called for each redirect.
+        async with _header_limit(request):
+            return await super().send(request, stream=stream, **options)
 
 
 @asynccontextmanager
@@ -220,26 +209,6 @@ async def _header_limit(request: httpx2.Request) -> AsyncIterator[None]:
             yield
     except TimeoutError as error:
         raise httpx2.ReadTimeout(f"was silent for {seconds:g} s", request=request) from error
-
-
-_EXPLAINED: Final = (400, 403, 429, 503, 529)
-"""HTTP statuses of errors whose body may say that credit is lacking, or how long to wait."""
-
-
-async def _read_error(response: httpx2.Response) -> None:
-    """Set the status and the wait that an error states in its body.
-
-    OpenAI's client and a gate only look at the status and the headers.
-    """
-    await response.aread()
-    try:
-        body = response.json()
-    except (ValueError, RecursionError):
-        return
-    if lacks_credit(body):
-        response.status_code = NO_CREDIT
-    elif read_retry_seconds(response.headers) is None and (seconds := read_wait(body)) is not None:
-        response.headers["retry-after"] = f"{seconds:g}"
 
 
 def _most_connections() -> int:
@@ -355,7 +324,8 @@ def _api(settings: Settings, url: str | None, key: str, http: HttpClient) -> Api
         # OpenAI's client would read its variable, even a blank one.
         base_url=url or OPENAI,
         timeout=_timeout(settings),
-        max_retries=settings.max_retries,
+        # `repeat_call` repeats calls.
+        max_retries=0,
         http_client=http,
         max_reply_size=settings.max_reply_size,
     )
@@ -414,15 +384,18 @@ async def fetch_model_names(settings: Settings, notify: Callable[[str], None]) -
             return _api(settings, settings.base_url, key, _http(loop, uses_proxies=True))
 
     address = address_of(settings)
-    retries = settings.max_retries
-    with (
-        failures("models", address),
-        announce_tries(notify, partial(name_of, "models", address), retries),
-    ):
+    with failures("models", address):
         asking = await asyncio.to_thread(made)
         try:
             # OpenAI's own `models.list` raises TypeError if the reply is not a list of models.
-            names = model_names(await asking.get("/models", cast_to=object))
+            found = await repeat_call(
+                lambda: asking.get("/models", cast_to=object),
+                label="models",
+                address=address,
+                retries=settings.max_retries,
+                notify=notify,
+            )
+            names = model_names(found)
         except openai.NotFoundError as error:
             raise _no_list(address, "404") from error
         except TooLargeReplyError:

@@ -1,12 +1,16 @@
-"""Descriptions of failed model calls, one sentence each.
+"""Failed model calls: their repetition, and their descriptions, one sentence each.
 
 OpenAI's client is imported only after it has raised an error.
 """
 
 import json
-from collections.abc import Iterator
+from asyncio import sleep
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from itertools import count
+from random import random
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ....graphs.common.addresses import show_address
 from ....graphs.common.errors import (
@@ -17,6 +21,7 @@ from ....graphs.common.errors import (
 )
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
+from ..gate import GatedCall
 from ..refusals import (
     advise_on_credit,
     comes_from,
@@ -27,16 +32,19 @@ from ..refusals import (
     is_clients,
     is_for_now,
     is_foreign,
+    is_repeatable,
     is_status_error,
     is_unavailable,
     passed,
+    read_retry_seconds,
     read_too_long,
 )
 from .server_replies import NoReplyError, TooLargeReplyError, UnreadableReplyError
 
 if TYPE_CHECKING:
     import openai
-    from tenacity import RetryCallState
+
+T = TypeVar("T")
 
 _OPENAI = "api.openai.com"
 """Host of the server if no address is set."""
@@ -110,6 +118,8 @@ def _refused(error: "openai.APIStatusError", label: str) -> str:
     import openai
 
     match error:
+        case _ if advice := advise_on_credit(error):
+            return f"refuses calls, since its account has no credit{_detail(error)}{advice}"
         case openai.AuthenticationError():
             return "rejected the key; check OPENAI_API_KEY or DUOLOGUE_API_KEY"
         case openai.PermissionDeniedError():
@@ -122,8 +132,6 @@ def _refused(error: "openai.APIStatusError", label: str) -> str:
             )
         case openai.RateLimitError():
             return f"keeps refusing calls (429){_detail(error)}; try again later"
-        case _ if advice := advise_on_credit(error):
-            return f"refuses calls, since its account has no credit{_detail(error)}{advice}"
         case _ if failed_in_reply(error):
             return f"sent an error instead of an answer{_detail(error)}"
         case _:
@@ -223,15 +231,86 @@ def broke_off(error: BaseException) -> bool:
     return isinstance(error, APIConnectionError)
 
 
-def describe_retry(label: str, state: "RetryCallState") -> str:
+_BREAKS: Final = 2
+"""Maximum number of retries after an interrupted answer."""
+
+_REFUSALS: Final = 50
+"""Maximum number of retries of a call at a gate, if the server refuses it for now."""
+
+_LONGEST_PAUSE: Final = 8.0
+"""Maximum number of seconds before a retry, if the server asks for none."""
+
+_repeats: ContextVar[Iterator[bool]] = ContextVar("_repeats")
+"""Yields True once if the current call may be repeated because its reply has no end."""
+
+
+def take_repeat() -> bool:
+    """Return whether the current call may be repeated since its reply has no end: once."""
+    return next(_repeats.get(iter(())), False)
+
+
+async def repeat_call(
+    once: Callable[[], Awaitable[T]],
+    *,
+    label: str,
+    address: str | None,
+    retries: int,
+    notify: Callable[[str], None],
+    gate: GatedCall | None = None,
+) -> T:
+    """Make a call. Repeat it if it fails for now: on the way, by a status, or inside its reply.
+
+    Args:
+        once: Makes the call once.
+        label: Name of the model.
+        address: Address of its server, or None.
+        retries: Maximum number of retries.
+        notify: Called with a notice when the call is repeated.
+        gate: The object through which each attempt passes a gate. None if it passes no gate.
+    """
+    token = _repeats.set(iter((True,) if retries else ()))
+    breaks = 0
+    try:
+        for number in count(1):
+            try:
+                return await (once() if gate is None else gate.make_call(once))
+            except Exception as error:
+                is_refused, is_broken = gate is not None and is_for_now(error), broke_off(error)
+                breaks += is_broken
+                is_final = number > (_REFUSALS if is_refused else retries) or breaks > _BREAKS
+                if is_final or not (is_refused or is_broken or is_repeatable(error)):
+                    raise
+                is_told = is_refused or failed_in_reply(error)
+                if is_told:
+                    notify(_describe_retry(label, error))
+                # A gate delays the calls that a server refuses.
+                await sleep(0 if is_refused or is_broken else _pause_before(number, error))
+            if not is_told:
+                name = name_of(label, address)
+                at = f"{name[:1].upper()}{name[1:]}"
+                notify(f"{at} is busy or can't be reached: try {number + 1} of {1 + retries}.")
+        raise AssertionError("the last attempt returns or raises")
+    finally:
+        _repeats.reset(token)
+
+
+def _pause_before(number: int, error: Exception) -> float:
+    """Return the number of seconds before a retry, as OpenAI's client computes it."""
+    found = find_refusal(error)
+    asked = None if found is None else read_retry_seconds(found.headers)
+    # The times of many callers must differ.
+    own = min(0.5 * 2.0 ** (number - 1), _LONGEST_PAUSE) * (1 - 0.25 * random())  # noqa: S311
+    return own if asked is None else asked
+
+
+def _describe_retry(label: str, error: Exception) -> str:
     """Return a notice that a model is called again, and why."""
     import httpx2
 
-    error = state.outcome.exception() if state.outcome else None
     below = _http_error(error)
     how = "stopped in mid-answer"
     if isinstance(below, httpx2.TimeoutException):
         how = str(below) or "was silent"
-    elif error is not None and find_refusal(error) is not None:
+    elif find_refusal(error) is not None:
         how = "refuses calls for now" if is_for_now(error) else "sent an error instead of an answer"
     return f"{label} {how}: trying again"

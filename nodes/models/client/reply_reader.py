@@ -17,10 +17,10 @@ import httpx2
 import openai
 from openai._streaming import ServerSentEvent
 
-from ..gate import take_repeat
 from ..refusals import excerpt_of
-from ..reported_errors import read_status, read_wait
+from ..reported_errors import read_status
 from ..settings import server_at
+from .failures import take_repeat
 from .server_replies import (
     NoMessageError,
     NoReplyError,
@@ -186,8 +186,5 @@ class ReplyReader:
         """Return the exception that OpenAI's client raises for an error with an HTTP status."""
         response = self._response
         response.status_code = status
-        seconds = read_wait(failure)
-        if seconds is not None:
-            response.headers.setdefault("retry-after", f"{seconds:g}")
         words = f"Error code: {status} - {excerpt_of(failure)}"
         return self._client._make_status_error(words, body=failure, response=response)

@@ -277,7 +277,7 @@ def test_usage_is_read_from_either_form(streams: bool, monkeypatch: pytest.Monke
 def test_a_stream_without_a_message_is_repeated(
     nothing: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duologue.nodes.models.adapters.base._BACK_OFF", lambda _: 0)
+    monkeypatch.setattr("duologue.nodes.models.client.failures._LONGEST_PAUSE", 0)
     with Server(nothing) as server:
         assert said(events_of(server, clerk(), monkeypatch)) == [("Fine.", False)]
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "1")

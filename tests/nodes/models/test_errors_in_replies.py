@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tenacity import RetryCallState
 
 from duologue.graphs import (
     Batch,
@@ -20,8 +19,7 @@ from duologue.graphs import (
     run_batch,
     stream,
 )
-from duologue.nodes.models.adapters import base
-from duologue.nodes.models.refusals import read_retry_seconds
+from duologue.nodes.models.client import failures
 from duologue.nodes.models.reported_errors import lacks_credit, read_status, read_wait
 from support.cases import thorough
 from support.faulty_server import Body, Sent
@@ -41,18 +39,10 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return a list of the waits before repeated calls, which take no time."""
     found: list[float] = []
 
-    def no_back_off(_: RetryCallState) -> float:
-        found.append(-1)
-        return 0
+    async def note(seconds: float) -> None:
+        found.append(seconds)
 
-    def read(headers: Any) -> float | None:  # noqa: ANN401
-        seconds = read_retry_seconds(headers)
-        if seconds is not None:
-            found.append(seconds)
-        return None if seconds is None else 0
-
-    monkeypatch.setattr(base, "_BACK_OFF", no_back_off)
-    monkeypatch.setattr(base, "read_retry_seconds", read)
+    monkeypatch.setattr(failures, "sleep", note)
     return found
 
 
@@ -182,7 +172,7 @@ def test_a_temporary_error_is_repeated_wherever_it_is(
         with subtests.test(f"{name}, {form.__name__}"), Server(sent, sent) as server:
             run(server, monkeypatch, streams=streams)
             assert len(server.asked) == 3
-            assert waits == [-1, -1]
+            assert [0.3 < wait <= 1 for wait in waits] == [True, True]
 
 
 @thorough

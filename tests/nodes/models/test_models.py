@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import anyio
 import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
@@ -42,6 +41,7 @@ from duologue.graphs.events import (
 )
 from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.nodes.models.adapters import embedded
+from duologue.nodes.models.client import failures
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.model import Model, Models
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
@@ -76,10 +76,10 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Yield the waits of the client between its tries, in seconds."""
     waited: list[float] = []
 
-    async def sleep(seconds: float) -> None:
+    async def note(seconds: float) -> None:
         waited.append(seconds)
 
-    monkeypatch.setattr(anyio, "sleep", sleep)
+    monkeypatch.setattr(failures, "sleep", note)
     return waited
 
 
