@@ -35,8 +35,7 @@ from ...graphs.log.metadata import (
 )
 from ..models.answers import RAW
 from ..models.tool_calls import read_calls
-from .script import Prompt, Reply, Script, Tape, as_prompt
-from .wire import client_error, deltas, usage
+from .script import Prompt, Reply, Script, Tape, as_prompt, client_error, deltas, usage
 
 Purpose: TypeAlias = Literal["speech", "verdict", "choice", "summary", "task"]
 """The purpose of a call in a conversation: `speech` is a speaker's turn (text or tool calls),

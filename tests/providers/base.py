@@ -16,9 +16,8 @@ from typing import Any, ClassVar, Self, TypeVar
 from starlette.responses import Response
 
 from duologue.nodes.testing import Reply, Script, ScriptedToolCall
-from duologue.nodes.testing.http_server import HttpServer, RefusedRequestError, Request
-from duologue.nodes.testing.script import Prompt, openai_call
-from duologue.nodes.testing.wire import completion, events, usage
+from duologue.nodes.testing.script import Prompt, completion, events, openai_call, usage
+from duologue.nodes.testing.server import HttpServer, RefusedRequestError, Request
 
 __all__ = [
     "FakeServer",

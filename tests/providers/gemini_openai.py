@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from duologue.nodes.testing import Reply
-from duologue.nodes.testing.wire import completion, events
+from duologue.nodes.testing.script import completion, events
 
 from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError, make_event
 from .openai_rules import check_ranges, check_tool_results

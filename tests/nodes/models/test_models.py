@@ -45,8 +45,8 @@ from duologue.nodes.models.client import failures
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.model import Model, Models
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
+from duologue.nodes.testing.script import completion
 from duologue.nodes.testing.server import ScriptedServer
-from duologue.nodes.testing.wire import completion
 from support.faulty_server import FaultyServer, Sent
 from support.models import chat_of, chosen, model_of
 
