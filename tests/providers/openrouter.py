@@ -70,13 +70,13 @@ class OpenRouter(OpenAILikeServer):
         _normalise_reason(made)
         return {**made, "system_fingerprint": None}
 
-    def _answer(self, reply: Reply, request: ProviderRequest, number: int) -> Response:
+    def respond(self, reply: Reply, request: ProviderRequest, number: int) -> Response:
         """Send a late error with status 200, in the body or in an event.
 
         https://openrouter.ai/docs/api/reference/errors-and-debugging and .../streaming
         """
         if not isinstance(reply.error, int) or reply.error not in _LATE:
-            return super()._answer(reply, request, number)
+            return super().respond(reply, request, number)
         message = reply.message or "Provider returned error"
         body: Any = self.render_error(RefusedRequestError(message, status=reply.error))
         if not request.streams:
