@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from duologue.graphs import Conversation, build_graph, group_solve
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.rules.position import max_steps
-from duologue.graphs.session.stored_session import StoredSession
+from duologue.graphs.session.stored_session import StoredSession, make_session
 from duologue.nodes.testing import ScriptedChatModel
 
 from .histories import Entry, Plan, Played, played
@@ -129,7 +129,7 @@ class Troupe:
         given = Input(conversation=conversation.model_dump(mode="json"))
         whole = [*State.__annotations__]
         state = await self._graph.ainvoke(given, config, durability="sync", output_keys=whole)
-        return StoredSession.of(session, conversation, dict(state))
+        return make_session(session, conversation, dict(state))
 
     def _compare(self, result: StoredSession, expected: Played) -> None:
         plan = expected.plan

@@ -29,7 +29,7 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.cli.app import app
-from duologue.graphs.session.stored_session import StoredSession
+from duologue.graphs.session.stored_session import StoredSession, make_session
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools.mcp.servers import CommandServer, configured_servers, read_given_servers
@@ -267,7 +267,7 @@ async def test_a_server_that_has_gone_meanwhile_is_told_to_the_model(web: Web) -
     graph = build_graph(model=model, tools=[tool])
     conversation = talk("web.note")
     state = await graph.ainvoke({"conversation": conversation.stored()})
-    ((text, failure),) = told(StoredSession.of("s", conversation, dict(state)))
+    ((text, failure),) = told(make_session("s", conversation, dict(state)))
     assert text.startswith("web.note failed: its MCP server can't be reached at ")
     assert failure is Failure.TOOL
 

@@ -19,7 +19,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.events import ToolRoundLimitReached
 from duologue.graphs.session.events import events_of_session
-from duologue.graphs.session.stored_session import StoredSession
+from duologue.graphs.session.stored_session import StoredSession, make_session
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
 from support.log import kind_of
@@ -63,7 +63,7 @@ async def run(
     model = ScriptedChatModel(script=script)
     graph = build_graph(model=model, tools=[*tools, secret])
     state = await graph.ainvoke({"conversation": conversation.stored()})
-    return StoredSession.of("s", conversation, dict(state)), model
+    return make_session("s", conversation, dict(state)), model
 
 
 def results(result: StoredSession) -> list[ToolMessage]:

@@ -11,6 +11,7 @@ from duologue.graphs.studio import blogger as graph
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import duologue, isolate
 from support.shape_help import play, texts
+from support.tables import check_rows, read_rows
 
 VERSIONS = ["Bees dance.", "Bees dance for you.", "Bees dance in eights.", "Bees dance maps."]
 REMARKS = ["Say for whom.", "Say how they do it.", "Say why they do it."]
@@ -88,34 +89,17 @@ def test_without_a_prefix_the_critic_hears_the_text_alone() -> None:
     assert texts(model.calls[0]) == [f"u:{BEGIN_WRITING}"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"task": " "}, "task: must not be empty"),
-        ({"task": None}, "task: "),
-        ({"writer": ""}, "writer: "),
-        ({"writer": "critic"}, "speakers: two speakers are called 'Critic'"),
-        ({"rounds": 0}, "rounds: "),
-        ({"rounds": "3"}, "rounds: "),
-        ({"rounds": 500_000}, "rounds: "),
-        ({"satisfied": ""}, "satisfied: "),
-        ({"satisfied": "two\nlines"}, "satisfied: must be one line of printable characters"),
-        ({"critic_prefix": " "}, "critic_prefix: must not be empty"),
-        ({"critic_prompt": ""}, "critic_prompt: must not be empty"),
-        ({"temperature": 3}, "temperature: "),
-        ({"round": 2}, "round: there is no such field; did you mean 'rounds'?"),
-    ],
-)
-def test_what_is_wrong_with_a_form_is_one_error_that_names_the_field(
-    fields: dict[str, Any], words: str
-) -> None:
-    given = {"task": "Bees"} | fields
-    with pytest.raises(SpecError) as caught:
-        blogger(**given)
-    assert str(caught.value).startswith(words)
-    with pytest.raises(SpecError) as caught:
-        load_conversation({"kind": "blogger"} | given)
-    assert str(caught.value).startswith(words)
+def test_what_is_wrong_with_a_form_is_one_error_that_names_the_field() -> None:
+    def check(fields: dict[str, Any], words: str) -> None:
+        given = {"task": "Bees"} | fields
+        with pytest.raises(SpecError) as caught:
+            blogger(**given)
+        assert str(caught.value).startswith(words)
+        with pytest.raises(SpecError) as caught:
+            load_conversation({"kind": "blogger"} | given)
+        assert str(caught.value).startswith(words)
+
+    check_rows([*read_rows(__file__, "blogger_errors"), ({"task": None}, "task: ")], check)
 
 
 def test_the_most_rounds_make_a_conversation_that_can_be_run() -> None:

@@ -8,6 +8,7 @@ from duologue.graphs.log.parsing import code_blocks, holds_code
 from duologue.graphs.speakers.replies import CodeReply
 from duologue.nodes.testing import ScriptedChatModel
 from support.people_help import play
+from support.tables import check_rows, read_rows
 
 MONTY = {"level": "monty"}
 
@@ -16,34 +17,27 @@ def fenced(code: str, label: str = "", fence: str = "```") -> str:
     return f"The answer:\n{fence}{label}\n{code}\n{fence}"
 
 
-FINAL = [
-    pytest.param(fenced("6 * 7 = 42"), id="plain"),
-    pytest.param(fenced("print(42)"), id="plain, of what is Python"),
-    pytest.param(fenced("42", "text"), id="text"),
-    pytest.param(fenced('{"answer": 42}', "json"), id="json"),
-    pytest.param(fenced("42", "markdown", "~~~"), id="other marks"),
-    pytest.param(fenced("fn main() {}", "rust"), id="a language that nobody runs"),
-    pytest.param(fenced("echo 42", "bash"), id="a shell, which this sandbox has not"),
-    pytest.param("The answer:\n```text\n42", id="cut off"),
-]
-
-
-@pytest.mark.part(3)
-@pytest.mark.parametrize("text", FINAL)
-def test_a_last_word_with_another_fence_ends_it(text: str) -> None:
+def test_a_last_word_with_another_fence_ends_it() -> None:
     """R9: a fence in another language is text, so the coder ends."""
-    played = play(coder("Count.", sandbox=MONTY), ["```python\nprint(6 * 7)\n```", text])
-    assert [name for name, _ in played.transcript] == ["Coder", "Executor", "Coder"]
-    assert played.outcome.reason is Reason.NO_CODE_BLOCK
+
+    def check(text: str) -> None:
+        played = play(coder("Count.", sandbox=MONTY), ["```python\nprint(6 * 7)\n```", text])
+        assert [name for name, _ in played.transcript] == ["Coder", "Executor", "Coder"]
+        assert played.outcome.reason is Reason.NO_CODE_BLOCK
+
+    check_rows([(text,) for text in read_rows(__file__, "fences_that_are_text")], check)
 
 
-@pytest.mark.part(3)
-@pytest.mark.parametrize("label", ["python", "Py", "python3", "{.python}", "python:main.py"])
-def test_marked_code_runs_beside_other_fences(label: str) -> None:
+def test_marked_code_runs_beside_other_fences() -> None:
     """R9: only the marked code runs."""
-    text = f"{fenced('x = ?', 'text')}\n{fenced('print(6 * 7)', label)}\n{fenced('2')}"
-    played = play(coder("Count.", sandbox=MONTY), [text, "It is 42."])
-    assert played.transcript[1] == ("Executor", "Exit code: 0 (it succeeded)\nOutput:\n42")
+
+    def check(label: str) -> None:
+        text = f"{fenced('x = ?', 'text')}\n{fenced('print(6 * 7)', label)}\n{fenced('2')}"
+        played = play(coder("Count.", sandbox=MONTY), [text, "It is 42."])
+        assert played.transcript[1] == ("Executor", "Exit code: 0 (it succeeded)\nOutput:\n42")
+
+    labels = ("python", "Py", "python3", "{.python}", "python:main.py")
+    check_rows([(label,) for label in labels], check)
 
 
 def test_a_shell_is_run_where_the_sandbox_has_one() -> None:

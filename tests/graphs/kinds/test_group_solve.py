@@ -13,8 +13,10 @@ from typing import Any, get_args
 import pytest
 
 from duologue.graphs.prompts import prompts
+from duologue.graphs.prompts.prompts import fill_template
 from support.group_play import QuickModel, Troupe, entries, spec_of
 from support.histories import CASTS, Mode, Plan, played
+from support.tables import read_rows
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 ROWS = dict(zip(MODES, ("Y11", "Y12", "Y13", "Y14", "Y15"), strict=True))
@@ -25,141 +27,18 @@ def short(view: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{role[0]}:{text}" for role, text in view]
 
 
-# Examples by hand. The others' views contain the last message even if it has no answer.
-
 LEFT = prompts.JUDGE_OWN_TASK
-BY_HAND: list[Any] = [
-    pytest.param(
-        Plan(),
-        {"A": "u:P1 a:A1 u:B2 a:A2", "B": "u:P2 a:B1 u:A1 a:B2 u:A2"},
-        id="Y4-Y5-default-shift",
-    ),
-    pytest.param(
-        Plan(cap=2),
-        {
-            "A": "u:P1 a:A1 u:B2 a:A2 u:B3 a:A3",
-            "B": "u:P2 a:B1 u:A1 a:B2 u:A2 a:B3 u:A3",
-        },
-        id="Y3-Y5-two-rounds",
-    ),
-    pytest.param(
-        Plan(owner="A"),
-        {"A": "u:P1 a:A1 u:B1 a:A2 u:B2", "B": "u:P2 a:B1 u:A2 a:B2"},
-        id="Y6-shift-owner-a",
-    ),
-    pytest.param(
-        Plan(owner="B"),
-        {"A": "u:P1 a:A1 u:B2 a:A2", "B": "u:P2 a:B1 u:A1 a:B2 u:A2"},
-        id="Y6-shift-owner-b-is-the-default",
-    ),
-    pytest.param(
-        Plan(content="go"),
-        {"A": "u:P1 a:A1 u:B2 a:A2", "B": "u:P2 a:B1 u:go a:B2 u:A2"},
-        id="Y7-shift-content",
-    ),
-    pytest.param(
-        Plan(content="go", owner="A"),
-        {"A": "u:P1 a:A1 u:go a:A2 u:B2", "B": "u:P2 a:B1 u:A2 a:B2"},
-        id="Y7-shift-content-and-owner",
-    ),
-    pytest.param(
-        Plan(reconcile=True),
-        {
-            "A": "u:P1 a:A1 u:To B: P2|B: B1|B: B2 a:A2",
-            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{prompts.CONTINUE_CONVERSATION} a:B2 u:A: A2",
-        },
-        id="Y8-reconcile-neutral-shift",
-    ),
-    pytest.param(
-        Plan(reconcile=True, owner="A"),
-        {
-            "A": f"u:P1 a:A1 u:To B: P2|B: B1|{prompts.CONTINUE_CONVERSATION} a:A2 u:B: B2",
-            "B": "u:To A: P1|A: A1|P2 a:B1 u:A: A2 a:B2",
-        },
-        id="Y8-reconcile-owner-a",
-    ),
-    pytest.param(
-        Plan(reconcile=True, content="go"),
-        {
-            "A": "u:P1 a:A1 u:To B: P2|B: B1|B: B2 a:A2",
-            "B": "u:To A: P1|A: A1|P2 a:B1 u:go a:B2 u:A: A2",
-        },
-        id="Y8-reconcile-shift-content",
-    ),
-    pytest.param(
-        Plan(mode=MODES[1], completes={"A": None}, keeps=("A",)),
-        {
-            "A": f"u:P1 a:A1 u:B2 a:A2 u:{LEFT} a:Still to do: goal 1 of A.",
-            "B": "u:P2 a:B1 u:A1 a:B2 u:A2",
-        },
-        id="Y9-Y10-kept-at-the-cap",
-    ),
-    pytest.param(
-        Plan(mode=MODES[1], completes={"B": None}, keeps=("B",), two_questions=True),
-        {
-            "A": "u:P1 a:A1 u:B2 a:A2",
-            "B": f"u:P2 a:B1 u:A1 a:B2 u:{prompts.LIST_OBJECTIVES_LEFT} a:goal 1 of B u:A2",
-        },
-        id="Y10-the-second-question-is-never-kept",
-    ),
-    pytest.param(
-        Plan(mode=MODES[1], completes={"B": 1}, cap=2),
-        {"A": "u:P1 a:A1 u:B2", "B": "u:P2 a:B1 u:A1 a:B2"},
-        id="Y12-at-once",
-    ),
-    pytest.param(
-        Plan(mode=MODES[2], completes={"B": 1}, cap=2),
-        {"A": "u:P1 a:A1 u:B2 a:A2", "B": "u:P2 a:B1 u:A1 a:B2 u:A2"},
-        id="Y13-one-more-by-the-next",
-    ),
-    pytest.param(
-        Plan(mode=MODES[2], completes={"A": 1}),
-        {"A": "u:P1 a:A1 u:B2 a:A2 u:B3", "B": "u:P2 a:B1 u:A1 a:B2 u:A2 a:B3"},
-        id="Y13-one-more-past-the-cap",
-    ),
-    pytest.param(
-        Plan(mode=MODES[3], completes={"B": 1, "A": 1}),
-        {"A": "u:P1 a:A1 u:B2 a:A2 u:B3", "B": "u:P2 a:B1 u:A1 a:B2 u:A2 a:B3"},
-        id="Y14-everyone-once-more-and-nobody-asked-again",
-    ),
-    pytest.param(
-        Plan(mode=MODES[4], completes={"A": 1, "B": 3}, cap=3, keeps=("A",)),
-        {
-            "A": f"u:P1 a:A1 u:B2 a:A2 u:{LEFT} a:{prompts.NO_OBJECTIVES_LEFT} u:B3 a:A3 u:B4",
-            "B": "u:P2 a:B1 u:A1 a:B2 u:A2 a:B3 u:A3 a:B4",
-        },
-        id="Y15-waits-for-all-and-asks-no-finished-one",
-    ),
-    pytest.param(
-        Plan(names=CASTS[3]),
-        {
-            "A": "u:P1 a:A1 u:B: B2|C: C2|A, it is your turn. a:A2",
-            "B": "u:P2 a:B1 u:A: A1 a:B2 u:C: C2|A: A2",
-            "C": "u:P3 a:C1 u:B: B2|C, it is your turn. a:C2 u:A: A2",
-        },
-        id="Y20-three",
-    ),
-    pytest.param(
-        Plan(names=CASTS[3], owner="A", reconcile=True),
-        {
-            "A": "u:P1 a:A1 u:To B: P2|B: B1|To C: P3|C: C1"
-            f"|{prompts.CONTINUE_CONVERSATION} a:A2 u:B: B2|C: C2",
-            "B": "u:To A: P1|A: A1|P2 a:B1 u:To C: P3|C: C1|A: A2|B, it is your turn. a:B2 u:C: C2",
-            "C": "u:To A: P1|A: A1|To B: P2|B: B1|P3 a:C1 u:A: A2|B: B2|C, it is your turn. a:C2",
-        },
-        id="Y8-Y20-three-reconciled",
-    ),
-]
 
 
-@pytest.mark.part(3)
-@pytest.mark.parametrize(("plan", "views"), BY_HAND)
-async def test_histories_are_as_spelled_out_by_hand(plan: Plan, views: Mapping[str, str]) -> None:
-    result, expected = await Troupe().play(plan)
-    for name, view in views.items():
-        spelled = view.replace("|", "\n\n")
-        assert " ".join(short(entries(result.viewpoint(name))[1:])) == spelled
-        assert " ".join(short(expected.histories[name])) == spelled
+async def test_histories_are_as_spelled_out_by_hand() -> None:
+    for row, fields, views in read_rows(__file__, "group_histories"):
+        fields["completes"] = {name: at or None for name, at in fields.get("completes", {}).items()}
+        lists = {name: tuple(one) for name, one in fields.items() if isinstance(one, list)}
+        result, expected = await Troupe().play(Plan(**fields | lists))
+        for name, view in views.items():
+            spelled = fill_template(view, **prompts.PROMPTS).replace("|", "\n\n")
+            assert " ".join(short(entries(result.viewpoint(name))[1:])) == spelled, row
+            assert " ".join(short(expected.histories[name])) == spelled, row
 
 
 async def test_each_is_asked_with_what_it_knows_and_nothing_else() -> None:
