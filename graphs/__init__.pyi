@@ -45,10 +45,14 @@ from .conversation.questions import (
 )
 from .conversation.sandbox import Sandbox as Sandbox
 from .conversation.usage import Price as Price
-from .ends.all_ends import Guards as Guards, Reason as Reason
-from .ends.done_token import DoneToken as DoneToken
-from .ends.end_chat import EndChat as EndChat, EndChatMode as EndChatMode
+from .ends.end_chat import (
+    EndChat as EndChat,
+    EndChatMode as EndChatMode,
+    Guards as Guards,
+    Reason as Reason,
+)
 from .ends.events import (
+    DoneToken as DoneToken,
     NoCodeBlock as NoCodeBlock,
     Predicate as Predicate,
     StopRequested as StopRequested,

@@ -30,8 +30,7 @@ from ..nodes.turn.node_context import Resources
 from ..nodes.turn.run_input import has_unread_message
 from ..nodes.turn.running_sessions import wait_for
 from .common.errors import SpecError
-from .log.reducer import read_messages
-from .log.state import Output, State, apply_update, hide_removed, is_removed
+from .log.state import Output, State, apply_update, hide_removed, is_removed, read_messages
 
 CheckInput: TypeAlias = Callable[[State, Any], Awaitable[object]] | None
 """A function that takes the state with the input in it and the run's context, and raises an error

@@ -29,7 +29,7 @@ from .common.addresses import show_address
 from .common.data import Data
 from .conversation.judges import Verdict
 from .conversation.questions import Question
-from .ends.all_ends import Reason
+from .ends.end_chat import Reason
 from .log.metadata import Source
 from .rules.outcome import Outcome
 from .speakers.call_settings import DecisionType

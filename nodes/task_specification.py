@@ -27,7 +27,7 @@ from ..graphs.prompts.prompts import RenderPrompt
 from ..graphs.rules.position import Position
 from ..graphs.rules.turns import Problem
 from ..graphs.speakers.formats import LabelledFormat
-from ..graphs.text.echoes import is_rewritten
+from ..graphs.text.similarity import is_rewritten
 from ..graphs.text.words import cut, words_in
 from .models.answers import thought_of
 from .models.model import Model

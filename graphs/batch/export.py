@@ -36,7 +36,7 @@ from ..common.errors import SpecError, list_names, suggest_near_or_all, validate
 from ..common.files import NewFile
 from ..common.model_help import check_options
 from ..conversation.fields import SPEC_VERSION
-from ..ends.all_ends import Reason
+from ..ends.end_chat import Reason
 from ..log.transcript import trajectory, transcript
 from ..session.checkpoints import stored_conversation
 from ..session.export_formats import check_log, check_log_name

@@ -20,8 +20,7 @@ from ..common.data import NamedObject
 from ..common.errors import DuologueError, SpecError, list_names, name_type, suggest_near_or_all
 from ..conversation.conversation import Conversation
 from ..conversation.judges import Finding, SeparateJudge, Verdict
-from ..ends.all_ends import Reason
-from ..ends.end_chat import EndChatMode
+from ..ends.end_chat import EndChatMode, Reason
 from ..session.session import Result
 from ..session.stored_session import verdicts_on
 

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from ..common.data import MOST
 from ..common.errors import SpecError, suggest_near_or_all
-from ..ends.done_token import DoneToken
 from ..ends.end import AllOf, AnyOf, BaseEnd, call_caps, check_name, leaves, message_caps
 from ..ends.end_chat import EndChatMode
+from ..ends.events import DoneToken
 from ..prompts.prompts import PROMPTS, SUMMARY_HEADING
 from ..speakers.call_settings import RunningSummary, TokenBudget
 from ..speakers.speaker import Speaker

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from ..common.data import MOST, Cap, Name
-from .end import AtEnd, BaseEnd, Dialogue, Strength, check_name, count_of, leaves, listed
-from .facts import Facts
+from .end import AtEnd, BaseEnd, Dialogue, Facts, Strength, check_name, count_of, leaves, listed
 
 _limit_of: Final = attrgetter("limit")
 

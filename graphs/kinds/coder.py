@@ -22,8 +22,7 @@ from ..conversation.conversation_options import (
     mark_shared_default,
 )
 from ..conversation.fields import Opening
-from ..ends.done_token import DoneToken
-from ..ends.events import NoCodeBlock
+from ..ends.events import DoneToken, NoCodeBlock
 from ..ends.limits import MaxMessages
 from ..prompts.prompts import fill_template, read_kind_prompt
 from ..rules.turns import with_people

@@ -25,8 +25,8 @@ from ..conversation.conversation_options import (
     mark_shared_default,
 )
 from ..conversation.fields import Opening
-from ..ends.done_token import DoneToken
 from ..ends.end_chat import AnyEndChat, EndChat, EndChatMode
+from ..ends.events import DoneToken
 from ..prompts.prompts import fill_template, read_kind_prompt
 from ..rules.turns import with_people
 from ..speakers.formats import LabelledFormat

@@ -21,8 +21,8 @@ from ..conversation.conversation_options import (
 )
 from ..conversation.fields import Opening
 from ..conversation.judges import MOST_CRITERIA
-from ..ends.done_token import DoneToken
 from ..ends.end_chat import EndChatMode
+from ..ends.events import DoneToken
 from ..prompts.prompts import fill_template, read_kind_prompt
 from .load import Parts, form_of, read_small_model_prompt, short_form
 

@@ -19,8 +19,8 @@ from ..conversation.conversation import (
     read_target,
 )
 from ..conversation.judges import HAND_OFF
-from ..ends.done_token import DoneToken
 from ..ends.end import leaves, lone
+from ..ends.events import DoneToken
 from ..prompts import prompts
 from ..prompts.prompts import PRIVATE_MESSAGE
 from ..speakers.formats import LabelledFormat, normalize_mark

@@ -33,7 +33,7 @@ from ..speakers.formats import (
 )
 from ..speakers.speaker import Speaker
 from ..speakers.structured_answers import read_structured
-from ..text.echoes import remark_places
+from ..text.similarity import remark_places
 from ..text.structures import Fence, UnreadableJsonError, fences, prose_places
 from .marks import begins, end_of, length_of, read_marks
 from .messages import storable

@@ -8,10 +8,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..conversation.conversation import Conversation
 from ..conversation.usage import Usage, add_usage
-from ..ends.all_ends import GUARDS
-from ..ends.done_token import DoneToken
-from ..ends.end import FactTally, Strength, Tallies, leaves
-from ..ends.facts import Facts
+from ..ends.end import Facts, FactTally, Strength, Tallies, leaves
+from ..ends.end_chat import GUARDS
+from ..ends.events import DoneToken
 from ..log.heard_text import done_tokens, heard_text
 from ..log.messages import Fold, metadata
 from ..log.metadata import (

@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from ..conversation.conversation import Conversation
-from ..ends.all_ends import ENDS_TO_NAME, GUARDS, Reason
 from ..ends.end import (
     AllOf,
     AnyOf,
@@ -19,14 +18,15 @@ from ..ends.end import (
     CountedMessage,
     EndRule,
     EndStep,
+    Facts,
     Strength,
     Tallies,
     alternatives,
+    is_public_speech,
     listed,
 )
-from ..ends.end_chat import EndChatMode
-from ..ends.facts import Facts, is_public_speech
-from ..ends.guard import Guard
+from ..ends.end_chat import ENDS_TO_NAME, GUARDS, EndChatMode, Reason
+from ..ends.guards import Guard
 from ..ends.limits import Budget, CallBudget, MaxCalls, MaxCost, MaxSeconds, MaxTokens
 from ..log.metadata import Stage
 from ..speakers.reply_parts import ALOUD

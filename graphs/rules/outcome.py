@@ -18,8 +18,8 @@ from ..common.display import Panel, Shown, ShownList
 from ..conversation.conversation import Conversation
 from ..conversation.judges import Finding, Verdict
 from ..conversation.usage import Usage, add_usage
-from ..ends.all_ends import Reason
 from ..ends.end import Tallies
+from ..ends.end_chat import Reason
 from ..log.heard_text import heard_text, unanswered_token
 from ..log.messages import metadata, place_of, since_end, speeches
 from ..log.metadata import (

@@ -13,8 +13,7 @@ from ..common.data import Data
 from ..conversation.conversation import Conversation
 from ..conversation.judges import Concurrent, Moderator
 from ..conversation.limits import most_messages, most_tool_rounds
-from ..ends.end import Strength
-from ..ends.facts import Facts
+from ..ends.end import Facts, Strength
 from ..log.metadata import (
     CodeCalls,
     Draft,

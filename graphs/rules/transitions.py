@@ -13,8 +13,8 @@ from langchain_core.messages import BaseMessage
 from ..common.data import Data
 from ..conversation.conversation import Conversation
 from ..conversation.judges import Concurrent, SeparateJudge
-from ..ends.all_ends import Reason
 from ..ends.end import Strength
+from ..ends.end_chat import Reason
 from ..log.messages import metadata
 from ..log.metadata import Instruction, MessageMetadata, Reflection, RemovedMessage, Stage
 from .met_ends import ENDS, MetEnd, is_answer_due, is_promised, met_ends, reasons_of

@@ -26,7 +26,7 @@ from ..log.messages import metadata
 from ..log.metadata import Flaw, SpeakerReply, Speech, Stage, ToolCalls, is_by_person
 from ..speakers.replies import HumanInputMode
 from ..speakers.reply_parts import ALOUD
-from ..text.echoes import is_acknowledgement
+from ..text.similarity import is_acknowledgement
 from .position import BETWEEN_TURNS, MOVES, TURN_ENDS, Leaving, Phase, Position
 
 

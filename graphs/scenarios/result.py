@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from ..common.errors import InconclusiveResult
 from ..common.sanitize import excerpt
 from ..conversation.judges import Finding
-from ..ends.all_ends import Reason
+from ..ends.end_chat import Reason
 from ..kinds.simulation import DONE, GIVE_UP, HAND_OVER
 from ..log.heard_text import done_tokens, heard_text
 from ..log.messages import metadata

@@ -24,11 +24,7 @@ from ..common.files import read_file
 from ..conversation.conversation import Conversation, migrate_spec, restore_conversation
 from ..conversation.sandbox import Kept, new_key
 from ..conversation.usage import Usage, read_usage
-from ..log.artifacts import check_inner_session
-from ..log.messages import (
-    place_name,
-    place_of,
-)
+from ..log.messages import check_inner_session, place_name, place_of
 from ..log.metadata import (
     EarlierEnd,
     InnerSession,
@@ -37,8 +33,7 @@ from ..log.metadata import (
     kind_name,
     original_metadata,
 )
-from ..log.reducer import take_back
-from ..log.state import State, log_of, update_of
+from ..log.state import State, log_of, take_back, update_of
 from ..rules.outcome import Outcome
 from ..rules.position import MOVES, Position
 from ..rules.transitions import decide

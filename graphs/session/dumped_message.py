@@ -16,14 +16,15 @@ from ..common.content import Content, is_inline_file, replace_text, text_block
 from ..common.content_input import keep_inline, read_content
 from ..common.data import Data
 from ..conversation.usage import CallUsage, select_response_metadata
-from ..log.artifacts import pack_artifact, unpack_artifact
 from ..log.messages import (
     make_message,
     metadata,
     metadata_kwargs,
     number_of,
+    pack_artifact,
     place_of,
     storable_content,
+    unpack_artifact,
 )
 from ..log.metadata import AnyMetadata, original_metadata
 

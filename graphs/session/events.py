@@ -45,13 +45,13 @@ from ..log.metadata import (
     ToolCalls,
     ToolResult,
 )
-from ..rules.message_words import (
+from ..rules.outcome import Outcome
+from ..rules.why import (
     describe_choice,
     describe_inner,
     describe_reopening,
     describe_verdict,
 )
-from ..rules.outcome import Outcome
 from .stored_session import StoredSession
 
 

@@ -19,12 +19,11 @@ from ..conversation.conversation_options import require_fields
 from ..conversation.judges import SeparateJudge
 from ..conversation.sandbox import Kept, new_key
 from ..conversation.served import FIXED, FIXED_OF_SPEAKERS
-from ..ends.all_ends import Reason
+from ..ends.end_chat import Reason
 from ..log.memory import known_before, pending_answers
 from ..log.messages import PLACE, make_message, metadata
 from ..log.metadata import Instruction, Speech, Stage, verdict_of
-from ..log.reducer import append, mark_removed, take_back
-from ..log.state import State, log_of, update_of
+from ..log.state import State, append, log_of, mark_removed, take_back, update_of
 from ..prompts import prompts
 from ..rules.log_counter import facts_of
 from ..rules.met_ends import met_ends, reasons_of

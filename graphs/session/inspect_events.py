@@ -45,8 +45,8 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall as LangChainToolCall
 
 from ..conversation.usage import Usage, add_usage
-from ..ends.all_ends import Reason
 from ..ends.end import lone
+from ..ends.end_chat import Reason
 from ..ends.limits import Limit
 from ..log.messages import metadata, storable, thought_text
 from ..log.metadata import (

@@ -66,7 +66,7 @@ async def known_store(store: str | Path | None, *, create: bool = False) -> Asyn
 
 
 def _known_reason(reason: str) -> str:
-    from ..ends.all_ends import Reason  # takes as long as the rest of a list
+    from ..ends.end_chat import Reason
 
     known = [one.value for one in Reason]
     if reason not in known:

@@ -23,8 +23,8 @@ from ..conversation.conversation import Conversation, write_conversation
 from ..conversation.conversation_options import first_difference
 from ..conversation.judges import SeparateJudge
 from ..conversation.questions import Question
+from ..ends.end import Facts
 from ..ends.end_chat import EndChatMode
-from ..ends.facts import Facts
 from ..events import Event, MessageSaid, Notice, SessionStarted
 from ..kinds.load import ConversationLike, load_conversation
 from ..rules.met_ends import limit_inner

@@ -17,15 +17,13 @@ from ..conversation.conversation import Conversation
 from ..conversation.judges import SeparateJudge, Verdict
 from ..conversation.questions import MessageQuestion, Question
 from ..conversation.usage import Usage, add_usage
-from ..log.artifacts import inner_session_id, read_inner_log
-from ..log.messages import metadata, says_something, speeches
+from ..log.messages import inner_session_id, metadata, read_inner_log, says_something, speeches
 from ..log.metadata import InnerSession, Reflection, Speech, outcome_of
 from ..log.state import log_of
 from ..log.transcript import numbered_transcript, overheard, trajectory
 from ..log.viewpoint import memory_messages, viewpoint
-from ..rules.message_words import describe_findings
 from ..rules.outcome import Outcome, OutcomeStep, find_output, output_text, output_value
-from ..rules.why import why
+from ..rules.why import describe_findings, why
 from ..store.base import SessionLease, Store
 from ..store.rows import reading_store
 

@@ -11,7 +11,7 @@ from ..conversation.conversation import Conversation
 from ..conversation.judges import Finding, Verdict
 from ..conversation.questions import Question
 from ..ends.end import Strength, leaves
-from ..ends.guard import Guard
+from ..ends.guards import Guard
 from ..log.messages import metadata, place_of, since_end
 from ..log.metadata import Speech, verdict_of
 from ..rules.log_counter import counter_of

@@ -18,9 +18,8 @@ from ..common.display import describe_message
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..conversation.conversation import Conversation
 from ..conversation.questions import Question
-from ..log.artifacts import describe_artifact, read_inner_log
 from ..log.memory import memory
-from ..log.messages import metadata, place_of, thought_text
+from ..log.messages import describe_artifact, metadata, place_of, read_inner_log, thought_text
 from ..log.metadata import (
     CallOutcome,
     CodeCalls,
@@ -38,15 +37,9 @@ from ..log.metadata import (
 )
 from ..log.transcript import overheard
 from ..log.viewpoint import SILENCE, View, viewpoint
-from ..rules.message_words import (
-    describe_inner,
-    describe_note,
-    describe_result,
-    list_remarks,
-    name_author,
-)
 from ..rules.outcome import Outcome
 from ..rules.position import Position
+from ..rules.why import describe_inner, describe_note, describe_result, list_remarks, name_author
 from .ending import ending_of, reason_panel, spending_of
 from .page_data import Fold, Heard, Line, LineKind, Page, Player, Role, Sent, ShownFile, Spent
 

@@ -1,4 +1,4 @@
-"""Comparisons of texts: blank texts, equal texts, nearly equal texts.
+"""Texts that repeat others: equal and similar messages, echoes, and replies without content.
 
 Pure rules, without a model. In doubt the result is False: a guard that ends a conversation too late
 costs a few calls, one that ends it too early loses its result.
@@ -7,15 +7,15 @@ costs a few calls, one that ends it too early loses its result.
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
 from rapidfuzz import process
 from rapidfuzz.distance import Indel
 
-from .farewells import FACE, is_farewell
-from .words import APOSTROPHES, phrases, words_in
+from .sentences import FACE, is_farewell
+from .words import APOSTROPHES, has_phrase, phrase_length, phrases, remarks, words_in, words_of
 
 __all__ = [
     "Texts",
@@ -52,7 +52,7 @@ _HOLLOW = frozenset("+<=>|~\u2800\u3164\u115f\u1160\uffa0\ufffd")
 """Invisible or decorative characters that Unicode does not mark as such."""
 
 _SIGN = re.compile(r"[^\w\s]|_")
-_SENTENCE_END = re.compile(r"[.!?:;…。\n]+")
+_CLAUSE_END = re.compile(r"[.!?:;…。\n]+")
 _CODE = re.compile(r"```(.*?)(?:```|\Z)|`([^`\n]+)`", re.DOTALL)
 _QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|«([^»\n]+)»|„([^“”\n]+)[“”]|「([^」\n]+)」")
 _NAME = re.compile(r"(?<=[a-z,;] )[A-ZÀ-Þ]\w+")
@@ -220,7 +220,7 @@ def _moved(one: str, other: str) -> bool:
     In a game, for example, "Thank you, my next question is this: does it have fur?" has a sentence
     that is always the same, and a question that is a new move.
     """
-    sentences = [Counter(map(plain, _SENTENCE_END.split(text))) for text in (one, other)]
+    sentences = [Counter(map(plain, _CLAUSE_END.split(text))) for text in (one, other)]
     rests = [
         " ".join(left.elements())
         for left in (sentences[0] - sentences[1], sentences[1] - sentences[0])
@@ -230,3 +230,285 @@ def _moved(one: str, other: str) -> bool:
     if not (words[0] - words[1] and words[1] - words[0]):
         return False
     return not _is_near(*rests)
+
+
+_PLACEHOLDER = re.compile(
+    r"<{1,2}[^<>\n]{1,200}>{1,2}|\[{1,2}[^\[\]\n]{1,200}\]{1,2}|\{{1,2}[^{}\n]{1,200}\}{1,2}"
+    r"|\([^()\n]{1,200}\)|＜[^＜＞\n]{1,200}＞|【[^【】\n]{1,200}】|（[^（）\n]{1,200}）"  # noqa: RUF001
+)
+_BEGINS_IN_BRACKETS = re.compile(r"(?:[^\w<\[{(＜【（]|_)*[<\[{(＜【（]")  # noqa: RUF001
+_DATA = re.compile(r"[=\\$%|\"“”\d]|://|(?<!\w)'|'(?!\w)")
+"""Characters of data, code and links. No placeholder contains any of them."""
+# "<your solution>", but no tag such as "<p>" or "<a href=x>", and no message in brackets.
+_WORDS = re.compile(r"<[^\W\d_]+(?:[ ,.:;'’-]+\w+){1,9}[.…]*>")  # noqa: RUF001
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)*_]*\s+|(?<=[。！？])|\n+")  # noqa: RUF001
+_HEAD = re.compile(r"[^:：\n]{1,200}[:：](?!//)\s*")  # noqa: RUF001
+"""Text up to a colon, such as the announcement of a message."""
+_WORD = re.compile(r"\w+\b")
+_ASKS = re.compile(
+    r"\b(?:repeat|recite|echo(?:es)?\b|dictat|(?:say|speak) after me|word for word|verbatim|quote"
+    r"|proofread|wiederhol|nachsprech|sprich mir|wörtlich|diktat|zitier|r[ée]p[éèe]t|mot pour mot"
+    r"|dict[ée]e|repite|repit|palabra por palabra|ripet|parola per parola|repit[ae]|palavra por"
+    r"|повтор|дослівно|дословно|слово в слово)"
+    r"|重复|重復|重複|复述|複述|跟我(?:读|说|念|讀|說|唸)|一字不[差漏]|繰り返|復唱|따라\s?(?:하|해|말)|반복",
+    re.IGNORECASE,
+)
+
+_LONGEST_MOVE = 10
+"""From this number of words on, a line with a number or an option is no move of a game."""
+
+_FIRST = 30
+"""Number of characters that are searched for the first words."""
+
+_DENSE: Final = "\u3000"
+"""The first character of the scripts without spaces."""
+
+_LONGEST_REMARK: Final = 40
+"""Maximum length of a remark about a message, in words."""
+
+_LONGEST_ANNOUNCEMENT: Final = 300
+"""Maximum length of an announcement, in characters."""
+
+_LONGEST_PLACEHOLDER: Final = 1_000
+"""Maximum length of one or several placeholders, in characters."""
+
+_LONGEST_OWNED: Final = 8
+"""Maximum length of a placeholder in brackets, in words."""
+
+_NEARLY_ASKED: Final = 0.8
+"""Minimum similarity, word by word, of a sentence that repeats a sentence of a request."""
+
+_RUN: Final = 5
+"""Number of consecutive words of a request from which a text counts as copied."""
+
+_MOSTLY: Final = 0.75
+"""Minimum share of copied words in a sentence that repeats a request."""
+
+
+def is_placeholder(text: str, prompt: str = "", marks: Iterable[str] = ()) -> bool:
+    """Return whether a text contains nothing but placeholders.
+
+    Args:
+        text: The text.
+        prompt: The speaker's instructions. A text in brackets that they contain elsewhere is no
+            placeholder.
+        marks: The marks that precede placeholders in the prompt.
+    """
+    if _BEGINS_IN_BRACKETS.match(text) is None or len(text) > _LONGEST_PLACEHOLDER:
+        return False
+    found = _PLACEHOLDER.findall(text)
+    if not found or not is_blank(_PLACEHOLDER.sub("", text)):
+        return False
+    marks = [*marks]
+    return all(
+        any(f"{mark} {one}" in prompt for mark in marks)
+        or _is_left_open(one, marks)
+        or (_WORDS.fullmatch(one) is not None and one not in prompt)
+        for one in found
+    )
+
+
+def _is_left_open(bracketed: str, marks: Sequence[str]) -> bool:
+    """Return whether a text in brackets names something to fill in, in any known language."""
+    inner = bracketed.strip("<>[]{}()＜＞【】（）")  # noqa: RUF001
+    words = tuple(words_of(inner))
+    # "<YOUR_SOLUTION>" is a placeholder; "[a for a in your_list]" is code.
+    is_code = _DATA.search(inner) is not None or ("_" in inner and " " in inner.strip())
+    if not words or len(words) > _LONGEST_OWNED or is_code:
+        return False
+    things = remarks().things
+    if bracketed[0] in "(（":  # noqa: RUF001
+        # Round brackets also contain remarks, such as "(your turn)".
+        return has_phrase(words, remarks().owners) and has_phrase(words, things)
+    # In a template, double brackets around a name represent its value.
+    is_name = words in things or words in {tuple(words_of(mark)) for mark in marks}
+    return has_phrase(words, remarks().owners) or (is_name and bracketed[1] != bracketed[0])
+
+
+def is_acknowledgement(text: str) -> bool:
+    """Return whether a text only acknowledges a request or apologizes."""
+    known = remarks()
+    sentences = _sentences(text)
+    return bool(sentences) and all(
+        _is_made_of(one, known.acknowledgements, known.acknowledging) for one in sentences
+    )
+
+
+def is_announcement(sentence: str) -> bool:
+    """Return whether a sentence only announces another version of a message."""
+    known = remarks()
+    words = words_of(sentence)
+    return has_phrase(words, known.announcements) and _is_made_of(
+        sentence, known.openers, known.announcing
+    )
+
+
+def _is_made_of(sentence: str, phrases: frozenset[tuple[str, ...]], words: frozenset[str]) -> bool:
+    """Return whether a sentence has only these phrases and words, and at least one phrase."""
+    said = words_of(sentence)
+    if len(said) > _LONGEST_REMARK:
+        return False
+    place, found = 0, False
+    while place < len(said):
+        size = phrase_length(said, place, phrases)
+        if not size and said[place] not in words:
+            return False
+        found = found or bool(size)
+        place += size or 1
+    return found
+
+
+def is_about_messages(text: str) -> bool:
+    """Return whether a text, such as a task, is about messages or their wording."""
+    return not remarks().messages.isdisjoint(words_of(text))
+
+
+def only_announces(text: str) -> bool:
+    """Return whether a text only announces a message."""
+    # The cheap check comes first: most texts are longer, or begin with other words.
+    if len(text) > _LONGEST_ANNOUNCEMENT:
+        return False
+    begun = _WORD.findall(text.casefold(), 0, 2 * _FIRST)[:2]
+    is_dense = bool(begun) and begun[0] >= _DENSE
+    if not is_dense and not remarks().spelled.issuperset(begun):
+        return False
+    sentences = _sentences(text)
+    return any(map(is_announcement, sentences)) and all(
+        is_announcement(one) or is_acknowledgement(one) for one in sentences
+    )
+
+
+def remark_places(text: str, request: str, *, announced: bool) -> Iterator[tuple[int, int]]:
+    """Yield the places in a text that repeat a request or respond to it.
+
+    Args:
+        text: A text without code.
+        request: The request for another attempt.
+        announced: Whether announcements of the message count, too.
+    """
+    start, waiting = 0, list[tuple[int, int]]()
+    for end, behind in (*(one.span() for one in _SENTENCE_END.finditer(text)), (len(text),) * 2):
+        sentence = text[start:end]
+        first = start + len(sentence) - len(sentence.lstrip())
+        length = _remark_in(sentence.strip(), request, announced=announced)
+        if length:
+            yield from waiting
+            waiting = []
+            # The line break is kept, because the next line may begin with a mark.
+            is_whole = first + length >= end
+            yield (
+                first,
+                behind - len(text[end:behind].lstrip(" \t")) if is_whole else first + length,
+            )
+        elif is_blank(sentence) or (announced and is_acknowledgement(sentence)):
+            # The sentences of "Sure! Here is my new message:" belong together.
+            waiting.append((first, end))
+        else:
+            waiting = []
+        start = behind
+
+
+def _remark_in(sentence: str, request: str, *, announced: bool) -> int:
+    """Return the length of a sentence's beginning that is no part of the message."""
+    if is_blank(sentence):
+        return 0
+    if repeats_request(sentence, request) or (announced and is_announcement(sentence)):
+        return len(sentence)
+    head = _HEAD.match(sentence) if announced else None
+    return head.end() if head is not None and is_announcement(head[0]) else 0
+
+
+def all_repeat(text: str, request: str) -> bool:
+    """Return whether each sentence of a text repeats a sentence of a request."""
+    sentences = _sentences(text)
+    return bool(sentences) and all(repeats_request(one, request) for one in sentences)
+
+
+def repeats_request(sentence: str, request: str) -> bool:
+    """Return whether a sentence repeats one of a request, perhaps in part or slightly reworded."""
+    said = words_of(sentence)
+    asked = _words_asked(request)
+    if len(said) < 2:
+        return False
+    # Only sentences of similar length can be that similar.
+    near = (one for one in asked if 2 * min(len(one), len(said)) >= 0.8 * len(one + tuple(said)))
+    if any(Indel.normalized_similarity(said, one) >= _NEARLY_ASKED for one in near):
+        return True
+    return _share_taken(said, request) >= _MOSTLY
+
+
+def _share_taken(said: Sequence[str], request: str) -> float:
+    """Return the share of these words that are in runs of a request's words, from 0 to 1."""
+    runs = _runs(request)
+    taken = set[int]()
+    for place in range(len(said) - _RUN + 1):
+        if (*said[place : place + _RUN],) in runs:
+            taken.update(range(place, place + _RUN))
+    return len(taken) / len(said) if said else 0
+
+
+@lru_cache(maxsize=64)
+def _words_asked(request: str) -> list[tuple[str, ...]]:
+    """Return the sentences of a request, in words."""
+    return [tuple(words_of(one)) for one in _sentences(request)]
+
+
+@lru_cache(maxsize=64)
+def _runs(request: str) -> frozenset[tuple[str, ...]]:
+    words = words_of(request)
+    return frozenset((*words[at : at + _RUN],) for at in range(len(words) - _RUN + 1))
+
+
+def is_rewritten(task: str, text: str, request: str) -> bool:
+    """Return whether a rewritten task adds something and does not repeat the request."""
+    bare = task.rstrip(" .")
+    added = text[len(bare) :] if text.startswith(bare) else text
+    sentences = _sentences(added)
+    if any(repeats_request(one, request) for one in sentences):
+        return False
+    if _speaks_of_rewriting(added) and not _speaks_of_rewriting(task):
+        return False
+    return not {*words_of(added)} <= {*words_of(task), *words_of(request)}
+
+
+def _speaks_of_rewriting(text: str) -> bool:
+    return any(has_phrase(words_of(one), remarks().rewriting) for one in _sentences(text))
+
+
+def repeats(text: str, prompt: str) -> bool:
+    """Return whether a prompt contains each sentence of a text."""
+    # The cheap check comes first: most texts begin with other words.
+    shown = prompt.casefold()
+    if not all(word in shown for word in _WORD.findall(text.casefold(), endpos=_FIRST)):
+        return False
+    rules = {plain(rule) for rule in _rules(prompt)}
+    return all(plain(one) in rules for one in _sentences(text)) and not is_short(text)
+
+
+def _sentences(text: str) -> list[str]:
+    return [one for one in _SENTENCE_END.split(text) if not is_blank(one)]
+
+
+def _rules(prompt: str) -> Iterator[str]:
+    """Yield the sentences of a prompt, except each line after a line that ends with a colon."""
+    before = ""
+    for line in prompt.splitlines():
+        if not before.rstrip().endswith(":"):
+            yield from _sentences(line)
+        before = line
+
+
+def asks_to_repeat(text: str) -> bool:
+    """Return whether a text may ask for a repetition, such as a vow or a dictation."""
+    return _ASKS.search(text) is not None
+
+
+def is_echo(text: str, other: str) -> bool:
+    """Return whether a text repeats another word for word.
+
+    Short lines, moves of a game, thanks and farewells do not count.
+    """
+    if is_short(text) or not is_equal(text, other) or is_farewell(text):
+        return False
+    # "My guess is number 42." may be the move of both players.
+    return is_same_move(text, "") or words_in(plain(text)) >= _LONGEST_MOVE

@@ -35,7 +35,7 @@ from ..common.errors import (
 from ..common.files import parse_json
 from ..common.threads import in_thread
 from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion, Question
-from ..ends.all_ends import Reason
+from ..ends.end_chat import Reason
 from ..session.listing import known_store, stop_session
 from ..session.page import read_for_page
 from ..session.session_row import count_messages, read_stored_session

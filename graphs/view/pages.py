@@ -20,7 +20,7 @@ from ..batch.status import BatchStatus, format_duration
 from ..common.data import Data
 from ..common.errors import DuologueError, SpecError
 from ..conversation.questions import Question
-from ..ends.all_ends import Reason
+from ..ends.end_chat import Reason
 from ..session.checkpoints import config_of
 from ..session.page import read_for_page
 from ..session.session import Session

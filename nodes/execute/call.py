@@ -29,9 +29,8 @@ from ...graphs.common.content import Block, describe_file, files_of, is_inline_f
 from ...graphs.common.content_input import read_bytes
 from ...graphs.conversation.questions import describe_misfit
 from ...graphs.conversation.usage import Usage, add_models, read_usage
-from ...graphs.log.artifacts import parts_of_result, store_artifact
 from ...graphs.log.memory import talk_of
-from ...graphs.log.messages import make_message, metadata, storable
+from ...graphs.log.messages import make_message, metadata, parts_of_result, storable, store_artifact
 from ...graphs.log.metadata import CallOutcome, Failure, InnerSession, UnheardResult
 from ...graphs.rules.questions import (
     call_shown,

@@ -28,8 +28,8 @@ from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Summary
 from ...graphs.log.transcript import numbered_transcript, overheard, transcript_lines
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import SHORTENED, RenderPrompt, fill_template
+from ...graphs.rules.history import shorten_messages
 from ...graphs.rules.position import Phase, Position
-from ...graphs.rules.shortened_messages import shorten_messages
 from ...graphs.rules.transitions import after_verdict
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.call_settings import ModelSettings

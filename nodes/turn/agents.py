@@ -49,11 +49,10 @@ from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.questions import describe_misfit
 from ...graphs.conversation.served import first_argument
 from ...graphs.conversation.usage import Usage, add_models, dump_usage, read_usage
-from ...graphs.ends.all_ends import Reason
-from ...graphs.ends.facts import Facts
-from ...graphs.log.artifacts import count_spoken, dump_log
+from ...graphs.ends.end import Facts
+from ...graphs.ends.end_chat import Reason
 from ...graphs.log.memory import talk_of
-from ...graphs.log.messages import storable
+from ...graphs.log.messages import count_spoken, dump_log, storable
 from ...graphs.log.metadata import NOBODY, InnerSession, Source
 from ...graphs.log.state import State, log_of
 from ...graphs.log.transcript import format_line

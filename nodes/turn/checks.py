@@ -22,7 +22,7 @@ from ...graphs.conversation.conversation import (
 )
 from ...graphs.conversation.judges import HAND_OFF, Handoff
 from ...graphs.ends.end import Tallies
-from ...graphs.ends.no_progress import EqualCalls, SameToolCalls
+from ...graphs.ends.guards import EqualCalls, SameToolCalls
 from ...graphs.log.heard_text import done_tokens, unanswered_token
 from ...graphs.log.marks import plays, read_marks
 from ...graphs.log.messages import metadata
@@ -41,16 +41,19 @@ from ...graphs.speakers.formats import (
 from ...graphs.speakers.replies import DATA
 from ...graphs.speakers.reply_parts import Stop, StopCause
 from ...graphs.speakers.speaker import Speaker
-from ...graphs.text.echoes import (
+from ...graphs.text.similarity import (
     all_repeat,
     asks_to_repeat,
     is_about_messages,
+    is_blank,
     is_echo,
+    is_equal,
     is_placeholder,
+    is_same_move,
+    is_short,
     only_announces,
     repeats,
 )
-from ...graphs.text.similarity import is_blank, is_equal, is_same_move, is_short
 from ...graphs.text.structures import MARKS
 from ...graphs.text.written_calls import WrittenCall, ends_with_call, read_written_calls
 from ..models.tool_binding import read_transfers

@@ -18,15 +18,16 @@ from ...graphs.conversation.conversation import (
     may_hand_off_privately,
 )
 from ...graphs.conversation.judges import HAND_OFF
-from ...graphs.log.artifacts import parts_of_result, store_artifact
 from ...graphs.log.memory import heard_since, is_told
 from ...graphs.log.messages import (
     make_message,
     make_tool_message,
     metadata,
     newest_calls,
+    parts_of_result,
     place_name,
     place_of,
+    store_artifact,
 )
 from ...graphs.log.metadata import (
     NOBODY,

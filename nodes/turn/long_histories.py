@@ -24,8 +24,7 @@ from ...graphs.log.transcript import format_call, format_line, quote_text
 from ...graphs.log.viewpoint import SILENCE
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import SHORTENED, SHORTENED_MESSAGES
-from ...graphs.rules.history import PromptOverhead
-from ...graphs.rules.shortened_messages import shorten_messages
+from ...graphs.rules.history import PromptOverhead, shorten_messages
 from ...graphs.speakers.call_settings import (
     SUMMARY_TEMPERATURE,
     ModelSettings,

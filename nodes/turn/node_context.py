@@ -19,13 +19,8 @@ from ...graphs.conversation.judges import Concurrent, RoundRobin
 from ...graphs.conversation.limits import has_limits
 from ...graphs.conversation.served import check_host
 from ...graphs.conversation.usage import Usage, dump_usage, read_usage
-from ...graphs.ends.facts import Facts
-from ...graphs.log.messages import (
-    make_message,
-    metadata,
-    says_something,
-    stored_metadata,
-)
+from ...graphs.ends.end import Facts
+from ...graphs.log.messages import make_message, metadata, says_something, stored_metadata
 from ...graphs.log.metadata import (
     INPUT,
     Instruction,

@@ -35,10 +35,9 @@ from ...graphs.log.metadata import (
 from ...graphs.log.state import State, log_of
 from ...graphs.log.viewpoint import order_messages, without_thoughts
 from ...graphs.prompts import prompts
-from ...graphs.rules.history import PromptOverhead
+from ...graphs.rules.history import PromptOverhead, shorten_messages
 from ...graphs.rules.met_ends import is_answer_due
 from ...graphs.rules.position import BETWEEN_TURNS, Phase, Position
-from ...graphs.rules.shortened_messages import shorten_messages
 from ...graphs.speakers.call_settings import RunningSummary, SmallModelPrompt, TokenBudget
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import Speaker

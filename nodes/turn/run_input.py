@@ -17,7 +17,7 @@ from ...graphs.common.errors import SessionError, SpecError, list_names, validat
 from ...graphs.conversation.conversation import Conversation, Form, restore_conversation
 from ...graphs.conversation.questions import is_exit
 from ...graphs.conversation.usage import read_usage
-from ...graphs.ends.facts import Facts
+from ...graphs.ends.end import Facts
 from ...graphs.log.messages import (
     KEY,
     PLACE,
@@ -43,8 +43,7 @@ from ...graphs.log.metadata import (
     Speech,
     Stage,
 )
-from ...graphs.log.reducer import take_back
-from ...graphs.log.state import State, log_of, update_of
+from ...graphs.log.state import State, log_of, take_back, update_of
 from ...graphs.rules.log_counter import counter_of, facts_of
 from ...graphs.rules.outcome import Outcome, outcome
 from ...graphs.rules.position import BETWEEN_TURNS, TURN_ENDS, Phase, Position

@@ -40,8 +40,7 @@ from ...graphs.log.metadata import (
     UnheardReply,
     as_reply,
 )
-from ...graphs.log.reducer import take_back
-from ...graphs.log.state import State, update_of
+from ...graphs.log.state import State, take_back, update_of
 from ...graphs.rules.log_counter import with_usage
 from ...graphs.rules.position import BETWEEN_TURNS, Leaving, Phase
 from ...graphs.rules.transitions import (

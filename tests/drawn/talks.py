@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from duologue.graphs.conversation.conversation import Conversation, has_hand_off_tool
 from duologue.graphs.conversation.limits import least_limit
-from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import End
 from duologue.graphs.ends.end_chat import EndChatMode
-from duologue.graphs.ends.events import Predicate, StopRequested, ToolCalled
+from duologue.graphs.ends.events import DoneToken, Predicate, StopRequested, ToolCalled
 from duologue.graphs.ends.limits import MaxCalls, MaxMessages
 
 DONE = "DONE"

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from duologue.graphs.text.farewells import is_farewell
+from duologue.graphs.text.sentences import is_farewell
 from endings.dialogue import half_of
 from endings.intervals import Estimate, Table, kappa, share
 from endings.readers import sgd, texts

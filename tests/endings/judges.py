@@ -17,7 +17,7 @@ from duologue.graphs import Conversation, Speaker
 from duologue.graphs.common.settings import load_settings
 from duologue.graphs.conversation.judges import VERDICT_TEMPERATURE
 from duologue.graphs.conversation.usage import dump_usage, read_usage
-from duologue.graphs.ends.all_ends import Guards
+from duologue.graphs.ends.end_chat import Guards
 from duologue.graphs.log.metadata import Reflection
 from duologue.graphs.log.state import new_messages
 from duologue.graphs.log.transcript import overheard

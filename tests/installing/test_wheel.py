@@ -23,7 +23,7 @@ from importlib.resources import files
 assert files("duologue").joinpath("py.typed").is_file()
 """
 READS_ITS_WORDS = """
-from duologue.graphs.text.farewells import is_farewell
+from duologue.graphs.text.sentences import is_farewell
 assert is_farewell("Thank you, goodbye!")
 """
 READS_ITS_TEMPLATES = """

@@ -26,8 +26,7 @@ from duologue.graphs import (
     group_solve,
     role_play,
 )
-from duologue.graphs.log.reducer import append
-from duologue.graphs.log.state import log_of
+from duologue.graphs.log.state import append, log_of
 from duologue.nodes.testing.server import ScriptedServer
 from support.log import without_ids
 

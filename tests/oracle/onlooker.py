@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.judges import RoundRobin, SeparateJudge
-from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import End, leaves
+from duologue.graphs.ends.events import DoneToken
 from duologue.graphs.speakers.replies import HumanReply
 from oracle.reckoning import (
     ALL,

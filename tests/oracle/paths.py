@@ -14,12 +14,9 @@ from typing import Any, NamedTuple
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.judges import Moderator
 from duologue.graphs.conversation.limits import most_messages
-from duologue.graphs.ends.all_ends import Reason
-from duologue.graphs.ends.done_token import DoneToken
-from duologue.graphs.ends.end import AnyOf, End, leaves
-from duologue.graphs.ends.end_chat import EndChatMode
-from duologue.graphs.ends.events import Predicate, ToolCalled
-from duologue.graphs.ends.facts import Facts
+from duologue.graphs.ends.end import AnyOf, End, Facts, leaves
+from duologue.graphs.ends.end_chat import EndChatMode, Reason
+from duologue.graphs.ends.events import DoneToken, Predicate, ToolCalled
 from duologue.graphs.ends.limits import Budget, MaxMessages
 from duologue.graphs.rules.position import MOVES, Leaving, Phase, Position, max_steps
 from duologue.graphs.rules.transitions import (

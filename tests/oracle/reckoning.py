@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import AllOf, AnyOf, BaseEnd, End
-from duologue.graphs.ends.events import NoCodeBlock, Predicate, StopRequested, ToolCalled
+from duologue.graphs.ends.events import DoneToken, NoCodeBlock, Predicate, StopRequested, ToolCalled
 from duologue.graphs.ends.limits import Budget, CallBudget, MaxMessages
 
 LADDER = (

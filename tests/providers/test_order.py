@@ -22,7 +22,7 @@ from duologue.graphs import (
     load_conversation,
     remember,
 )
-from duologue.graphs.ends.all_ends import Reason
+from duologue.graphs.ends.end_chat import Reason
 from duologue.graphs.kinds.chat import chat
 from duologue.nodes.testing import Line, Reply, ScriptedToolCall
 

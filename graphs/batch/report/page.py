@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from ...ends.all_ends import Reason
+from ...ends.end_chat import Reason
 from ...rules.met_ends import ENDS
 from ...show.ending import colour
 from ...store.batches import BatchRow, CellRow

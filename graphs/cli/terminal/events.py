@@ -26,7 +26,7 @@ from ...common.addresses import show_address
 from ...common.content import describe_file
 from ...common.sanitize import clean
 from ...conversation.judges import Finding, Verdict
-from ...ends.all_ends import Reason
+from ...ends.end_chat import Reason
 from ...events import (
     ConversationEnded,
     Event,
@@ -42,8 +42,8 @@ from ...events import (
     VerdictGiven,
 )
 from ...log.metadata import Source
-from ...rules.message_words import describe_audience, describe_retry
 from ...rules.outcome import OutcomeStep, OutcomeStepKind
+from ...rules.why import describe_audience, describe_retry
 from ...session.events import describe_event
 from ...session.progress import money
 from ...text.structures import MARKS

@@ -11,7 +11,7 @@ import pytest
 
 from duologue.graphs import Session
 from duologue.graphs.cli.options import EXAMPLES
-from duologue.graphs.ends.done_token import DoneToken
+from duologue.graphs.ends.events import DoneToken
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply
 from duologue.nodes.testing.server import ScriptedServer

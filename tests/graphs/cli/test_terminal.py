@@ -12,7 +12,7 @@ from duologue.graphs.cli.terminal.events import FollowUp, Transcript
 from duologue.graphs.common.sanitize import clean
 from duologue.graphs.conversation.judges import Finding, Verdict
 from duologue.graphs.conversation.usage import Usage
-from duologue.graphs.ends.all_ends import Reason
+from duologue.graphs.ends.end_chat import Reason
 from duologue.graphs.events import (
     ConversationEnded,
     Event,

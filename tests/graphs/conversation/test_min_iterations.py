@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Result, SpecError, converse, load_conversation
-from duologue.graphs.ends.all_ends import Reason
-from duologue.graphs.ends.end_chat import EndChatMode
+from duologue.graphs.ends.end_chat import EndChatMode, Reason
 from duologue.graphs.ends.limits import MaxMessages
 from duologue.nodes.testing import ScriptedChatModel
 from support.cases import thorough

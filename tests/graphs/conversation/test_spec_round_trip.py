@@ -21,8 +21,8 @@ from duologue.graphs import (
     TaskSpecification,
     load_conversation,
 )
-from duologue.graphs.ends.all_ends import Guards
 from duologue.graphs.ends.end import End
+from duologue.graphs.ends.end_chat import Guards
 from duologue.graphs.ends.events import Predicate, StopRequested
 from duologue.graphs.ends.limits import MaxCalls, MaxMessages, MaxSeconds, MaxTokens
 from support.cases import drawn_cases

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
 
 from duologue.graphs import Conversation, EndChat, Speaker, build_graph
-from duologue.graphs.log.reducer import append
+from duologue.graphs.log.state import append
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from support.log import kind_of

@@ -2,7 +2,7 @@
 
 from langchain_core.messages import HumanMessage, ToolMessage
 
-from duologue.graphs.log.reducer import append
+from duologue.graphs.log.state import append
 from support.log import (
     KEY,
     PLACE,

@@ -24,7 +24,7 @@ from langgraph.types import Command, Overwrite, StateUpdate
 from duologue.graphs.build import Graph, build_graph
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.kinds.chat import ChatForm
-from duologue.graphs.log.reducer import append, read_messages
+from duologue.graphs.log.state import append, read_messages
 from duologue.nodes.testing import ScriptedChatModel
 
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)

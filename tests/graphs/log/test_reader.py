@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMe
 
 from drawn.odd_logs import odd_conversation, odd_line
 from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.log.reducer import append
-from duologue.graphs.log.state import GrowingLog, log_of
+from duologue.graphs.log.state import GrowingLog, append, log_of
 from duologue.graphs.log.viewpoint import copied, viewpoint
 from duologue.graphs.rules.history import PromptOverhead
 from duologue.graphs.rules.log_counter import Reader

@@ -20,8 +20,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_ext
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from duologue.graphs.log.reducer import append
-from duologue.graphs.log.state import State, log_of
+from duologue.graphs.log.state import State, append, log_of
 from support.cases import drawn_cases
 from support.log import (
     KEY,

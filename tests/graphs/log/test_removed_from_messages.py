@@ -15,8 +15,7 @@ from duologue.graphs.build import Graph, build_graph
 from duologue.graphs.conversation.conversation import Form
 from duologue.graphs.kinds.chat import ChatForm
 from duologue.graphs.kinds.coder import CoderForm
-from duologue.graphs.log.reducer import TAKEN_BACK
-from duologue.graphs.log.state import log_of
+from duologue.graphs.log.state import TAKEN_BACK, log_of
 from duologue.graphs.log.viewpoint import SILENCE
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import kind_of, place_of

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from duologue.graphs import Conversation, Result, converse, load_conversation, role_play
-from duologue.graphs.text.echoes import asks_to_repeat, is_echo
+from duologue.graphs.text.similarity import asks_to_repeat, is_echo
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of, rejections
 

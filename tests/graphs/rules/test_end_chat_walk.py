@@ -16,11 +16,9 @@ from duologue.graphs.conversation.fields import Opening
 from duologue.graphs.conversation.judges import Handoff, Moderator, SeparateJudge, TurnFunction
 from duologue.graphs.conversation.limits import most_messages
 from duologue.graphs.conversation.usage import Price
-from duologue.graphs.ends.all_ends import Guards, Reason
-from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import End, leaves
-from duologue.graphs.ends.end_chat import EndChat, EndChatMode
-from duologue.graphs.ends.events import NoCodeBlock, Predicate, StopRequested, ToolCalled
+from duologue.graphs.ends.end_chat import EndChat, EndChatMode, Guards, Reason
+from duologue.graphs.ends.events import DoneToken, NoCodeBlock, Predicate, StopRequested, ToolCalled
 from duologue.graphs.ends.limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
 from duologue.graphs.rules.position import max_steps
 from duologue.graphs.speakers.call_settings import Context, KeepAll, PrivateOpening, RunningSummary

@@ -12,7 +12,7 @@ from langchain_core.messages.tool import tool_call
 
 from duologue.graphs import Conversation, load_conversation
 from duologue.graphs.conversation.limits import most_messages, most_tool_rounds
-from duologue.graphs.ends.all_ends import Reason
+from duologue.graphs.ends.end_chat import Reason
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.position import Phase, Position, max_steps
 from duologue.graphs.rules.transitions import position_after_removals

@@ -9,9 +9,8 @@ from pydantic import TypeAdapter
 
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.judges import Moderator, RoundRobin, TurnOrder
-from duologue.graphs.ends.all_ends import Guards, Reason
 from duologue.graphs.ends.end import BaseEnd, End, Strength
-from duologue.graphs.ends.end_chat import EndChat, EndChatMode
+from duologue.graphs.ends.end_chat import EndChat, EndChatMode, Guards, Reason
 from duologue.graphs.ends.events import Predicate
 from duologue.graphs.rules.met_ends import ENDS
 from duologue.graphs.rules.position import MOVES, Phase

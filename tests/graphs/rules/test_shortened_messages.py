@@ -13,7 +13,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs.prompts.prompts import LEFT_OUT, Prompt, fill_template
-from duologue.graphs.rules.shortened_messages import shorten_messages
+from duologue.graphs.rules.history import shorten_messages
 from duologue.graphs.text.words import tokens_of_message
 from support.cases import drawn_cases
 

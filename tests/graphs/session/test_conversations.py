@@ -15,8 +15,7 @@ from pydantic import SecretStr
 from duologue.graphs.build import build_graph
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.judges import Verdict
-from duologue.graphs.ends.all_ends import Reason
-from duologue.graphs.ends.end_chat import EndChatMode
+from duologue.graphs.ends.end_chat import EndChatMode, Reason
 from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN, role_play
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.viewpoint import SILENCE, viewpoint

@@ -18,10 +18,9 @@ from duologue.graphs import (
     list_sessions,
 )
 from duologue.graphs.conversation.judges import Moderator, SeparateJudge
-from duologue.graphs.ends.all_ends import Guards
-from duologue.graphs.ends.done_token import DoneToken
-from duologue.graphs.ends.end_chat import EndChat, EndChatMode
-from duologue.graphs.ends.facts import Facts
+from duologue.graphs.ends.end import Facts
+from duologue.graphs.ends.end_chat import EndChat, EndChatMode, Guards
+from duologue.graphs.ends.events import DoneToken
 from duologue.graphs.ends.limits import MaxMessages
 from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK
 from duologue.graphs.rules.position import Phase, Position

@@ -13,7 +13,7 @@ from langchain_core.messages import AnyMessage
 from corpus.reading import Talk, rows, talks
 from duologue.graphs import Conversation, load_conversation
 from duologue.graphs.conversation.fields import TaskSpecification
-from duologue.graphs.ends.all_ends import GUARDS
+from duologue.graphs.ends.end_chat import GUARDS
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.parsing import parse
 from duologue.graphs.prompts import prompts
@@ -21,14 +21,14 @@ from duologue.graphs.prompts.prompts import fill_template, join_task_requests
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.done_words import says
-from duologue.graphs.text.echoes import (
+from duologue.graphs.text.similarity import (
     all_repeat,
     is_acknowledgement,
+    is_farewell,
     is_placeholder,
     is_rewritten,
     only_announces,
 )
-from duologue.graphs.text.similarity import is_farewell
 from duologue.nodes.judge.self_judge import yes_or_no
 from support.log import make_line
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duologue.graphs.text.names import read_name
+from duologue.graphs.text.words import read_name
 
 NAMES = ("Reviewer", "Coder", "Senior Coder")
 LAST = ("Planner",)

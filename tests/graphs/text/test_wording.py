@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 from corpus.reading import rows
 from duologue.graphs.text.done_words import says
-from duologue.graphs.text.farewells import is_farewell
+from duologue.graphs.text.sentences import is_farewell
 from duologue.graphs.text.similarity import (
     Texts,
     is_blank,

@@ -5,8 +5,8 @@ from langchain_core.messages import AnyMessage
 from pydantic import BaseModel
 
 from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end_chat import EndChat
+from duologue.graphs.ends.events import DoneToken
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION, role_play
 from duologue.graphs.log.marks import plays, read_marks
 from duologue.graphs.speakers.formats import (

@@ -21,7 +21,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.common.content import tokens_of_files
 from duologue.graphs.common.content_input import read_content
-from duologue.graphs.ends.all_ends import Reason
+from duologue.graphs.ends.end_chat import Reason
 from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK, LEFT_OUT
 from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall

@@ -12,7 +12,7 @@ from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.parsing import Mended, mended
 from duologue.graphs.prompts import prompts
 from duologue.graphs.speakers.formats import LabelledFormat
-from duologue.graphs.text.echoes import is_placeholder, repeats
+from duologue.graphs.text.similarity import is_placeholder, repeats
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Hook
 from support.log import Flaw, fields_of, kind_of, rejections
