@@ -330,7 +330,7 @@ def copy(
     _print_next_command(receiver)
 
 
-_FORMATS: Final = "; ".join(f"{name}, {row.purpose}" for name, row in FORMATS.items())
+_FORMATS: Final = "; ".join(f"{name}, {purpose}" for name, purpose in FORMATS.items())
 
 
 def export(

@@ -4,12 +4,11 @@ They follow Yacana's tasks, which one agent solves alone, and Lagent's agents, w
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack, get_args
 
 from langchain_core.messages import HumanMessage
-from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
 from ...nodes.turn.long_histories import transcript
@@ -137,7 +136,7 @@ async def aask(
     if on_failure not in get_args(OnFailure):
         raise SpecError(f"on_failure: must be 'raise' or 'return', not {on_failure!r}")
     equipped = _equip_agent(agent, options.get("tools"), schema)
-    asked = _make_conversation(equipped, user, _pop_fields(options))
+    asked = _make_conversation(equipped, user, options)
     run: StoreOptions = options
     content: Content = text
     if images:
@@ -187,7 +186,12 @@ def _equip_agent(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) 
     """Return the agent with the tools and the output format that this question needs."""
     speaker = _speaker(agent, "agent")
     changes: dict[str, Any] = {}
-    more = [one for one in _tools(tools) if _name(one) not in speaker.tools]
+    if isinstance(tools, str) or not isinstance(tools, Sequence | None):
+        raise SpecError("tools: must be a list of tools")
+    named = (
+        (getattr(one, "name", None) or getattr(one, "__name__", None), one) for one in tools or ()
+    )
+    more = [one for name, one in named if name not in speaker.tools]
     if more:
         changes["tools"] = (*speaker.tools, *more)
     if schema is not None:
@@ -216,36 +220,22 @@ def _speaker(given: object, field: str) -> Speaker:
     return Speaker(**given)
 
 
-def _tools(given: object) -> list[BaseTool | Callable[..., Any]]:
-    if given is None:
-        return []
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise SpecError("tools: must be a list of tools")
-    return [*given]
-
-
-def _name(tool: object) -> object:
-    return getattr(tool, "name", None) or getattr(tool, "__name__", None)
-
-
-def _pop_fields(options: AskOptions) -> dict[str, Any]:
-    """Remove the conversation's fields from the options of `ask`, and return those that are set."""
+def _make_conversation(agent: Speaker, user: str, options: AskOptions) -> Conversation:
+    """Return the conversation of a user and an agent. Its fields are removed from the options."""
     end_when = options.pop("end_when", None)
     when = {} if end_when is None else {"when": end_when}
-    fields = {
+    fields: dict[str, Any] = {
         "prices": options.pop("prices", None),
         "sandbox": options.pop("sandbox", None),
         "seed": options.pop("seed", None),
         "max_tool_rounds": options.pop("max_tool_rounds", None),
     }
-    of_spec = {name: value for name, value in fields.items() if value is not None}
-    return {"end_chat": {"max_iterations": 1, **when}, **of_spec}
-
-
-def _make_conversation(agent: Speaker, user: str, fields: Mapping[str, Any]) -> Conversation:
-    """Return the conversation between the user and the agent."""
-    speakers = ({"name": user, "replies": ("human",)}, agent)
-    found = Conversation(title=f"Questions to {agent.name}", speakers=speakers, **fields)
+    found = Conversation(
+        title=f"Questions to {agent.name}",
+        speakers=({"name": user, "replies": ("human",)}, agent),
+        end_chat={"max_iterations": 1, **when},
+        **{name: value for name, value in fields.items() if value is not None},
+    )
     # The user did not set the title. A later question, perhaps from a release that words the title
     # differently, must not be compared with it.
     found.model_fields_set.discard("title")

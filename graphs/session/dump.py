@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Protocol, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from langchain_core.messages import (
     AnyMessage,
@@ -42,16 +42,7 @@ from .dumped_message import Message, dump_message, put_files_back, take_files_ou
 from .stored_session import LaterVerdict
 
 
-class _Step(Protocol):
-    @property
-    def messages(self) -> tuple[Message, ...]: ...
-    @property
-    def position(self) -> Position | None: ...
-    @property
-    def spec(self) -> Conversation | None: ...
-
-
-def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
+def _check_steps(steps: Sequence["DumpedStep"], spec: Conversation) -> None:
     """Raise an error if a session cannot continue from every step."""
     names = spec.names
     log: dict[str, Message] = {}
@@ -72,14 +63,11 @@ def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
         if step.position is not None:
             _check_position(f"{where}.position", step.position, [*log.values()], names)
     if steps and steps[-1].position is not None:
-        _check_end(f"steps.{len(steps) - 1}.position", spec, steps[-1].position)
-
-
-def _check_end(where: str, spec: Conversation, position: Position) -> None:
-    try:
-        decide(spec, position)
-    except Exception as error:
-        raise ValueError(f"{where}: the session can't be resumed from it: {error}") from error
+        try:
+            decide(spec, steps[-1].position)
+        except Exception as error:
+            where = f"steps.{len(steps) - 1}.position"
+            raise ValueError(f"{where}: the session can't be resumed from it: {error}") from error
 
 
 def _check_message(
@@ -216,7 +204,7 @@ class SessionDump(Data):
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
-        check_steps(self.steps, self.spec)
+        _check_steps(self.steps, self.spec)
         return self
 
 

@@ -1,7 +1,8 @@
 """A message of the log in a dump, as plain JSON, and the files of a dump, each of them once."""
 
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any, Final, cast
 from uuid import uuid4
@@ -35,13 +36,11 @@ _DIGEST: Final = "digest"
 def take_files_out(dump: dict[str, Any]) -> dict[str, Any]:
     """Return a dump in which each file is once in ``files``, and blocks contain its digest."""
     files: dict[str, str] = {}
-    for message in _messages(dump):
-        if blocks := message.get("blocks"):
-            message["blocks"] = [_with_digest(one, files) for one in blocks]
-    return {**dump, "files": files} if files else dump
+    found = _change_blocks(dump, partial(_take_bytes, files))
+    return {**found, "files": files} if files else found
 
 
-def _with_digest(block: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
+def _take_bytes(files: dict[str, str], block: dict[str, Any]) -> dict[str, Any]:
     if not is_inline_file(block):
         return block
     digest = sha256(b64decode(block[_BYTES])).hexdigest()
@@ -61,10 +60,7 @@ def put_files_back(dump: Mapping[str, Any]) -> dict[str, Any]:
     files: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     for digest, data in files.items():
         _check(digest, data)
-    steps = dump.get("steps")
-    if not isinstance(steps, list | tuple):
-        return {**dump}
-    return {**dump, "files": {}, "steps": [_restore_step(step, files) for step in steps]}
+    return {**_change_blocks(dump, partial(_put_bytes, files)), "files": {}}
 
 
 def _check(digest: object, data: object) -> None:
@@ -76,21 +72,26 @@ def _check(digest: object, data: object) -> None:
         raise ValueError(f"files.{digest}: does not have this digest; dump the session again")
 
 
-def _restore_step(step: Any, files: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    messages = step.get("messages") if isinstance(step, Mapping) else None
-    if not isinstance(messages, list | tuple):
-        return step
-    return {**step, "messages": [_restore_message(one, files) for one in messages]}
+def _change_blocks(dump: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return a dump with a function applied to each content block. Values of a wrong type stay."""
+
+    def change_message(message: object) -> object:
+        return _change_items(message, "blocks", change)
+
+    def change_step(step: object) -> object:
+        return _change_items(step, "messages", change_message)
+
+    return {**_change_items(dump, "steps", change_step)}
 
 
-def _restore_message(message: Any, files: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    blocks = message.get("blocks") if isinstance(message, Mapping) else None
-    if not isinstance(blocks, list | tuple):
-        return message
-    return {**message, "blocks": [_with_bytes(one, files) for one in blocks]}
+def _change_items(owner: Any, key: str, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    items = owner.get(key) if isinstance(owner, Mapping) else None
+    if not isinstance(items, list | tuple):
+        return owner
+    return {**owner, key: [change(one) for one in items]}
 
 
-def _with_bytes(block: Any, files: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _put_bytes(files: Mapping[str, Any], block: Any) -> Any:  # noqa: ANN401
     if not isinstance(block, Mapping) or _DIGEST not in block:
         return block
     digest = block[_DIGEST]
@@ -98,12 +99,6 @@ def _with_bytes(block: Any, files: Mapping[str, Any]) -> Any:  # noqa: ANN401
         raise ValueError(f"files: the file {digest!s:.80} is missing; dump the session again")
     rest = {name: one for name, one in block.items() if name != _DIGEST}
     return {**rest, _BYTES: files[digest]}
-
-
-def _messages(dump: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a dump that was just written."""
-    for step in dump.get("steps", ()):
-        yield from step.get("messages", ())
 
 
 class DumpedCall(Data):

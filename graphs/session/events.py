@@ -90,8 +90,7 @@ def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iter
         case CodeCalls() | ToolCalls() if isinstance(message, AIMessage):
             if says_something(message, about):
                 yield _message_event(conversation, message, about)
-            runs_code = isinstance(about, CodeCalls)
-            yield from (_start_code if runs_code else _request_calls)(message, speaker)
+            yield from _start_calls(message, speaker, runs_code=isinstance(about, CodeCalls))
         case ToolResult() if isinstance(message, ToolMessage):
             yield ToolCallFinished(
                 speaker=speaker,
@@ -151,18 +150,14 @@ def _message_event(
     )
 
 
-def _start_code(message: AIMessage, speaker: str) -> Iterator[Event]:
-    """Yield the event of code that starts to run, if the message has a complete code block."""
-    blocks = tuple(
-        CodeBlock(language=call["name"], code=call["args"]["code"]) for call in message.tool_calls
-    )
-    if blocks:
-        yield CodeStarted(id=place_of(message), speaker=speaker, blocks=blocks)
-
-
-def _request_calls(message: AIMessage, speaker: str) -> Iterator[Event]:
-    """Yield the events of tool calls that start to run."""
-    for call in message.tool_calls:
+def _start_calls(message: AIMessage, speaker: str, *, runs_code: bool) -> Iterator[Event]:
+    """Yield the events of tool calls, or of complete blocks of code, that start to run."""
+    made = message.tool_calls
+    if runs_code and made:
+        blocks = (CodeBlock(language=one["name"], code=one["args"]["code"]) for one in made)
+        yield CodeStarted(id=place_of(message), speaker=speaker, blocks=tuple(blocks))
+        return
+    for call in made:
         yield ToolCallRequested(
             speaker=speaker,
             call_id=call["id"] or "",

@@ -183,7 +183,8 @@ class Steps:
     async def _graph_input(self, reply: tuple[Question, Any] | None) -> Any:  # noqa: ANN401
         """Return the graph's input: the conversation, an answer, or None to resume."""
         if reply is None:
-            if self._is_new or await self._has_no_state():
+            saver, thread = checkpointer_of(self._graph), config_of(self._session)
+            if self._is_new or await saver.aget_tuple(thread) is None:
                 self._is_new = False
                 return {"conversation": self._conversation.stored()}
             return None
@@ -205,10 +206,6 @@ class Steps:
         # id.
         by_id = is_map or _is_foreign(question)
         return Command(resume={question.id: value} if by_id else value)
-
-    async def _has_no_state(self) -> bool:
-        saver = checkpointer_of(self._graph)
-        return await saver.aget_tuple(config_of(self._session)) is None
 
     async def _stream_graph(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
         """Stream the graph to its end or its next interrupt."""
@@ -440,12 +437,8 @@ async def _read_finished(
     if result.outcome is not None:
         await held.finish(result.outcome.reason.value)
         if runs_code:
-            await _close_interpreter(graph, session)
+            # Close the interpreter, and delete its files.
+            state = (await graph.aget_state(config_of(session))).values
+            if state.get("interpreter"):
+                await sandbox.close(state["interpreter"]["key"])
     return result
-
-
-async def _close_interpreter(graph: Graph, session: str) -> None:
-    """Close the interpreter of a session that has ended, and delete its files."""
-    state = (await graph.aget_state(config_of(session))).values
-    if state.get("interpreter"):
-        await sandbox.close(state["interpreter"]["key"])

@@ -19,7 +19,6 @@ from ..build import build_graph
 from ..common.errors import SessionError, SpecError, validate
 from ..common.files import read_fields, read_file
 from ..common.settings import load_settings
-from ..conversation.conversation import Conversation
 from ..conversation.judges import SeparateJudge, Verdict
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store
@@ -113,19 +112,26 @@ async def judge_read(
     """
     known = found.later_verdicts
     logged = None if judge or model else verdict_at_end(found.messages)
-    judge = judge or _separate_judge(found.session_id, found.conversation)
-    judge = judge if model is None else judge.model_copy(update={"model": model})
+    own = found.conversation.judge
+    asked = judge or (own if isinstance(own, SeparateJudge) else None)
+    if asked is None:
+        raise SpecError(
+            f"criteria: the conversation of session {found.session_id!r} has no separate judge; "
+            "pass the criteria"
+        )
+    if model is not None:
+        asked = asked.model_copy(update={"model": model})
     if logged is not None:
         return Judged(found, logged)
     if not found.transcript:
         raise SessionError(
             f"Session {found.session_id!r} has no message yet to judge; resume it first."
         )
-    alike = [one for one in verdicts_on(found.messages, known) if one.judge == judge]
+    alike = [one for one in verdicts_on(found.messages, known) if one.judge == asked]
     tries = 0
     while tries < _MOST_TRIES and not (alike and alike[-1].verdict.readable):
-        answer = await _ask(found, judge, resources, options, is_second=bool(alike))
-        alike.append(await _store(held, found, judge, answer, len(known) + 1, batch))
+        answer = await _ask(found, asked, resources, options, is_second=bool(alike))
+        alike.append(await _store(held, found, asked, answer, len(known) + 1, batch))
         known = *known, alike[-1]
         tries += 1
     return Judged(replace(found, later_verdicts=known), alike[-1].verdict)
@@ -182,15 +188,6 @@ def read_judge(path: Path) -> SeparateJudge:
     else:
         raise SpecError(f"{path}: must be a .txt, .toml or .json file with criteria")
     return validate(SeparateJudge, given, f"{path}: ")
-
-
-def _separate_judge(session: str, conversation: Conversation) -> SeparateJudge:
-    if not isinstance(conversation.judge, SeparateJudge):
-        raise SpecError(
-            f"criteria: the conversation of session {session!r} has no separate judge; "
-            "pass the criteria"
-        )
-    return conversation.judge
 
 
 async def _ask(

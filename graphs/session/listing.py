@@ -133,6 +133,10 @@ async def read_sessions(store: Store, chosen: SessionFilter) -> list[SessionRow]
 async def _make_query(store: Store, chosen: SessionFilter) -> Wanted:
     if chosen.batch is not None and await store.batches.get(chosen.batch) is None:
         raise unknown_batch(chosen.batch, store.url)
+    # No session is older than the calendar.
+    now = datetime.now(UTC)
+    longest = now - datetime.min.replace(tzinfo=UTC)
+    age = chosen.older_than
     after = None if chosen.after is None else await store.get(chosen.after)
     if chosen.after is not None and after is None:
         raise unknown_session(chosen.after, store.url)
@@ -142,16 +146,10 @@ async def _make_query(store: Store, chosen: SessionFilter) -> Wanted:
         reason=chosen.reason,
         batch=chosen.batch,
         is_leased=chosen.status == "running",
-        changed_before=None if chosen.older_than is None else _subtract_age(chosen.older_than),
+        changed_before=None if age is None else now - min(age, longest),
         after=None if after is None else place(after),
         limit=min(chosen.limit or _PORTION, _PORTION),
     )
-
-
-def _subtract_age(age: timedelta) -> datetime:
-    now = datetime.now(UTC)
-    # No session is older than the calendar.
-    return now - min(age, now - datetime.min.replace(tzinfo=UTC))
 
 
 async def alist_sessions(

@@ -1,9 +1,9 @@
 """Reading a session for its HTML page. `graphs.show` makes the page."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final, cast
 
@@ -13,7 +13,7 @@ from ...nodes.models.model import Models
 from ...nodes.turn.node_context import Resources
 from ...nodes.turn.prompt import last_prompt
 from ...tools.registry.registry import Registry
-from ..build import Graph, build_graph
+from ..build import build_graph
 from ..common.errors import DuologueError
 from ..conversation.conversation import Conversation
 from ..conversation.judges import SeparateJudge
@@ -35,7 +35,14 @@ async def read_page(store: Store, session: str, speaker: str | None) -> str:
     """Return the HTML page of a session, or of one speaker's memory."""
     # One speaker's page shows nothing about the others.
     read = await read_for_page(store, session, speaker, past=speaker is None)
-    return await asyncio.to_thread(_render_page, read, speaker)
+
+    def render_page() -> str:
+        # Imported here, because only this export needs Jinja.
+        from ..show.render import render
+
+        return render(page_of(read) if speaker is None else memory_page_of(read, speaker))
+
+    return await asyncio.to_thread(render_page)
 
 
 async def read_for_page(
@@ -49,18 +56,29 @@ async def read_for_page(
     if inner is not None:
         if speaker is not None:
             check_speaker(session, inner.conversation, speaker)
-        return _page_session(inner, _Past())
+        return _make_page(inner)
     conversation = await known_session(store, session)
     if speaker is not None:
         check_speaker(session, conversation, speaker)
     graph = build_graph(checkpointer=store.checkpointer)
-    result = await read_session(session, conversation, graph)
-    told = await (_read_past if past else _read_now)(graph, result)
-    later = describe_later(result.messages, await read_verdicts(store, session))
-    return replace(_page_session(result, told), later=later)
+    page = _make_page(await read_session(session, conversation, graph))
+    later = describe_later(page.log, await read_verdicts(store, session))
+    if past:
+        states = await read_states(graph, session, logs=_LOGS)
+    with reading_session(graph, session):
+        if not past:
+            newest = await read_snapshot(graph, session)
+            return replace(page, later=later, position=_position(cast("State", newest.values)))
+        return replace(
+            page,
+            later=later,
+            position=_position(states[-1] if states else State()),
+            steps=[*_measure_steps(conversation, states)],
+            prompts=await _read_prompts(states[-_LOGS:], conversation.names),
+        )
 
 
-def _page_session(result: StoredSession, past: "_Past") -> PageSession:
+def _make_page(result: StoredSession) -> PageSession:
     return PageSession(
         id=result.session_id,
         title=title_of(result.conversation),
@@ -69,52 +87,21 @@ def _page_session(result: StoredSession, past: "_Past") -> PageSession:
         task=result.specified_task,
         outcome=result.outcome,
         pending=result.pending,
-        position=past.position,
-        steps=past.steps,
-        prompts=past.prompts,
     )
 
 
-@dataclass(frozen=True)
-class _Past:
-    """Data that must be read from all steps of a session."""
-
-    position: Position = field(default_factory=Position)
-    steps: Sequence[Spent] = ()
-    prompts: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict)
-
-
-async def _read_now(graph: Graph, result: StoredSession) -> _Past:
-    with reading_session(graph, result.session_id):
-        state = await read_snapshot(graph, result.session_id)
-        return _Past(_position(cast("State", state.values)))
-
-
-async def _read_past(graph: Graph, result: StoredSession) -> _Past:
-    states = await read_states(graph, result.session_id, logs=_LOGS)
-    with reading_session(graph, result.session_id):
-        prompts = {
-            name: prompt
-            for name in result.conversation.names
-            if (prompt := await _prompt(states[-_LOGS:], name)) is not None
-        }
-        newest = states[-1] if states else State()
-        return _Past(_position(newest), [*_measure_steps(result.conversation, states)], prompts)
-
-
-async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] | None:
-    """Return the last prompt to a speaker's model, or None if it needs registered objects."""
+async def _read_prompts(
+    states: Sequence[State], names: Sequence[str]
+) -> dict[str, Sequence[BaseMessage]]:
+    """Return the last prompt to each speaker's model, except those that need registered objects."""
     resources = Resources(Models(), Registry({}), allow_host=True)
-    with suppress(DuologueError):
-        return await last_prompt(states, resources, name)
-    return None
-
-
-def _render_page(session: PageSession, speaker: str | None) -> str:
-    # Imported here, because only this export needs Jinja.
-    from ..show.render import render
-
-    return render(page_of(session) if speaker is None else memory_page_of(session, speaker))
+    prompts: dict[str, Sequence[BaseMessage]] = {}
+    for name in names:
+        with suppress(DuologueError):
+            prompt = await last_prompt(states, resources, name)
+            if prompt is not None:
+                prompts[name] = prompt
+    return prompts
 
 
 def _position(state: State) -> Position:

@@ -372,15 +372,12 @@ class _TerminalLine(_StderrLine):
 
     def _write(self, line: str) -> None:
         """Show a line in place of the one before, or erase it."""
+        # This import takes time that runs without a terminal save.
+        from rich.cells import cell_len, set_cell_size
+
         # The terminal would wrap a longer line, which can't be erased.
-        cut = _fit(line, get_terminal_size().columns - 1)
-        sys.stderr.write(f"\r\x1b[2K{cut}")
+        width = get_terminal_size().columns - 1
+        if cell_len(line) > width:
+            line = set_cell_size(line, max(0, width - 1)) + "…"
+        sys.stderr.write(f"\r\x1b[2K{line}")
         sys.stderr.flush()
-
-
-def _fit(line: str, width: int) -> str:
-    """Cut a line that is wider than the terminal."""
-    # This import takes time that runs without a terminal save.
-    from rich.cells import cell_len, set_cell_size
-
-    return line if cell_len(line) <= width else set_cell_size(line, max(0, width - 1)) + "…"

@@ -5,9 +5,8 @@ import logging
 import re
 import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from ...nodes.models.gate import Gate
@@ -84,7 +83,8 @@ async def run_session(
     target = options.get("store")
     # Resuming must not create a store: a missing file probably means a mistyped path.
     create = source is not None or not target
-    async with _open(opened, target or known.store, create=create) as store:
+    opening = open_store(target or known.store, create=create)
+    async with opening if opened is None else nullcontext(opened) as store:
         if session is None:
             session = _new_id("session" if given is None else title_of(given))
         # Read before the lease is taken: a stop that was already requested was meant for an earlier
@@ -142,13 +142,6 @@ async def run_session(
             async with aclosing(play(held, begun, bound.answer, options)) as events:
                 async for event in events:
                     yield event
-
-
-def _open(
-    opened: Store | None, target: str | Path | None, *, create: bool
-) -> AbstractAsyncContextManager[Store]:
-    """Return a context manager of the open store, or of one that it opens and closes."""
-    return nullcontext(opened) if opened is not None else open_store(target, create=create)
 
 
 def make_resources(options: Options, settings: Settings, gate: Gate | None = None) -> Resources:

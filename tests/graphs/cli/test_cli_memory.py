@@ -196,6 +196,6 @@ def test_the_help_of_export_and_its_error_list_all_formats() -> None:
     said = " ".join(duologue("export", "--help").stdout.split())
     refused = duologue("export", "g", "--format", "pdf").stderr
     assert {*FORMATS} == {*get_args(ExportFormat)}
-    for name, row in FORMATS.items():
-        assert f"{name}, {row.purpose}" in said
+    for name, purpose in FORMATS.items():
+        assert f"{name}, {purpose}" in said
         assert repr(name) in refused
