@@ -8,6 +8,7 @@ import pytest
 
 from drawn_faults import Faults
 from duologue.graphs import SessionError, StoreError, list_sessions
+from support.tables import read_rows
 
 from .damage import COMMANDS, DAMAGES, READS, SESSIONS, WRITES, act, fill
 
@@ -57,22 +58,7 @@ def assert_names(text: str, file: Path, session: str) -> None:
 
 @pytest.mark.parametrize(
     ("order", "told"),
-    [
-        ("UPDATE duologue_schema SET version = 'new'", "duologue_schema contains no version"),
-        ("UPDATE duologue_schema SET version = -1", "duologue_schema contains no version"),
-        ("UPDATE duologue_schema SET version = 1.5", "duologue_schema contains no version"),
-        ("INSERT INTO duologue_schema VALUES (1)", "duologue_schema contains no version"),
-        (
-            "UPDATE duologue_schema SET version = 99",
-            "have format 99, and this duologue reads up to",
-        ),
-        ("DROP TABLE duologue_sessions", "no such table: duologue_sessions; restore a backup, or "),
-        ("ALTER TABLE duologue_sessions RENAME title TO t", "no such column: title; restore "),
-        ("UPDATE duologue_sessions SET status = 'odd'", "'new' can't be read: status: input"),
-        ("UPDATE duologue_sessions SET created_at = 'soon'", "'new' can't be read: created_at: "),
-        ("UPDATE duologue_sessions SET spec = '{'", "'new' can't be read: its conversation was"),
-        ("UPDATE duologue_sessions SET session = x'ff'", "can't be used: session: input should be"),
-    ],
+    read_rows(__file__, "odd_rows_are_told_of_with_what_to_do"),
 )
 def test_odd_rows_are_told_of_with_what_to_do(
     order: str, told: str, base: Path, tmp_path: Path

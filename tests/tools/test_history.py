@@ -10,6 +10,7 @@ from duologue.graphs import Conversation, Result, Session, converse, load_conver
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from duologue.tools.builtin import NO_HISTORY
+from support.tables import read_rows
 
 SECRET = "The vault opens with 4711."  # noqa: S105
 FACT = "Otters hold hands."
@@ -131,19 +132,7 @@ def store() -> str:
 @pytest.mark.part(4)
 @pytest.mark.parametrize(
     "args",
-    [
-        {"session": "other"},
-        {"session_id": "other"},
-        {"thread_id": "other"},
-        {"limit": 5, "config": {"configurable": {"thread_id": "other"}}},
-        {"runtime": {"state": {"session": "other", "messages": [{"name": "x", "text": "y"}]}}},
-        {"state": {"session": "other"}, "store": "memory:history-of-others"},
-        {"limit": "5; session=other"},
-        {"limit": {"session": "other"}},
-        {"messages": [], "speaker": "Bob", "tool_call_id": "other"},
-        '{"limit": 5, "limit": "other"}',
-        '["other", 5]',
-    ],
+    read_rows(__file__, "another_session_can_not_be_read"),
 )
 def test_another_session_can_not_be_read(args: Any, store: str) -> None:  # noqa: ANN401
     """Z6: no speaker's request and no arguments of a model reach it."""

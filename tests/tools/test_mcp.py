@@ -38,6 +38,7 @@ from duologue.tools.registry.functions import check_arguments
 from duologue.tools.registry.hooks import ArgumentsError, languages_of, timeout_of
 from duologue.tools.registry.registry import Registry
 from support.log import Failure, fields_of
+from support.tables import read_rows
 
 SERVED = str(Path(__file__).with_name("served.py"))
 
@@ -322,26 +323,7 @@ def test_what_a_schema_refers_to_elsewhere_is_not_fetched(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("result", "text"),
-    [
-        ({"content": []}, "(nothing)"),
-        ({"content": [], "structuredContent": {"a": "ü"}}, '{"a": "ü"}'),
-        (
-            {"content": [{"type": "text", "text": "x"}], "structuredContent": {"a": 1}},
-            "x",
-        ),
-        (
-            {"content": [{"type": "resource_link", "name": "n", "uri": "file:///a"}]},
-            "[n: file:///a]",
-        ),
-        (
-            {"content": [{"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}]},
-            "inside",
-        ),
-        (
-            {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
-            "",
-        ),
-    ],
+    read_rows(__file__, "what_is_no_text_is_named"),
 )
 def test_what_is_no_text_is_named(result: dict[str, Any], text: str) -> None:
     assert result_text(CallToolResult.model_validate(result)) == text
@@ -491,19 +473,7 @@ def test_a_server_that_is_not_there_is_one_error_before_any_model_is_called(
 @pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("tool", "words"),
-    [
-        ("web.not", "the MCP server 'web' has no tool 'web.not'; did you mean 'web.note'"),
-        (
-            "web.zebra",
-            "the MCP server 'web' has no tool 'web.zebra'; its tools are 'web.meet', 'web.note', ",
-        ),
-        ("wep.note", "there is no tool 'wep.note', and no MCP server 'wep'; did you mean 'web'?"),
-        ("x.y", "there is no tool 'x.y', and no MCP server 'x'; register one of them"),
-        (
-            "web",
-            "there is no tool 'web'; it is an MCP server, so name one of its tools, as web.tool",
-        ),
-    ],
+    read_rows(__file__, "a_tool_that_no_server_has_is_one_error"),
 )
 def test_a_tool_that_no_server_has_is_one_error(tool: str, words: str, web: Web) -> None:
     said = refused(talk(tool), {"web": web.server})
@@ -526,29 +496,7 @@ def test_without_the_extra_it_is_said_what_to_install(
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [
-        (["x"], "mcp_servers: must be a dict from names to servers, not list"),
-        ({"a.b": {"command": "x"}}, "mcp_servers: 'a.b' can't be a server's name; "),
-        ({"a b": {"command": "x"}}, "mcp_servers: 'a b' can't be a server's name; "),
-        ({"a": "x"}, "mcp_servers.a: must be a dict with a command or a url"),
-        ({"a": {"comand": "x"}}, "mcp_servers.a: must be a dict with a command or a url"),
-        (
-            {"a": {"command": "x", "arg": []}},
-            "mcp_servers.a.arg: there is no such field; did you mean 'args'",
-        ),
-        ({"a": {"command": "x", "args": "y"}}, "mcp_servers.a.args: "),
-        ({"a": {"command": "x", "transport": "http"}}, "mcp_servers.a.command: "),
-        ({"a": {"url": "x"}}, "mcp_servers.a.url: must begin with http:// or https://"),
-        ({"a": {"url": "http://x", "transport": "ftp"}}, "mcp_servers.a.transport: "),
-        (
-            {"a": {"url": "http://x", "connect_timeout": 0}},
-            "mcp_servers.a.connect_timeout: ",
-        ),
-        (
-            {"a": {"url": "http://x", "headers": {"A": "${NO_SUCH}"}}},
-            "mcp_servers.a.headers: the environment has no variable 'NO_SUCH'",
-        ),
-    ],
+    read_rows(__file__, "a_server_that_is_described_wrongly_is_one_error"),
 )
 def test_a_server_that_is_described_wrongly_is_one_error(
     given: Any,  # noqa: ANN401

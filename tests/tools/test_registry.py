@@ -24,6 +24,7 @@ from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.functions import NOUNS
 from duologue.tools.registry.registry import Registered, Registry
+from support.tables import read_rows
 
 NAMES: dict[str, Callable[[str], dict[str, Any]]] = {
     "tools": lambda name: {"speakers": [{"name": "Ann", "tools": [name]}, {"name": "Bob"}]},
@@ -55,16 +56,7 @@ NAMES: dict[str, Callable[[str], dict[str, Any]]] = {
 }
 """For each kind, a conversation that names an object of it."""
 
-FIELDS = {
-    "tools": "speakers.0.tools",
-    "functions": "speakers.0.replies.0.name",
-    "agents": "speakers.0.replies.0.name",
-    "hooks": "speakers.0.hooks",
-    "schemas": "speakers.0.format.name",
-    "predicates": "end_chat.when.name",
-    "orders": "turn_order.name",
-    "prompts": "prompts.begin.name",
-}
+FIELDS = read_rows(__file__, "fields")
 
 
 def naming(kind: str, name: str) -> Conversation:
@@ -136,16 +128,7 @@ INSTALLED = """
     number = 7
 """
 
-ENTRIES = {
-    "tools": "thing",
-    "functions": "reply",
-    "agents": "agent",
-    "hooks": "signs",
-    "schemas": "Thing",
-    "predicates": "over",
-    "orders": "last",
-    "prompts": "words",
-}
+ENTRIES = read_rows(__file__, "entries")
 
 _numbers = count()
 
@@ -275,15 +258,7 @@ def refusal(registry: Registry, kind: str, name: str = "thing") -> str:
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("kind", "wanted"),
-    [
-        ("tools", "a LangChain tool"),
-        ("functions", "a function"),
-        ("agents", "a LangChain Runnable, such as a compiled graph"),
-        ("hooks", "a Hook"),
-        ("schemas", "a pydantic model's class"),
-        ("predicates", "a function"),
-        ("orders", "a function"),
-    ],
+    read_rows(__file__, "what_is_no_such_thing_is_refused_wherever_it_comes_from"),
 )
 def test_what_is_no_such_thing_is_refused_wherever_it_comes_from(
     kind: str, wanted: str, site: Site
@@ -368,13 +343,7 @@ def test_a_name_that_no_conversation_can_hold_is_refused(kind: str, name: object
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("code", "what", "words"),
-    [
-        ("import no_such_package", "tools", "ModuleNotFoundError: No module named 'no_such_pack"),
-        ("raise OSError('no licence')", "hooks", "OSError: no licence"),
-        ("thing = 1", "functions", "AttributeError: "),
-        ("raise SystemExit(3)", "predicates", "SystemExit: 3"),
-        ("raise KeyboardInterrupt", "schemas", "KeyboardInterrupt: "),
-    ],
+    read_rows(__file__, "what_can_not_be_imported_is_one_clear_error"),
 )
 def test_what_can_not_be_imported_is_one_clear_error(
     code: str, what: str, words: str, site: Site

@@ -19,6 +19,7 @@ from duologue.tools.sandbox import sandbox as module
 from duologue.tools.sandbox.sandbox import Ran, check, level_for, run
 from duologue.tools.sandbox.workers import CappedOutput
 from support.sandboxes import Session, is_running, need, wait_until
+from support.tables import read_rows
 
 LEVELS: tuple[Level, ...] = ("host", "bubblewrap", "monty")
 FULL: tuple[Level, ...] = ("host", "bubblewrap")
@@ -36,26 +37,7 @@ async def once(level: Level, code: str, language: Language = "python") -> Ran:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("code", "output"),
-    [
-        ("1 + 1", "2\n"),
-        ("x = 1", ""),
-        ("None", ""),
-        ("print('a'); 'b'", "a\n'b'\n"),
-        ("x = 3\nx * 2  # six", "6\n"),
-        ("(\n  'a' +\n  'b'\n)", "'ab'\n"),
-        ("print('ä→🙂')\n'ä→🙂'", "ä→🙂\n'ä→🙂'\n"),
-        ("x = 'ä'; x * 2", "'ää'\n"),
-        ("print('no newline', end='')", "no newline"),
-        (
-            "import sys\nfor i in range(2):\n    print(i)\n    print(-i, file=sys.stderr)",
-            "0\n0\n1\n-1\n",
-        ),
-        ("", ""),
-        ("# nothing", ""),
-        ("def f(x):\n    return x + 1\nf(1)", "2\n"),
-        ("[i * i for i in range(4)]", "[0, 1, 4, 9]\n"),
-        ("for i in range(2):\n    i", ""),
-    ],
+    read_rows(__file__, "output_and_the_last_value_are_shown"),
 )
 async def test_output_and_the_last_value_are_shown(level: Level, code: str, output: str) -> None:
     ran = await once(level, code)
@@ -113,14 +95,7 @@ async def test_variables_are_kept_after_an_exception_too(level: Level) -> None:
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize(
     ("code", "exit_code", "output"),
-    [
-        ("input('? ')", 1, "EOFError"),
-        ("import sys; sys.exit(3)", 3, ""),
-        ("import sys; sys.exit()", 0, ""),
-        ("raise SystemExit('that is all')", 1, "that is all\n"),
-        ("exit()", 0, ""),
-        ("raise KeyboardInterrupt", 1, "KeyboardInterrupt"),
-    ],
+    read_rows(__file__, "ends_of_the_code_leave_the_interpreter"),
 )
 async def test_ends_of_the_code_leave_the_interpreter(
     level: Level, code: str, exit_code: int, output: str
@@ -180,17 +155,7 @@ mark, answers = frame.f_locals["mark"], frame.f_locals["answers"]
 @pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("forgery", "exit_code", "output"),
-    [
-        ("import time\nos.write(answers, b'mine' + mark + b'>7 0\\n')\ntime.sleep(60)", 7, "mine"),
-        ("os.write(answers, mark + b'>7 0\\n' * 99999)", 7, ""),
-        ("os.write(answers, mark + b'>7 99999999\\n')", 137, "crashed"),
-        ("os.write(answers, mark + b'>x')\nos._exit(3)", 3, "crashed"),
-        ("os.write(answers, mark + b'>' + b'9' * 99)", 137, "crashed"),
-        ("os.write(answers, mark + b'<' + mark + b'<')", 0, ""),
-        ("os.write(answers, mark[:-1])", 0, ""),
-        ("[os.write(n, b'junk') for n in range(3, 9) if n != answers]", 1, "Bad file"),
-        ("os.read(frame.f_locals['orders'], 0)", 0, ""),
-    ],
+    read_rows(__file__, "a_forged_answer_is_the_own_answer_and_no_more"),
 )
 async def test_a_forged_answer_is_the_own_answer_and_no_more(
     forgery: str, exit_code: int, output: str
@@ -237,14 +202,7 @@ async def test_orders_that_the_code_has_stolen_cost_their_time_alone() -> None:
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize(
     ("code", "exit_code", "output"),
-    [
-        ("echo out; echo err >&2; echo out", 0, "out\nerr\nout\n"),
-        ("exit 3", 3, ""),
-        ("kill -9 $$", 137, ""),
-        ("cat", 0, ""),
-        ("printf '\\377a'", 0, "\ufffda"),
-        ("nonsense-command 2>/dev/null", 127, ""),
-    ],
+    read_rows(__file__, "a_shell_gives_its_output_and_exit_code"),
 )
 async def test_a_shell_gives_its_output_and_exit_code(
     level: Level, code: str, exit_code: int, output: str
@@ -467,18 +425,7 @@ async def test_a_call_is_not_out_of_time_because_the_code_says_so() -> None:
 
 @pytest.mark.parametrize(
     ("code", "named"),
-    [
-        ("class A: pass\nclass B(A): pass", "class inheritance"),
-        ("def f():\n    yield 1", "yield"),
-        ("import numpy", "numpy"),
-        ("import subprocess", "subprocess"),
-        ("from collections import abc, nothing", "nothing"),
-        ("x = 1\ndel x", "del"),
-        ("input()", "input"),
-        ("open('notes.txt').read()", "notes.txt"),
-        ("import os\nos.environ", "environ"),
-        ("import sys\nsys.exit()", "exit"),
-    ],
+    read_rows(__file__, "what_monty_does_not_know_is_said_clearly"),
 )
 async def test_what_monty_does_not_know_is_said_clearly(code: str, named: str) -> None:
     ran = await once("monty", code)

@@ -13,6 +13,7 @@ from duologue.graphs.events import Notice
 from duologue.nodes.models.client.failures import address_of
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from support.tables import read_rows
 
 REAL = "sk-real"
 EVIL = "http://evil.example/v1"
@@ -37,16 +38,7 @@ def dotenv(text: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "http://localhost",
-        "http://localhost:11434/v1",
-        "http://LocalHost:1/",
-        "https://127.0.0.1:8000/v1",
-        "http://127.9.9.9/",
-        "http://[::1]:8000/v1",
-        "http://[0:0:0:0:0:0:0:1]/",
-        "http://localhost/@evil.example",
-    ],
+    read_rows(__file__, "an_address_on_this_machine"),
 )
 def test_an_address_on_this_machine(url: str) -> None:
     assert is_loopback(check_address(url))
@@ -54,37 +46,7 @@ def test_an_address_on_this_machine(url: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "http://evil.example",
-        "http://127.0.0.1.evil.example",
-        "http://localhost.evil.example:80/v1",
-        "http://evil.example/localhost",
-        "http://evil.example#@localhost",
-        "http://evil.example?@127.0.0.1/",
-        # The part before the @ is a user.
-        "http://localhost@evil.example",
-        "http://localhost:80@evil.example/v1",
-        "http://evil.example@localhost",
-        "http://evil.example\\@localhost",
-        "http://localhost\\.evil.example",
-        "http://localhost%2eevil.example",
-        # A resolver decides the destination of these names.
-        "http://localhost.",
-        "http://a.localhost",
-        "http://localhost.localdomain",
-        "http://127.0.0.1.",
-        "http://127.1",
-        "http://2130706433",
-        "http://0x7f000001",
-        "http://0177.0.0.1",
-        # All interfaces of this machine, and its local network.
-        "http://0.0.0.0:8000",
-        "http://[::]:8000",
-        "http://192.168.1.1",
-        "http://[fe80::1]",
-        "http://[::1%25eth0]/",
-        "http://[::ffff:8.8.8.8]/",
-    ],
+    read_rows(__file__, "an_address_that_is_not_certain_to_be_on_this_machine"),
 )
 def test_an_address_that_is_not_certain_to_be_on_this_machine(url: str) -> None:
     assert not is_loopback(check_address(url))
@@ -237,17 +199,7 @@ def test_a_line_in_another_encoding_or_in_none_spoils_no_other(
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     "text",
-    [
-        "OPENAI_BASE_URL=https://gateway.example/v1",
-        "OPENAI_BASE_URL=gateway",
-        "OPENAI_BASE_URL=http://[gateway",
-        "OPENAI_API_KEY=${SECRET}",
-        "OPENAI_API_KEY=\xe9",
-        "DUOLOGUE_MODEL=x.gguf",
-        "DUOLOGUE_STORE=sessions.db",
-        "DUOLOGUE_MCP_SERVERS=servers.json",
-        "DUOLOGUE_TIMEOUT=soon",
-    ],
+    read_rows(__file__, "a_fault_in_the_file_stops_nothing_that_does_not_need_it"),
 )
 def test_a_fault_in_the_file_stops_nothing_that_does_not_need_it(
     text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -282,13 +234,7 @@ def test_openais_own_address_gets_the_key_of_the_environment(
 
 @pytest.mark.parametrize(
     ("url", "seen"),
-    [
-        ("https://h/v1?api-key=SECRET&v=SECRET=", "https://h/v1?api-key=***&v=***"),
-        ("https://h/v1?SECRET", "https://h/v1?***"),
-        ("https://SECRET@h:1/v1", "https://***@h:1/v1"),
-        ("https://me:SECRET@SECRET@h/v1#SECRET", "https://***@h/v1"),
-        ("http://localhost:1/v1/", "http://localhost:1/v1/"),
-    ],
+    read_rows(__file__, "what_is_shown_of_an_address_holds_no_secret"),
 )
 def test_what_is_shown_of_an_address_holds_no_secret(url: str, seen: str) -> None:
     assert show_address(check_address(url)) == seen

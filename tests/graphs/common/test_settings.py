@@ -7,6 +7,7 @@ import pytest
 from duologue.graphs import SpecError, converse, role_play
 from duologue.graphs.common.settings import Settings, load_settings
 from duologue.nodes.testing import ScriptedChatModel
+from support.tables import read_rows
 
 
 def dotenv(*lines: str) -> None:
@@ -99,19 +100,7 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("DUOLOGUE_TIMEOUT", "soon"),
-        ("DUOLOGUE_TIMEOUT", "0"),
-        ("DUOLOGUE_TIMEOUT", "-1"),
-        ("DUOLOGUE_MAX_RETRIES", "-1"),
-        ("DUOLOGUE_MAX_RETRIES", "1.5"),
-        ("DUOLOGUE_EMBEDDED_CONTEXT", "511"),
-        ("DUOLOGUE_EMBEDDED_CONTEXT", "big"),
-        ("DUOLOGUE_MAX_REPLY_SIZE", "1023"),
-        ("DUOLOGUE_MAX_REPLY_SIZE", "big"),
-        ("OPENAI_BASE_URL", "localhost:8000"),
-        ("DUOLOGUE_BASE_URL", "ftp://here"),
-    ],
+    read_rows(__file__, "a_wrong_value_is_one_error_that_names_the_variable"),
 )
 @pytest.mark.parametrize("filed", [True, False])
 def test_a_wrong_value_is_one_error_that_names_the_variable(

@@ -19,6 +19,7 @@ from duologue.graphs.conversation.limits import ROOM, fixed_tokens, least_limit,
 from duologue.graphs.speakers.call_settings import Context, KeepAll
 from duologue.graphs.text.words import tokens_of
 from duologue.nodes.testing import ScriptedChatModel, ScriptExhaustedError
+from support.tables import read_rows
 
 
 def talk(context: object, **fields: object) -> Conversation:
@@ -52,15 +53,7 @@ def test_a_policy_is_written_as_a_table_or_a_word_and_comes_back_the_same(
 
 @pytest.mark.parametrize(
     ("written", "words"),
-    [
-        ("last", "speakers.0.context.limit: is missing"),
-        ("lots", "speakers.0.context.kind: 'lots' is unknown"),
-        ({"kind": "last", "limit": 0}, "speakers.0.context.limit: "),
-        ({"kind": "last", "limit": 2.5}, "speakers.0.context.limit: "),
-        ({"kind": "tokens", "limit": 3000, "words": 9}, "there is no such field"),
-        ({"kind": "summary", "limit": 3000, "words": 0}, "speakers.0.context.words: "),
-        ({"limit": 3}, "speakers.0.context.kind: is missing"),
-    ],
+    read_rows(__file__, "a_policy_that_is_none_is_one_error_that_names_the_field"),
 )
 def test_a_policy_that_is_none_is_one_error_that_names_the_field(written: Any, words: str) -> None:  # noqa: ANN401
     with pytest.raises(SpecError, match=words.replace(".", r"\.")):

@@ -27,6 +27,7 @@ from duologue.graphs.session import dump
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.spec_help import as_toml, minimal
+from support.tables import read_rows
 
 # Errors in one sentence
 
@@ -190,23 +191,7 @@ SHORT_LOADS = {"function": _by_function} | {name: _by_kind(it) for name, it in L
 @pytest.mark.parametrize("short_load", SHORT_LOADS.values(), ids=SHORT_LOADS.keys())
 @pytest.mark.parametrize(
     ("fields", "words"),
-    [
-        ({"task": ""}, "task: must not be empty"),
-        ({"task": " \n "}, "task: must not be empty"),
-        ({"user_role": " "}, "user_role: must not be empty"),
-        ({"assistant_role": ""}, "assistant_role: must not be empty"),
-        ({"assistant_role": "a\nb"}, "assistant_role: must be on one line"),
-        ({"assistant_role": "owner"}, "'owner'"),
-        ({"max_iterations": 0}, "max_iterations: "),
-        ({"word_limit": -1}, "word_limit: "),
-        ({"mode": "when_tired"}, "mode: "),
-        ({"temperature": 3}, "temperature: "),
-        ({"task_temperature": -1}, "task_temperature: "),
-        ({"done_token": " "}, "done_token: must not be empty"),
-        ({"model": ""}, "model: must not be empty"),
-        ({"seed": "x"}, "seed: "),
-        ({"max_iteration": 2}, "max_iteration: there is no such field; did you mean"),
-    ],
+    read_rows(__file__, "the_short_form_is_held_to_the_same"),
 )
 def test_the_short_form_is_held_to_the_same(
     fields: dict[str, object], words: str, short_load: Load

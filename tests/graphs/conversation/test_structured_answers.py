@@ -12,23 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.speakers.structured_answers import OwnAnswer, read_structured
 from duologue.graphs.text.structures import UnreadableJsonError, find_objects, is_equal
+from support.tables import read_rows
 
 # Ways in which models write the requested object.
-AROUND = {
-    "alone": "{}",
-    "prose before": "Here is my verdict: {}",
-    "prose after": "{}\n\nI hope this helps!",
-    "prose with braces": "I fill in {{the form}} for you, {{}}: {} (as in {{this}}).",
-    "a fence": "```json\n{}\n```",
-    "a fence without a label": "```\n{}\n```",
-    "a fence in prose": "Sure! Here you are:\n\n```json\n{}\n```\n\nAnything else?",
-    "an open fence": "```json\n{}",
-    "said twice": "{0}\n\nIn short:\n\n```json\n{0}\n```",
-    "beside other code": '```python\nanswer = {{"x": 1}}\n```\n{}',
-    "quoted": "> {}",
-    "in a list": "- {}",
-    "in inline code": "The answer is `{}`.",
-}
+AROUND = read_rows(__file__, "around")
 
 
 class Judged(OwnAnswer):
@@ -44,14 +31,7 @@ class Criteria(OwnAnswer):
 @pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
 @pytest.mark.parametrize(
     "written",
-    [
-        '{"left": ["the day"], "complete": false}',
-        '{\n  "left": [\n    "the day"\n  ],\n  "complete": false\n}',
-        '{"left": ["the day"], "complete": false, "reason": "No {day} was \\"said\\"."}',
-        '{"left": [null, "the day"], "complete": false}',
-        '{"Left": ["the day"], "COMPLETE": false}',
-        '{"reason": {"left": [], "complete": true}, "left": ["the day"], "complete": false}',
-    ],
+    read_rows(__file__, "r4_the_one_object_of_an_answer_is_found"),
 )
 def test_r4_the_one_object_of_an_answer_is_found(around: str, written: str) -> None:
     found = read_structured(Judged, around.format(written))
@@ -69,15 +49,7 @@ def test_r4_braces_and_quotes_in_strings_change_nothing() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '{"complete": true}',
-        '{"complete": true, "left": null}',
-        '{"complete": true, "left": []}',
-        '{"complete": true, "left": [null]}',
-        '{"complete": true, "left": [null, null], "reason": null}',
-        '{"Complete": true}',
-        '{"complete": "Yes", "LEFT": null}',
-    ],
+    read_rows(__file__, "r4_null_and_a_missing_list_are_empty"),
 )
 def test_r4_null_and_a_missing_list_are_empty(text: str) -> None:
     found = read_structured(Judged, text)
