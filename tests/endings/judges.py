@@ -205,7 +205,7 @@ async def _answer_bare(context: NodeContext, key: Key, prefix: Prefix) -> Stored
     most = model.adapter.accepted_limit(_BARE_TOKENS)
     settings = context.settings("judge", ModelSettings(), VERDICT_TEMPERATURE, most)
     answer = await model.answer(prompt, settings, purpose=Reflection)
-    usage = context.with_call(model, answer)
+    usage = context.add_call_usage(model, answer)
     return StoredCall(
         key=key,
         is_over=prefix.is_over,

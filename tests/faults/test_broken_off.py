@@ -248,7 +248,7 @@ async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
 ) -> None:
     """The cancel comes a little after the answer, which may not be stored yet."""
     whole = undisturbed["two_questions"]
-    with_call = NodeContext.with_call
+    add_call_usage = NodeContext.add_call_usage
     answered = 0
 
     def cancel_later(running: asyncio.Task[Any], left: int) -> None:
@@ -262,15 +262,15 @@ async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
         answered += 1
         if answered == number + 1:
             cancel_later(running, turns)
-        return with_call(context, *given)
+        return add_call_usage(context, *given)
 
     for number in range(0, len(whole.prompts), 3):
         at, answered = Scene("two_questions", tmp_path / f"{number}.db"), 0
-        monkeypatch.setattr(NodeContext, "with_call", count)
+        monkeypatch.setattr(NodeContext, "add_call_usage", count)
         running = asyncio.create_task(at.starts(Breakage()))
         with suppress(asyncio.CancelledError):
             assert await running == whole.result
-        monkeypatch.setattr(NodeContext, "with_call", with_call)
+        monkeypatch.setattr(NodeContext, "add_call_usage", add_call_usage)
         # One more call may have been made, without an answer.
         assert len(at.prompts) - answered in (0, 1)
         asked = at.prompts[:answered]
