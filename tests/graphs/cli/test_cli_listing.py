@@ -41,8 +41,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> str:
                         await held.add(title="", spec="")
                         if days > 15:
                             patched.setattr(
-                                "duologue.graphs.store.sql_tables._now",
-                                lambda then=then: rows.moment(then),
+                                "duologue.graphs.store.sql_tables.moment",
+                                lambda _, then=rows.moment(then): then,
                             )
                             await held.finish("quit" if days > 35 else "done_token")
             async with opened.lock_batch("lot") as lease:
