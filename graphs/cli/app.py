@@ -8,7 +8,6 @@ conversation.
 """
 
 import sys
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,8 +31,8 @@ from .options import (
     Session,
     StoreOption,
     Temperature,
+    add_commands,
     cap_option,
-    example_of,
     mode_option,
     select_set,
 )
@@ -56,14 +55,14 @@ def init(
             f"field; or batch, for `duologue batch run`. [default: role_play]",
         ),
     ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="The file to write. [default: KIND.toml]"),
-    ] = None,
+    file: Path | None = None,
 ) -> None:
     """Write a sample conversation to a TOML file, with comments.
 
     An existing file is not overwritten.
+
+    Options:
+        file (FILE): The file to write. [default: KIND.toml]
     """
     if kind is not None and file is None and kind.endswith(_SUFFIX):
         file, kind = Path(kind), None
@@ -119,12 +118,6 @@ app = typer.Typer(
 )
 
 
-def _add(*commands: Callable[..., None]) -> None:
-    """Add commands with their examples, in the order of the help."""
-    for command in commands:
-        app.command(epilog=example_of(command.__name__))(command)
-
-
 def _version(wanted: bool) -> None:  # typer calls it so
     if wanted:
         typer.echo(f"duologue {version('duologue')}")
@@ -151,60 +144,38 @@ def _options(
         typer.echo(BEGIN, nl=False)
 
 
-@app.command(epilog=example_of("run"))
 def run(
-    task: Annotated[
-        str,
-        typer.Argument(
-            metavar="TASK|FILE",
-            help="The task of the two roles, or a .toml or .json file with a conversation. With a "
-            "file, the only other options are --session, --store, --model, --reset and --json.",
-        ),
-    ],
-    user_role: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The role that instructs, such as 'Stock Trader'."),
-    ] = None,
-    assistant_role: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The role that solves, such as 'Python Programmer'."),
-    ] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="The session's id; a session that exists is resumed. [default: made from the "
-            "task]",
-        ),
-    ] = None,
+    task: str,
+    user_role: str | None = None,
+    assistant_role: str | None = None,
+    session: str | None = None,
     store: StoreOption = None,
     model: ModelOption = None,
     max_iterations: Annotated[int | None, cap_option("5")] = None,
     mode: Annotated[str | None, mode_option("max_iterations_only")] = None,
-    word_limit: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Maximum words of the rewritten task. [default: 50]"),
-    ] = None,
-    specify_task: Annotated[
-        bool | None,
-        typer.Option(
-            help="Whether a model first makes the task more specific. [default: yes, except with "
-            "the embedded model]",
-            show_default=False,
-        ),
-    ] = None,
+    word_limit: int | None = None,
+    specify_task: bool | None = None,
     seed: Seed = None,
     temperature: Temperature = None,
-    person: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A role that you play yourself. Repeatable."),
-    ] = None,
+    person: list[str] | None = None,
     reset: Reset = False,
     as_json: Json = False,
 ) -> None:
     """Run a conversation until it ends.
 
     Name a task and two roles for a role-play, or a file for any other conversation.
+
+    Options:
+        task (TASK|FILE): The task of the two roles, or a .toml or .json file with a conversation.
+            With a file, the only other options are --session, --store, --model, --reset and --json.
+        user_role (--user-role NAME): The role that instructs, such as 'Stock Trader'.
+        assistant_role (--assistant-role NAME): The role that solves, such as 'Python Programmer'.
+        session (--session ID): The session's id; a session that exists is resumed. [default: made
+            from the task]
+        word_limit (--word-limit N): Maximum words of the rewritten task. [default: 50]
+        specify_task (--specify-task/--no-specify-task): Whether a model first makes the task more
+            specific. [default: yes, except with the embedded model]
+        person (--person NAME): A role that you play yourself. Repeatable.
     """
     options = select_set(
         user_role=user_role,
@@ -250,7 +221,6 @@ def _name_option(field: str) -> str:
     return "--person" if field == "people" else "--" + field.replace("_", "-")
 
 
-@app.command(epilog=example_of("resume"))
 def resume(
     session: Session, store: StoreOption = None, model: ModelOption = None, as_json: Json = False
 ) -> None:
@@ -265,56 +235,29 @@ def resume(
     follow(None, session, FollowUp(store, model), reset=False, as_json=as_json)
 
 
-_add(chat, answer, init, check, graph, judge)
-app.add_typer(batch, name="batch")
-_add(simulate, compare)
-_add(sessions)
-
-
-@app.command(epilog=example_of("show"))
 def show(
     session: Session,
-    speaker: Annotated[
-        str | None,
-        typer.Option(
-            "--as",
-            metavar="SPEAKER",
-            help="Show the messages as this speaker's model receives them: its own as assistant "
-            "messages, the others' as user messages.",
-        ),
-    ] = None,
-    why: Annotated[
-        bool,
-        typer.Option(
-            "--why",
-            help="Show the messages that caused the end, or that count towards one so far: "
-            "verdicts, done tokens, tool calls, and the messages that a guard counted.",
-        ),
-    ] = False,
-    thoughts: Annotated[
-        bool, typer.Option("--thoughts", help="Show the models' thoughts as well.")
-    ] = False,
-    prompt: Annotated[
-        bool,
-        typer.Option(
-            "--prompt",
-            help="With --as: show the exact prompt of that speaker's latest turn.",
-        ),
-    ] = False,
-    html: Annotated[
-        bool,
-        typer.Option(
-            "--html",
-            help="Open the session in the browser, as the page that `duologue export --format "
-            "html` writes. In a pipe, print the page.",
-        ),
-    ] = False,
+    speaker: str | None = None,
+    why: bool = False,
+    thoughts: bool = False,
+    prompt: bool = False,
+    html: bool = False,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> None:
     """Show the messages of a session and how it ended.
 
     Each message is shown with its place, such as m0004, which `duologue fork --at` accepts.
+
+    Options:
+        speaker (--as SPEAKER): Show the messages as this speaker's model receives them: its own as
+            assistant messages, the others' as user messages.
+        why (--why): Show the messages that caused the end, or that count towards one so far:
+            verdicts, done tokens, tool calls, and the messages that a guard counted.
+        thoughts (--thoughts): Show the models' thoughts as well.
+        prompt (--prompt): With --as: show the exact prompt of that speaker's latest turn.
+        html (--html): Open the session in the browser, as the page that `duologue export --format
+            html` writes. In a pipe, print the page.
     """
     if speaker is not None and why:
         raise SpecError("--why is the same for all speakers; leave out --as")
@@ -345,10 +288,6 @@ def show(
     show_session(session, follow_up, speaker=speaker, why=why, thoughts=thoughts, as_json=as_json)
 
 
-_add(view, mcp, serve, say, fork, dump, load, reset, copy, export)
-
-
-@app.command(epilog=example_of("stop"))
 def stop(session: Session, store: StoreOption = None) -> None:
     """Stop a session after its turn, or at once if it waits."""
     from .sessions import stop_stored
@@ -360,15 +299,17 @@ def stop(session: Session, store: StoreOption = None) -> None:
         plain(stdout(), f"Asked {session} to stop after its current turn.")
 
 
-_add(delete)
-
-
-@app.command(epilog=example_of("models"))
 def models() -> None:
     """List the available models and the default one."""
     from .descriptions import show_models
 
     show_models()
+
+
+add_commands(app, run, resume, chat, answer, init, check, graph, judge, simulate, compare, sessions)
+add_commands(app, show, view, mcp, serve, say, fork, dump, load, reset, copy, export, stop, delete)
+add_commands(app, models)
+app.add_typer(batch, name="batch")
 
 
 def main() -> None:

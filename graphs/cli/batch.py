@@ -8,76 +8,21 @@ from typing import Annotated
 
 import typer
 
-from .options import Concurrency, Json, ModelOption, StoreOption, example_of
+from .options import Concurrency, Json, ModelOption, StoreOption, add_commands
 
 
 def simulate(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .toml or .json file with scenarios.")
-    ],
-    agent: Annotated[
-        str,
-        typer.Option(
-            "--agent",
-            metavar="MODULE:NAME|URL",
-            help="The agent under test: a Runnable, such as a compiled graph, or a function of the "
-            "messages, in a Python module; or the URL of an OpenAI-compatible server, or a2a: and "
-            "the address of an A2A endpoint.",
-        ),
-    ],
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of simulations of each scenario with each persona. [default: as in FILE, "
-            "or 1]",
-        ),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The name of the run; a run that exists is resumed. [default: made from FILE]",
-        ),
-    ] = None,
-    agent_version: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="The version of the agent. A run that was begun with another version is not "
-            "resumed.",
-        ),
-    ] = None,
-    judge_model: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="The model that judges the criteria. Twice for two judges, whose agreement is "
-            "reported. [default: as --model]",
-        ),
-    ] = None,
-    agent_timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", help="Seconds after which a reply is an error. [default: 300]"
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="FILE", help="The report to write. [default: NAME.html]"),
-    ] = None,
+    file: Path,
+    agent: str,
+    trials: Annotated[int | None, typer.Option(min=1)] = None,
+    name: str | None = None,
+    agent_version: str | None = None,
+    judge_model: list[str] | None = None,
+    agent_timeout: float | None = None,
+    output: Path | None = None,
     concurrency: Concurrency = 20,
-    retry_failed: Annotated[
-        bool,
-        typer.Option("--retry-failed", help="Run the simulations that failed with an error again."),
-    ] = False,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|HOST:PORT", help="Run the simulations with Ray, as `duologue batch run`."
-        ),
-    ] = None,
+    retry_failed: bool = False,
+    ray: str | None = None,
     store: StoreOption = None,
     model: ModelOption = None,
     as_json: Json = False,
@@ -86,6 +31,25 @@ def simulate(
 
     Each scenario of the file runs with each persona, several times. The same command again resumes
     the run. The exit code is 0 only if all simulations passed.
+
+    Options:
+        file (FILE): A .toml or .json file with scenarios.
+        agent (--agent MODULE:NAME|URL): The agent under test: a Runnable, such as a compiled graph,
+            or a function of the messages, in a Python module; or the URL of an OpenAI-compatible
+            server, or a2a: and the address of an A2A endpoint.
+        trials (--trials N): Number of simulations of each scenario with each persona. [default: as
+            in FILE, or 1]
+        name (--name NAME): The name of the run; a run that exists is resumed. [default: made from
+            FILE]
+        agent_version (--agent-version TEXT): The version of the agent. A run that was begun with
+            another version is not resumed.
+        judge_model (--judge-model NAME): The model that judges the criteria. Twice for two judges,
+            whose agreement is reported. [default: as --model]
+        agent_timeout (--agent-timeout SECONDS): Seconds after which a reply is an error. [default:
+            300]
+        output (--output FILE): The report to write. [default: NAME.html]
+        retry_failed (--retry-failed): Run the simulations that failed with an error again.
+        ray (--ray auto|HOST:PORT): Run the simulations with Ray, as `duologue batch run`.
     """
     from ..batch.driver import BatchSettings
     from ..scenarios.simulate import SimulateOptions
@@ -131,28 +95,10 @@ def compare(
 
 
 def judge(
-    sessions: Annotated[
-        list[str] | None, typer.Argument(metavar="SESSION", help="The ids of the sessions.")
-    ] = None,
-    batch: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Judge all sessions of this batch that have ended."),
-    ] = None,
-    criteria: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A .txt file with one criterion per line, or a .toml or .json file with the "
-            "fields of a separate judge. [default: the conversation's separate judge]",
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The model to judge with. [default: the model set in the separate judge]",
-        ),
-    ] = None,
+    sessions: list[str] | None = None,
+    batch: str | None = None,
+    criteria: Path | None = None,
+    model: str | None = None,
     concurrency: Concurrency = 20,
     store: StoreOption = None,
     as_json: Json = False,
@@ -161,6 +107,14 @@ def judge(
 
     The verdicts are stored next to the sessions. The same command resumes after an interruption:
     the same judge is not asked again about the same messages.
+
+    Options:
+        sessions (SESSION): The ids of the sessions.
+        batch (--batch NAME): Judge all sessions of this batch that have ended.
+        criteria (--criteria FILE): A .txt file with one criterion per line, or a .toml or .json
+            file with the fields of a separate judge. [default: the conversation's separate judge]
+        model (--model NAME): The model to judge with. [default: the model set in the separate
+            judge]
     """
     from ..common.errors import SpecError
 
@@ -183,79 +137,18 @@ _Name = Annotated[
 ]
 
 
-@app.command(epilog=example_of("batch run"))
 def run(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .toml or .json file with a batch.")
-    ],
-    name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The batch's name; a batch that exists is resumed. [default: made from FILE]",
-        ),
-    ] = None,
+    file: Path,
+    name: str | None = None,
     concurrency: Concurrency = 20,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run the cells (sessions) that failed again.")
-    ] = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Run only the first N cells. Run again with a larger N for more cells. [default: "
-            "all]",
-        ),
-    ] = None,
-    sample: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Make the batch a random sample of N cells. [default: all cells, or the stored "
-            "sample]",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="The seed of the shuffled order and of the sample. [default: 0, or the stored "
-            "seed]",
-        ),
-    ] = None,
-    no_shuffle: Annotated[
-        bool,
-        typer.Option("--no-shuffle", help="Run the cells in the order of their numbers."),
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Run nothing. Show the number of sessions and of model calls, and two sample "
-            "sessions.",
-        ),
-    ] = False,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|HOST:PORT",
-            help="Run the batch with Ray: on all cores of this machine (auto), or on the "
-            "cluster at this address.",
-        ),
-    ] = None,
-    patience: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="Maximum number of seconds that calls wait for a server that is down. [default: "
-            "3600]",
-            show_default=False,
-        ),
-    ] = 3600,
+    retry_failed: bool = False,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
+    sample: Annotated[int | None, typer.Option(min=1)] = None,
+    seed: Annotated[int | None, typer.Option(min=0)] = None,
+    no_shuffle: bool = False,
+    dry_run: bool = False,
+    ray: str | None = None,
+    patience: Annotated[float, typer.Option(min=0)] = 3600,
     store: StoreOption = None,
     model: ModelOption = None,
     as_json: Json = False,
@@ -264,6 +157,25 @@ def run(
 
     Ctrl-C pauses the batch as soon as the current model calls are answered. Run the same command
     again to resume it.
+
+    Options:
+        file (FILE): A .toml or .json file with a batch.
+        name (--name NAME): The batch's name; a batch that exists is resumed. [default: made from
+            FILE]
+        retry_failed (--retry-failed): Run the cells (sessions) that failed again.
+        limit (--limit N): Run only the first N cells. Run again with a larger N for more cells.
+            [default: all]
+        sample (--sample N): Make the batch a random sample of N cells. [default: all cells, or the
+            stored sample]
+        seed (--seed N): The seed of the shuffled order and of the sample. [default: 0, or the
+            stored seed]
+        no_shuffle (--no-shuffle): Run the cells in the order of their numbers.
+        dry_run (--dry-run): Run nothing. Show the number of sessions and of model calls, and two
+            sample sessions.
+        ray (--ray auto|HOST:PORT): Run the batch with Ray: on all cores of this machine (auto), or
+            on the cluster at this address.
+        patience (--patience SECONDS): Maximum number of seconds that calls wait for a server that
+            is down. [default: 3600]
     """
     from ..batch.driver import BatchSettings
 
@@ -288,51 +200,39 @@ def run(
     run_here(file, settings, {"store": store, "model": model}, as_json=as_json)
 
 
-@app.command(epilog=example_of("batch status"))
 def status(
     name: _Name,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Keep updating the status until the batch stops running."),
-    ] = False,
+    watch: bool = False,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> None:
-    """Show the status of a batch, even if another process runs it."""
+    """Show the status of a batch, even if another process runs it.
+
+    Options:
+        watch (--watch): Keep updating the status until the batch stops running.
+    """
     from .sessions import show_status
 
     show_status(name, store, watch=watch, as_json=as_json)
 
 
-@app.command(epilog=example_of("batch report"))
 def report(
     name: _Name,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="FILE", help="The file to write. [default: NAME.html]"),
-    ] = None,
-    transcripts: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Maximum number of transcripts written to files next to the page. [default: 1000]",
-            show_default=False,
-        ),
-    ] = 1000,
-    sort: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SCORE",
-            help="List the cells with the lowest score first, or with -SCORE those with the "
-            "highest. [default: the order of the run]",
-        ),
-    ] = None,
+    output: Path | None = None,
+    transcripts: Annotated[int, typer.Option(min=0)] = 1000,
+    sort: str | None = None,
     store: StoreOption = None,
 ) -> None:
     """Write the results of a batch as an HTML page.
 
     The sessions' transcripts are written next to the page.
+
+    Options:
+        output (--output FILE): The file to write. [default: NAME.html]
+        transcripts (--transcripts N): Maximum number of transcripts written to files next to the
+            page. [default: 1000]
+        sort (--sort SCORE): List the cells with the lowest score first, or with -SCORE those with
+            the highest. [default: the order of the run]
     """
     from ..batch.run import BatchRun
     from .terminal.console import stdout
@@ -340,7 +240,6 @@ def report(
     stdout().print(BatchRun(name, store=store).report(output, transcripts=transcripts, sort=sort))
 
 
-@app.command("list", epilog=example_of("batch list"))
 def list_(store: StoreOption = None, as_json: Json = False) -> None:
     """List the batches, newest first."""
     from .sessions import show_batches
@@ -348,7 +247,6 @@ def list_(store: StoreOption = None, as_json: Json = False) -> None:
     show_batches(store, as_json=as_json)
 
 
-@app.command(epilog=example_of("batch delete"))
 def delete(name: _Name, store: StoreOption = None) -> None:
     """Delete a batch with all its sessions."""
     from ..batch.run import BatchRun
@@ -356,3 +254,6 @@ def delete(name: _Name, store: StoreOption = None) -> None:
 
     BatchRun(name, store=store).delete()
     plain(stdout(), f"Deleted {name}.")
+
+
+add_commands(app, run, status, report, list_, delete, group="batch")

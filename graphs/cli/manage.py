@@ -50,36 +50,24 @@ _OlderThan = Annotated[
 
 
 def sessions(
-    text: Annotated[
-        str | None,
-        typer.Argument(metavar="TEXT", help="Only sessions with this text in their title or id."),
-    ] = None,
+    text: str | None = None,
     status: _Status = None,
-    reason: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REASON", help="Only sessions that ended for this reason, such as done_token."
-        ),
-    ] = None,
+    reason: str | None = None,
     batch: _Batch = None,
     older_than: _OlderThan = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Maximum number of sessions. [default: 50; with --json: all]",
-            show_default=False,
-        ),
-    ] = None,
-    after: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Only sessions after the one with this id in the list."),
-    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
+    after: str | None = None,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> None:
-    """List the sessions, newest first."""
+    """List the sessions, newest first.
+
+    Options:
+        text (TEXT): Only sessions with this text in their title or id.
+        reason (--reason REASON): Only sessions that ended for this reason, such as done_token.
+        limit (--limit N): Maximum number of sessions. [default: 50; with --json: all]
+        after (--after ID): Only sessions after the one with this id in the list.
+    """
     from ..session.listing import read_filter
     from .sessions import show_sessions
 
@@ -96,30 +84,23 @@ def sessions(
 
 
 def delete(
-    session: Annotated[
-        str | None,
-        typer.Argument(metavar="SESSION", help="The session's id. Leave it out with --older-than."),
-    ] = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AGE",
-            help="Delete all sessions whose latest run is at least this old, such as 12h, 30d or "
-            "8w. Running sessions are kept.",
-        ),
-    ] = None,
+    session: str | None = None,
+    older_than: str | None = None,
     status: _Status = None,
     batch: _Batch = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="With --older-than: delete nothing, only count."),
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="With --older-than: delete without asking first.")
-    ] = False,
+    dry_run: bool = False,
+    yes: bool = False,
     store: StoreOption = None,
 ) -> None:
-    """Delete a session with all its messages, or all old sessions."""
+    """Delete a session with all its messages, or all old sessions.
+
+    Options:
+        session (SESSION): The session's id. Leave it out with --older-than.
+        older_than (--older-than AGE): Delete all sessions whose latest run is at least this old,
+            such as 12h, 30d or 8w. Running sessions are kept.
+        dry_run (--dry-run): With --older-than: delete nothing, only count.
+        yes (--yes): With --older-than: delete without asking first.
+    """
     from ..session.listing import read_filter
     from .sessions import delete_old, delete_stored
     from .terminal.console import plain, stdout
@@ -163,39 +144,27 @@ def _into_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
 
 def fork(
     session: Session,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MESSAGE",
-            help="The id of the last message to keep, such as m0007. [default: the newest]",
-        ),
-    ] = None,
-    into: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The new session's id. [default: made from SESSION]"),
-    ] = None,
+    at: str | None = None,
+    into: str | None = None,
     mode: Annotated[str | None, mode_option("unchanged")] = None,
     max_iterations: Annotated[int | None, cap_option("unchanged")] = None,
-    task: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A new task, used exactly as written.")
-    ] = None,
-    prompt: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SPEAKER=TEXT", help="A new system prompt for a speaker. Repeatable."),
-    ] = None,
-    speaker_task: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SPEAKER=TEXT", help="A new private task for a speaker. Repeatable."),
-    ] = None,
-    speaker_model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SPEAKER=NAME", help="A new model for a speaker. Repeatable."),
-    ] = None,
+    task: str | None = None,
+    prompt: list[str] | None = None,
+    speaker_task: list[str] | None = None,
+    speaker_model: list[str] | None = None,
     store: StoreOption = None,
 ) -> None:
     """Make a new session from any message of another session.
 
     The other session does not change. The new one has the same rules, apart from the options.
+
+    Options:
+        at (--at MESSAGE): The id of the last message to keep, such as m0007. [default: the newest]
+        into (--into ID): The new session's id. [default: made from SESSION]
+        task (--task TEXT): A new task, used exactly as written.
+        prompt (--prompt SPEAKER=TEXT): A new system prompt for a speaker. Repeatable.
+        speaker_task (--speaker-task SPEAKER=TEXT): A new private task for a speaker. Repeatable.
+        speaker_model (--speaker-model SPEAKER=NAME): A new model for a speaker. Repeatable.
     """
     from .sessions import open_session
 
@@ -250,24 +219,20 @@ def dump(
 
 
 def load(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .json file that `duologue dump` wrote.")
-    ],
+    file: Path,
     into: Annotated[str | None, _into_option("the id in the file")] = None,
-    speaker: Annotated[
-        str | None,
-        typer.Option(
-            "--as",
-            metavar="SPEAKER",
-            help="The speaker that gets the memory. Required for a file that `dump --as` wrote.",
-        ),
-    ] = None,
+    speaker: str | None = None,
     store: StoreOption = None,
 ) -> None:
     """Load a session or a memory that `duologue dump` wrote.
 
     A session becomes a new session, which can be resumed. A memory replaces the memory of one
     speaker in a session; the other speakers' memories do not change.
+
+    Options:
+        file (FILE): A .json file that `duologue dump` wrote.
+        speaker (--as SPEAKER): The speaker that gets the memory. Required for a file that `dump
+            --as` wrote.
     """
     if speaker is None:
         from ..session.converse import load_session
@@ -309,15 +274,15 @@ def copy(
     session: Session,
     into: Annotated[str | None, _into_option("a new id; with --to: the same id")] = None,
     speaker: SpeakerOption = None,
-    to: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="The store of the copy. [default: the same store]"),
-    ] = None,
+    to: str | None = None,
     store: StoreOption = None,
 ) -> None:
     """Copy a session, or one speaker's memory.
 
     The copy is in the same store, or in another one with --to.
+
+    Options:
+        to (--to URL): The store of the copy. [default: the same store]
     """
     from .sessions import open_session
 
@@ -334,14 +299,8 @@ _FORMATS: Final = "; ".join(f"{name}, {purpose}" for name, purpose in FORMATS.it
 
 
 def export(
-    session: Annotated[
-        str | None,
-        typer.Argument(metavar="SESSION", help="The session's id. Leave it out with --batch."),
-    ] = None,
-    batch: Annotated[
-        str | None,
-        typer.Option(metavar="BATCH", help="Export the sessions of this batch into one file."),
-    ] = None,
+    session: str | None = None,
+    batch: str | None = None,
     form: Annotated[
         str | None,
         typer.Option(
@@ -351,52 +310,12 @@ def export(
             "openai, sharegpt or inspect. [default: markdown; for a batch: jsonl]",
         ),
     ] = None,
-    speaker: Annotated[
-        str | None,
-        typer.Option(
-            "--as",
-            metavar="SPEAKER",
-            help="Only the memory of this speaker. [default: the whole session; for openai and "
-            "sharegpt: each speaker whose messages come from a model]",
-        ),
-    ] = None,
-    reason: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="REASON",
-            help="With --batch: only sessions that ended for this reason. Repeatable.",
-        ),
-    ] = None,
-    status: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STATUS",
-            help="With --batch: only sessions with this status: finished, failed, paused, waiting, "
-            "running or any. [default: finished]",
-        ),
-    ] = None,
-    score: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COMPARISON",
-            help="With --batch: only sessions whose score satisfies this comparison, as in "
-            "'won>=0.5'. Repeatable.",
-        ),
-    ] = None,
-    trial: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="With --batch: only trial N of each combination; the first is 1."
-        ),
-    ] = None,
-    no_metadata: Annotated[
-        bool,
-        typer.Option(
-            "--no-metadata",
-            help="For openai and sharegpt: leave out duologue's own fields, which OpenAI's service "
-            "refuses.",
-        ),
-    ] = False,
+    speaker: str | None = None,
+    reason: list[str] | None = None,
+    status: str | None = None,
+    score: list[str] | None = None,
+    trial: int | None = None,
+    no_metadata: bool = False,
     output: OutputOption = None,
     store: StoreOption = None,
 ) -> None:
@@ -404,6 +323,21 @@ def export(
 
     With --batch a manifest is written next to the file: its contents, its hash and the sessions
     that were left out.
+
+    Options:
+        session (SESSION): The session's id. Leave it out with --batch.
+        batch (--batch BATCH): Export the sessions of this batch into one file.
+        speaker (--as SPEAKER): Only the memory of this speaker. [default: the whole session; for
+            openai and sharegpt: each speaker whose messages come from a model]
+        reason (--reason REASON): With --batch: only sessions that ended for this reason.
+            Repeatable.
+        status (--status STATUS): With --batch: only sessions with this status: finished, failed,
+            paused, waiting, running or any. [default: finished]
+        score (--score COMPARISON): With --batch: only sessions whose score satisfies this
+            comparison, as in 'won>=0.5'. Repeatable.
+        trial (--trial N): With --batch: only trial N of each combination; the first is 1.
+        no_metadata (--no-metadata): For openai and sharegpt: leave out duologue's own fields, which
+            OpenAI's service refuses.
     """
     chosen = select_set(reason=reason, score=score, trial=trial, status=status)
     options: dict[str, Any] = {"speaker": speaker, "metadata": not no_metadata}

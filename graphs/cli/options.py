@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -182,9 +184,39 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
 """The example commands for each command."""
 
 
-def example_of(command: str) -> str:
-    """Return the examples that follow the help of a command."""
-    lines = EXAMPLES[command]
+def add_commands(app: typer.Typer, *commands: Callable[..., None], group: str = "") -> None:
+    """Add commands to an application or to a group of it, with their help and their examples."""
+    for command in commands:
+        name = command.__name__.rstrip("_")
+        epilog = _format_examples(EXAMPLES[f"{group} {name}".strip()])
+        app.command(name, help=_describe_options(command), epilog=epilog)(command)
+
+
+def _describe_options(command: Callable[..., None]) -> str:
+    """Add the descriptions of a command's options to its signature, and return its help.
+
+    The docstring describes an option below ``Options`` as ``parameter (--option METAVAR): help``,
+    and an argument without the name of an option.
+    """
+    text, _, section = (command.__doc__ or "").partition("\n    Options:\n")
+    entries = re.findall(r"^ {8}(\w+) \((.*?)\): (.*(?:\n {9,}.*)*)", section, re.MULTILINE)
+    for parameter, form, described in entries:
+        names = [word for word in form.split() if word.startswith("--")]
+        kind = command.__annotations__[parameter]
+        # The annotation may declare more, such as the smallest number.
+        (declared,) = getattr(
+            kind, "__metadata__", (typer.Option() if names else typer.Argument(),)
+        )
+        info = copy(declared)
+        info.help, info.show_default = " ".join(described.split()), False
+        info.metavar = next((word for word in form.split() if word not in names), None)
+        if names:
+            info.param_decls = names
+        command.__annotations__[parameter] = Annotated[getattr(kind, "__origin__", kind), info]
+    return text
+
+
+def _format_examples(lines: Sequence[str]) -> str:
     # \b keeps click from joining the lines.
     return "\n".join(
         ["\b", "Example:" if len(lines) == 1 else "Examples:", *map("  ".__add__, lines)]

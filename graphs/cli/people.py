@@ -6,8 +6,6 @@ Each command imports its modules inside its function, as in `graphs.cli.app`.
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import typer
-
 from .options import (
     Attach,
     Json,
@@ -32,36 +30,12 @@ def read_attached(paths: Sequence[str] | None) -> list[dict[str, Any]]:
 
 
 def chat(
-    message: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MESSAGE", help="Your first message. [default: you are asked for it]"
-        ),
-    ] = None,
-    tool: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="The name of a tool that the agent may call. Repeatable."
-        ),
-    ] = None,
-    approve: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="The name of a tool whose calls wait for your approval. Repeatable.",
-        ),
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The agent's system prompt.")
-    ] = None,
+    message: str | None = None,
+    tool: list[str] | None = None,
+    approve: list[str] | None = None,
+    prompt: str | None = None,
     attach: Attach = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="The session's id. `duologue resume` needs it later. [default: a new id]",
-        ),
-    ] = None,
+    session: str | None = None,
     store: StoreOption = None,
     model: ModelOption = None,
     max_iterations: Annotated[int | None, cap_option("none")] = None,
@@ -75,6 +49,14 @@ def chat(
     Your messages can also come from a pipe. At the end of the pipe, or after Ctrl-D, the session
     waits for you.
     With --json, no question is asked. The last event contains it; `duologue answer` answers it.
+
+    Options:
+        message (MESSAGE): Your first message. [default: you are asked for it]
+        tool (--tool NAME): The name of a tool that the agent may call. Repeatable.
+        approve (--approve NAME): The name of a tool whose calls wait for your approval. Repeatable.
+        prompt (--prompt TEXT): The agent's system prompt.
+        session (--session ID): The session's id. `duologue resume` needs it later. [default: a new
+            id]
     """
     from ..common.content import make_content
     from ..kinds.chat import chat as make
@@ -102,19 +84,8 @@ def chat(
 
 def answer(
     session: Session,
-    answer: Annotated[
-        str,
-        typer.Argument(
-            metavar="ANSWER",
-            help='Your message, or "" for none. A question about tool calls needs JSON, as in the '
-            "command that `duologue show` prints. A question that a tool asks accepts JSON or "
-            "text.",
-        ),
-    ],
-    question: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The question to answer. [default: the only open one]"),
-    ] = None,
+    answer: str,
+    question: str | None = None,
     attach: Attach = None,
     store: StoreOption = None,
     model: ModelOption = None,
@@ -124,6 +95,12 @@ def answer(
 
     Further questions are asked in the terminal. With --json no question is asked: the session waits
     again.
+
+    Options:
+        answer (ANSWER): Your message, or "" for none. A question about tool calls needs JSON, as in
+            the command that `duologue show` prints. A question that a tool asks accepts JSON or
+            text.
+        question (--question ID): The question to answer. [default: the only open one]
     """
     from .sessions import require_session
 
@@ -138,14 +115,18 @@ def answer(
 
 def say(
     session: Session,
-    speaker: Annotated[str, typer.Argument(metavar="SPEAKER", help="The speaker of the message.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.")],
+    speaker: str,
+    text: str,
     attach: Attach = None,
     store: StoreOption = None,
 ) -> None:
     """Add a message of a speaker to a session that is not running.
 
     It counts as that speaker's turn. `duologue resume` continues with the next speaker.
+
+    Options:
+        speaker (SPEAKER): The speaker of the message.
+        text (TEXT): The message.
     """
     from .sessions import open_session
     from .terminal.console import plain, stderr, stdout

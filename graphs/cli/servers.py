@@ -28,16 +28,9 @@ _Files = Annotated[
 
 
 def view(
-    session: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SESSION", help="The session to show. [default: the list of all sessions]"
-        ),
-    ] = None,
+    session: str | None = None,
     port: Port = 0,
-    no_open: Annotated[
-        bool, typer.Option("--no-open", help="Print the address without opening a browser.")
-    ] = False,
+    no_open: bool = False,
     store: StoreOption = None,
     model: ModelOption = None,
 ) -> None:
@@ -45,6 +38,10 @@ def view(
 
     The page lists and searches sessions and approves tool calls. It is served on this machine only,
     to anyone who has the printed address, until Ctrl-C.
+
+    Options:
+        session (SESSION): The session to show. [default: the list of all sessions]
+        no_open (--no-open): Print the address without opening a browser.
     """
     from ..store.rows import check_session_id
     from .terminal.console import plain, stderr, stdout
@@ -63,29 +60,8 @@ def view(
 
 def mcp(
     files: _Files,
-    http: Annotated[
-        int | None,
-        typer.Option(
-            "--http",
-            metavar="PORT",
-            min=0,
-            max=65535,
-            help="Serve streamable HTTP at this port of 127.0.0.1; 0 is any free port. "
-            "[default: serve stdin and stdout]",
-            show_default=False,
-        ),
-    ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            "--token",
-            metavar="TOKEN",
-            envvar="DUOLOGUE_MCP_TOKEN",
-            help="With --http: the token that clients send. Other users of this machine can read "
-            "arguments, so set the variable instead. [default: a new random token]",
-            show_default=False,
-        ),
-    ] = None,
+    http: Annotated[int | None, typer.Option(min=0, max=65535)] = None,
+    token: Annotated[str | None, typer.Option(envvar="DUOLOGUE_MCP_TOKEN")] = None,
     store: StoreOption = None,
     model: ModelOption = None,
 ) -> None:
@@ -93,6 +69,12 @@ def mcp(
 
     Each file is one tool, with the name of the file. A call runs the conversation and returns its
     output. Sessions are kept in the store, as those of `duologue run`.
+
+    Options:
+        http (--http PORT): Serve streamable HTTP at this port of 127.0.0.1; 0 is any free port.
+            [default: serve stdin and stdout]
+        token (--token TOKEN): With --http: the token that clients send. Other users of this machine
+            can read arguments, so set the variable instead. [default: a new random token]
     """
     from .terminal.console import plain, stderr, stdout
 
@@ -113,27 +95,8 @@ def mcp(
 def serve(
     files: _Files,
     port: Port = 0,
-    token: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOKEN",
-            envvar="DUOLOGUE_SERVE_TOKEN",
-            help="The token that clients send as their API key. Repeatable: each token has its own "
-            "sessions. Other users of this machine can read arguments, so set the variable "
-            "instead; spaces separate its tokens. [default: a new random token]",
-            show_default=False,
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Maximum number of conversations that run at the same time; further requests "
-            "wait. [default: 8]",
-            show_default=False,
-        ),
-    ] = 8,
+    token: Annotated[list[str] | None, typer.Option(envvar="DUOLOGUE_SERVE_TOKEN")] = None,
+    concurrency: Annotated[int, typer.Option(min=1)] = 8,
     store: StoreOption = None,
     model: ModelOption = None,
 ) -> None:
@@ -141,6 +104,13 @@ def serve(
 
     Each file is one model, with the name of the file. A request runs the conversation and returns
     its output. It is stored only if a header of the request starts a session.
+
+    Options:
+        token (--token TOKEN): The token that clients send as their API key. Repeatable: each token
+            has its own sessions. Other users of this machine can read arguments, so set the
+            variable instead; spaces separate its tokens. [default: a new random token]
+        concurrency (--concurrency N): Maximum number of conversations that run at the same time;
+            further requests wait. [default: 8]
     """
     from .terminal.console import plain, stderr, stdout
 

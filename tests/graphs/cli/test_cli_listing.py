@@ -42,7 +42,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> str:
                         if days > 15:
                             patched.setattr(
                                 "duologue.graphs.store.sql_tables.moment",
-                                lambda _, then=rows.moment(then): then,
+                                lambda _, then=then: rows.moment(then),
                             )
                             await held.finish("quit" if days > 35 else "done_token")
             async with opened.lock_batch("lot") as lease:
