@@ -2,7 +2,8 @@
 
 import tomllib
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +29,31 @@ def check_rows(rows: Iterable[Any], check: Callable[..., object]) -> None:
         except (Exception, pytest.fail.Exception) as error:
             failed.append(f"{row}: {type(error).__name__}: {error}")
     assert not failed, "\n\n".join(failed)
+
+
+def each_row(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Call a test with the fields of each row of this name, and report every failing row.
+
+    A row that is no table is the test's first argument. A missing field is None.
+    """
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        rows = read_rows(test.__code__.co_filename, name)
+        parameters = signature(test).parameters
+        named = {field for row in rows if isinstance(row, dict) for field in row}
+        fields = [field for field in parameters if field in named] or [next(iter(parameters))]
+
+        @wraps(test)
+        def try_rows(**fixtures: Any) -> None:
+            def check(row: object) -> None:
+                values = row if isinstance(row, dict) else {fields[0]: row}
+                test(**fixtures, **dict.fromkeys(fields) | values)
+
+            check_rows([(row,) for row in rows], check)
+
+        # Without this signature, pytest would treat the fields as fixtures.
+        rest = [one for field, one in parameters.items() if field not in fields]
+        vars(try_rows)["__signature__"] = signature(test).replace(parameters=rest)
+        return try_rows
+
+    return decorate

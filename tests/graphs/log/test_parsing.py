@@ -15,6 +15,7 @@ from duologue.graphs.log.messages import storable
 from duologue.graphs.log.parsing import parse
 from duologue.graphs.speakers.formats import Format, ParsedBlock, ParseStatus
 from duologue.graphs.text.structures import without_fences
+from support.tables import each_row
 
 LAGENT = BlockFormat(begin="```python\n", end="\n```\n", tool_type="code interpreter")
 TAGS = BlockFormat(begin="<do>", end="</do>")
@@ -87,16 +88,7 @@ def test_missing_marks_are_told_with_the_form_asked_for() -> None:
     assert found.problem == "Your message must begin with 'Solution:' and end with 'Next request.'."
 
 
-@pytest.mark.parametrize(
-    ("text", "stop", "value"),
-    [
-        pytest.param("Solution: 3. ", "Next request.", "3.", id="L5-stopped-at-the-end"),
-        pytest.param("Solution: 3.", "\nNext request.\n", "3.", id="L5-stopped-around-the-end"),
-        pytest.param("Solution: 3. Next ", "request", "3.", id="L5-stopped-within-the-end"),
-        pytest.param("Solution: 3. Next request", ".", "3.", id="L5-stopped-at-its-last-sign"),
-        pytest.param("3.", "Next request.", None, id="L5-stopped-without-a-mark"),
-    ],
-)
+@each_row("stopped_replies")
 def test_a_stop_text_ends_the_reply_where_it_is_the_end_mark(
     text: str, stop: str, value: str | None
 ) -> None:
@@ -196,19 +188,7 @@ def test_line_breaks_belong_to_the_marks(
     assert short(LAGENT, text) == read
 
 
-@pytest.mark.parametrize(
-    ("rest", "stop", "action"),
-    [
-        pytest.param("x", "\n```\n", "x", id="L5-the-end"),
-        pytest.param("x\n", "```", "x", id="L5-within-the-end"),
-        pytest.param("x", "\n```", "x", id="L5-its-beginning"),
-        pytest.param("x", "\n```\n\n", "x", id="L5-more-than-the-end"),
-        pytest.param("x", "```", None, id="L5-not-at-a-line"),
-        pytest.param("x", "Result:", None, id="L5-another-text"),
-        pytest.param("x\n", "\n", None, id="L5-any-line"),
-        pytest.param("x", "", None, id="L5-blank"),
-    ],
-)
+@each_row("stopped_blocks")
 def test_a_stop_text_ends_the_last_block_where_it_is_the_end(
     rest: str, stop: str, action: str | None
 ) -> None:
@@ -339,21 +319,7 @@ def test_code_in_another_language_is_prose() -> None:
     assert "'Python'" in problem
 
 
-@pytest.mark.parametrize(
-    ("text", "stop", "status"),
-    [
-        pytest.param("```sh\nx", (), -1, id="L5-open"),
-        pytest.param("```sh", (), -1, id="L5-open-at-once"),
-        pytest.param("```sh\nx\n\n", (), -1, id="L5-open-with-blank-lines"),
-        pytest.param("```sh\nx\n~~~", (), -1, id="L5-other-fence"),
-        pytest.param("````sh\nx\n```", (), -1, id="L5-shorter-fence"),
-        pytest.param("```sh\nx\n> ```", (), -1, id="L5-quoted-fence"),
-        pytest.param("```sh\nx", ("\n```\n",), 1, id="L5-stopped"),
-        pytest.param("```sh\nx\n", ("END", "```"), 1, id="L5-stopped-by-one-of-many"),
-        pytest.param("~~~sh\nx\n", ("```",), -1, id="L5-stopped-elsewhere"),
-        pytest.param("- ```sh\n  x\n\na", ("```",), -1, id="L5-open-in-the-middle"),
-    ],
-)
+@each_row("open_fences")
 def test_a_fence_that_is_not_closed_is_broken(
     text: str, stop: tuple[str, ...], status: int
 ) -> None:
@@ -409,48 +375,14 @@ WRITTEN = json.dumps(GOOD)
 
 
 @pytest.mark.parametrize("form", [PLAN, SchemaFormat(name="Plan", form="text")])
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(WRITTEN, id="L5-json"),
-        pytest.param(f"\n{WRITTEN}\n", id="L5-white-space"),
-        pytest.param(f"```json\n{WRITTEN}\n```", id="L5-fenced"),
-        pytest.param(f"```\n{WRITTEN}\n```", id="L5-unlabelled"),
-        pytest.param(f"~~~JSON\n{WRITTEN}\n~~~", id="L5-tildes"),
-        pytest.param(f"```json\n{WRITTEN}", id="L5-open-fence"),
-        pytest.param(f"Here you are:\n\n```json\n{WRITTEN}\n```\nFine?", id="L5-among-prose"),
-        pytest.param(f"```sh\nx\n```\n```json\n{WRITTEN}\n```", id="L5-beside-other-code"),
-        pytest.param(f"[A plan]\n```json\n{WRITTEN}\n```", id="L5-behind-brackets"),
-        pytest.param(json.dumps(GOOD, indent=2), id="L5-on-lines"),
-        pytest.param(f"Here you are: {WRITTEN} Fine?", id="L5-in-a-sentence"),
-        pytest.param(f"```\n{WRITTEN}\n```\n```\n{WRITTEN}\n```", id="L5-twice"),
-    ],
-)
-def test_json_that_fits_is_read_as_plain_values(form: SchemaFormat, text: str) -> None:
+@each_row("fitting_json")
+def test_json_that_fits_is_read_as_plain_values(text: str, form: SchemaFormat) -> None:
     found = parse(form, text, schema=Plan)
     assert found.value == GOOD
     assert found.problem is None
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        pytest.param("A garden.", "invalid JSON", id="L5-prose"),
-        pytest.param(WRITTEN[:-1], "invalid JSON", id="L5-cut-off"),
-        pytest.param("{}", "goal: is missing", id="L5-missing"),
-        pytest.param(
-            '{"goal": 3, "steps": []}', "goal: input should be a valid string", id="L5-type"
-        ),
-        pytest.param(WRITTEN.replace("2", "0"), "steps.0.hours: ", id="L5-deep"),
-        pytest.param(WRITTEN.replace("2", "2" * 30), "too large", id="L5-number-no-store-keeps"),
-        pytest.param(
-            f"```\n{WRITTEN}\n```\n```\n{WRITTEN.replace('2', '3')}\n```",
-            "two different JSON objects",
-            id="L5-two",
-        ),
-        pytest.param("[]", "", id="L5-list"),
-    ],
-)
+@each_row("misfitting_json")
 def test_json_that_does_not_fit_is_told_by_its_field(text: str, named: str) -> None:
     found = parse(PLAN, text, schema=Plan)
     assert found.value is None
@@ -476,16 +408,7 @@ def test_a_schema_needs_its_class() -> None:
         parse(PLAN, WRITTEN)
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("```json\n{}\n```", "{}"),
-        ("```\n{}\n```\n", "{}"),
-        ("{}", "{}"),
-        ("```python\n{}\n```", "```python\n{}\n```"),
-        ("Yes:\n```\n{}\n```", "Yes:\n```\n{}\n```"),
-    ],
-)
+@each_row("fenced_answers")
 def test_only_a_fence_around_a_whole_answer_is_taken_away(text: str, left: str) -> None:
     """L5: a verdict quoted inside prose is no verdict."""
     assert without_fences(text) == left

@@ -22,6 +22,7 @@ from duologue.graphs.ends.end import End
 from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.graphs.text.done_words import Match
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
+from support.tables import each_row
 
 STOP = "###STOP###"
 DEAL = "DEAL"
@@ -114,24 +115,7 @@ DONE = "<CAMEL_TASK_DONE>"
 
 
 @pytest.mark.part(4)
-@pytest.mark.parametrize(
-    ("said", "heard"),
-    [
-        (f"Instruction: {DONE}\nInput: None", "Instruction:\nInput: None"),
-        (f"**Instruction:** {DONE}", "**Instruction:**"),
-        (f"<think>{DONE}?</think>Instruction:\n{DONE}\nInput: None", "Instruction:\nInput: None"),
-        (f"Instruction: Explain this.\nInput: {DONE}", None),
-        (f"<think>{DONE}</think>Instruction: Say {DONE}.\nInput: None", None),
-        (f"Instruction: `{DONE}` ends it, so take care.\nInput: None", None),
-        ("CAMEL_TASK_DONE", ""),
-        ("**Lead:** camel_task_done.", ""),
-        (f"Great work! {DONE}.", "Great work!"),
-        ("Instruction: CAMEL_TASK_DONE\nInput: None", "Instruction:\nInput: None"),
-        (f"Instruction: Great work! {DONE}\nInput: None", "Instruction: Great work!\nInput: None"),
-        ("Instruction: Say CAMEL_TASK_DONE\nInput: None", None),
-        ("Instruction: Is it time to say CAMEL_TASK_DONE?\nInput: None", None),
-    ],
-)
+@each_row("instructions")
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_r1_a_token_that_is_the_whole_of_an_instruction_ends_it(
     said: str, heard: str | None, size: int
@@ -182,24 +166,7 @@ def test_r1_a_buyer_that_was_told_to_say_deal_ends_the_sale(last: str) -> None:
     assert seen(result, "Seller")[-1] == "human: (empty message)"
 
 
-@pytest.mark.part(4)
-@pytest.mark.parametrize(
-    ("said", "heard"),
-    [
-        (f"Ann: {STOP}", "(empty message)"),
-        (f"**Ann:** {STOP}.", "(empty message)"),
-        (f"{STOP} 👋", "(empty message)"),
-        (f"({STOP}.)", "(empty message)"),
-        (f"{STOP}.\n👋", "(empty message)"),
-        (f"thanks {STOP}", "thanks"),
-        (f"thanks, {STOP}!", "thanks"),
-        (f"Bye! ({STOP}).", "Bye!"),
-        (f"Bye!\nAnn: {STOP} 👋", "Bye!"),
-        (f"Have a nice day... {STOP}", "Have a nice day..."),
-        (f'"Bye! {STOP}"', '"Bye!"'),
-        (f"**Bye! {STOP}**", "**Bye!**"),
-    ],
-)
+@each_row("heard")
 def test_r1_nothing_odd_is_heard_of_a_message_with_a_token(said: str, heard: str) -> None:
     model = ScriptedChatModel(
         script=["Hi.", "Hello.", Reply(text=said, chunks=tuple(said)), "Really?", "Yes.", STOP]

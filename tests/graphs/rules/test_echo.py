@@ -10,6 +10,7 @@ from duologue.graphs import Conversation, Result, converse, load_conversation, r
 from duologue.graphs.text.similarity import asks_to_repeat, is_echo
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of, rejections
+from support.tables import each_row
 
 PLAN = "Let us plant beans beside the wall."
 
@@ -74,31 +75,7 @@ def test_r16_words_of_its_own_begin_the_count_anew() -> None:
     assert flaws(result)[1::2] == [Flaw.ECHO, None, Flaw.ECHO, Flaw.ECHO]
 
 
-@pytest.mark.part(4)
-@pytest.mark.parametrize(
-    ("before", "text"),
-    [
-        pytest.param("Yes.", "Yes.", id="R16-yes"),
-        pytest.param("Rock", "Rock", id="R16-a-move"),
-        pytest.param("e4", "e4", id="R16-chess"),
-        pytest.param("I say 42.", "I say 42.", id="R16-a-number"),
-        pytest.param("My guess is number 42.", "My guess is number 42.", id="R16-a-guess"),
-        pytest.param("I take option B then.", "I take option B then.", id="R16-an-option"),
-        pytest.param("After you, please!", "After you, please!", id="R16-a-courtesy"),
-        pytest.param(
-            "Thank you very much for all your help today!",
-            "Thank you very much for all your help today!",
-            id="R16-thanks",
-        ),
-        pytest.param(
-            "Let us plant 3 beans beside the wall.",
-            "Let us plant 4 beans beside the wall.",
-            id="R16-another-number",
-        ),
-        pytest.param(PLAN, f"{PLAN} And roses.", id="R16-more-than-that"),
-        pytest.param(PLAN, f"You said: {PLAN}", id="R16-a-quotation"),
-    ],
-)
+@each_row("no_echoes")
 def test_r16_short_answers_moves_and_quotations_are_no_echo(before: str, text: str) -> None:
     assert flaws(play(talk(), before, text)) == [None, None]
 
@@ -189,20 +166,7 @@ def test_r16_switched_off_an_echo_is_neither_asked_for_again_nor_counted() -> No
     assert flaws(result) == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("text", "asks"),
-    [
-        ("Please repeat what I say.", True),
-        ("Say after me: one", True),
-        ("Répétez, s'il vous plaît.", True),
-        ("Repite conmigo.", True),
-        ("Повторяйте за мной.", True),
-        ("繰り返してください。", True),
-        ("Say what you think.", False),
-        ("I like your plan.", False),
-        ("", False),
-    ],
-)
+@each_row("requests")
 def test_r16_who_asks_for_a_repetition(text: str, asks: bool) -> None:
     assert asks_to_repeat(text) is asks
 

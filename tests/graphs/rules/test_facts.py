@@ -17,6 +17,7 @@ from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.position import Phase, Position, max_steps
 from duologue.graphs.rules.transitions import position_after_removals
 from support.log import Failure, make_line, make_tool_line
+from support.tables import each_row
 
 FAILURES = {"=": None, "!": Failure.TOOL, "?": Failure.PERSON}
 
@@ -59,28 +60,7 @@ def log_of(*rows: str) -> list[AnyMessage]:
     return log
 
 
-@pytest.mark.parametrize(
-    ("rows", "count"),
-    [
-        (["> Ann a"], 1),
-        (["> Ann a", "= x", "> Ann a"], 2),
-        (["> Ann a", "= x", "> Ann a", "= x", "> Ann a", "= x"], 3),
-        (["> Ann a", "= x", "> Ann a", "= y"], 1),
-        (["> Ann a", "= x", "> Ann a", "= y", "> Ann a", "= y"], 2),
-        (["> Ann a", "= x", "> Ann b", "= x"], 1),
-        (["> Ann a", "= x", "> Ann b", "= x", "> Ann a", "= x"], 1),
-        (["> Ann a b", "= x", "= y", "> Ann b a", "= y", "= x"], 2),
-        (["> Ann a b", "= x", "= y", "> Ann a", "= x"], 1),
-        (["> Ann a", "= x", "- Ann model", "> Ann a", "= x"], 1),
-        (["> Ann a", "= x", "- Ann model"], 0),
-        # A failed call neither counts nor interrupts a series; a refused call counts.
-        (["> Ann a", "= x", "> Ann a", "! x"], 1),
-        (["> Ann a", "= x", "> Ann a", "! x", "> Ann a", "= x"], 2),
-        (["> Ann a", "? no", "> Ann a", "? not now"], 2),
-        (["> Ann a b", "? no", "! y", "> Ann a b", "= x", "= y"], 2),
-    ],
-    ids=lambda value: ", ".join(value) if isinstance(value, list) else str(value),
-)
+@each_row("equal_calls")
 def test_equal_calls_in_a_row_are_counted_by_their_calls_and_results(
     rows: Sequence[str], count: int
 ) -> None:
@@ -88,24 +68,7 @@ def test_equal_calls_in_a_row_are_counted_by_their_calls_and_results(
     assert facts_of(conversation, log_of(*rows)).count(Reason.SAME_TOOL_CALLS) == count
 
 
-@pytest.mark.parametrize(
-    ("rows", "first", "count"),
-    [
-        (["- Ann text"], None, 1),
-        (["- Ann text"], "Hi.", 0),
-        (["- Ann text", "- Bob model", "- Ann text"], "Hi.", 1),
-        (["- Ann model", "- Bob model", "- Ann text"], "Hi.", 2),
-        (["- Ann text", "- Bob model", "- Ann human"], None, 0),
-        (["- Ann human", "- Bob model", "- Ann text"], None, 1),
-        # A round of calls that the person could have stopped is one automatic reply.
-        (["> Bob a", "= x"], None, 1),
-        (["> Bob a b", "= x", "= y"], None, 1),
-        (["> Bob a b", "= x", "= y", "> Bob a", "= x"], None, 2),
-        (["> Bob a b", "= x", "- Ann human", "= y"], None, 0),
-        (["> Ann a", "= x"], None, 0),
-    ],
-    ids=lambda value: ", ".join(value) if isinstance(value, list) else str(value),
-)
+@each_row("auto_replies")
 def test_automatic_replies_are_counted_since_a_person_last_spoke(
     rows: Sequence[str], first: str | None, count: int
 ) -> None:

@@ -9,6 +9,7 @@ from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Conversation, Result, converse
 from duologue.nodes.testing import ScriptedChatModel
+from support.tables import each_row
 
 
 def play(script: Sequence[str], rounds: int = 30, **end_chat: Any) -> Result:
@@ -167,20 +168,7 @@ def test_r7_a_question_keeps_farewells_from_ending_it_where_a_standstill_would(
     assert ended(found)[0] == ("max_iterations" if standstill else "farewells")
 
 
-@pytest.mark.part(4)
-@pytest.mark.parametrize(
-    ("text", "is_question"),
-    [
-        ("月曜日に会えますか。", True),
-        ("行きますか\nお返事ください。", True),
-        ("どうしてでしょうか」", True),
-        ("かばんがあります。", False),
-        ("星期一见面好吗", True),
-        ("吗啡很危险。", False),
-        ("Τελείωσε;", True),
-        ("First the beans; then the peas.", False),
-    ],
-)
+@each_row("questions")
 def test_r7_what_is_asked_without_a_question_mark_is_open(text: str, *, is_question: bool) -> None:
     """R7: questions without "?" count, such as those with particles, or a Greek question mark."""
     script = [text, *["Thank you!", "Goodbye!"] * 9]

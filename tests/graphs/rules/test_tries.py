@@ -11,6 +11,7 @@ from duologue.graphs.prompts.prompts import EMPTY_REPLY, REWRITE_REPLY, fill_tem
 from duologue.graphs.rules.turns import Checked, Problem, better
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of
+from support.tables import each_row
 
 ROLE_PLAY = role_play("Pick an exchange", "Lead", "Coder", specify_task=False, max_iterations=1)
 ORDER = "Instruction: Choose one of them for us.\nInput: None"
@@ -69,41 +70,14 @@ def played(*tries: Line, **options: Any) -> Result:
     return result
 
 
-@pytest.mark.part(4)
-@pytest.mark.parametrize(
-    "second",
-    [
-        "Solution: Sorry.\nNext request.",
-        "I apologize for the confusion.",
-        "Solution: Verstanden. Entschuldigung!",
-        "Solution: Sure, I'll write your message anew.\nNext request.",
-        "Solution: Sure, please write your message anew.",
-        "Sure, here's a new message:",
-        f"Solution: {AGAIN}\nNext request.",
-        f'Solution: "{AGAIN}"',
-        "Solution: [your solution]\nNext request.",
-        "Solution: Choose one of them for us.",
-    ],
-)
+@each_row("second_tries")
 def test_r15_content_is_said_if_the_second_try_has_none(second: str) -> None:
     result = played(KRAKEN, second)
     assert result.last_message("Coder") == f"Solution: {KRAKEN}\nNext request."
     assert fields_of(result.messages[-1]).flaw is None
 
 
-@pytest.mark.part(4)
-@pytest.mark.parametrize(
-    ("second", "said"),
-    [
-        (f"{AGAIN} Solution: Bitstamp.", "Bitstamp."),
-        (f"Solution: {AGAIN} Bitstamp.", "Bitstamp."),
-        ("Sure! Here is my new message:\n\nSolution: Bitstamp.\nNext request.", "Bitstamp."),
-        ("Solution: Sorry. Here's a new message: Bitstamp. Next request.", "Bitstamp."),
-        ("Solution: Bitstamp. Please rewrite your message.\nNext request.", "Bitstamp."),
-        ("Solution: Okay, Bitstamp then.", "Okay, Bitstamp then."),
-        ("Solution:\n```\n# Rewrite your message.\n```", "```\n# Rewrite your message.\n```"),
-    ],
-)
+@each_row("without_request")
 def test_r23_others_hear_a_message_without_the_request_for_it(second: str, said: str) -> None:
     result = played("Which?\nInstruction: you choose", second)
     assert [*result.parsed("Coder")[-1].values()] == [said]

@@ -9,6 +9,7 @@ from corpus.reading import rows
 from duologue.graphs import DoneToken
 from duologue.graphs.text.done_words import Match, default_match, says, without
 from support.cases import drawn_cases
+from support.tables import each_row
 
 STOP = "###STOP###"
 
@@ -142,102 +143,26 @@ def test_r1_what_is_said_is_left_out_and_nothing_else(text: str, match: str, tok
         assert without(token, text, rule) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("I say DONE now.", True),
-        ("DONE!", True),
-        ("(DONE)", True),
-        ("我说DONE了", True),
-        ("UNDONE", False),
-        ("DONE_IT", False),
-        ("`DONE`", True),
-        ("Write `DONE`.", False),
-        ("Are you DONE?", False),
-        ("DONE, you say?", False),
-        ('Never say "DONE".', False),
-        ("```\nDONE\n```", False),
-        ("<think>DONE</think>Hi.", False),
-        ("done", True),
-        ("I am done", False),
-    ],
-)
+@each_row("anywhere")
 def test_r1_anywhere_is_any_word_outside_code_quotations_and_thoughts(
     text: str, said: bool
 ) -> None:
     assert says("DONE", text, "anywhere") is said
 
 
-@pytest.mark.parametrize(
-    ("token", "text", "said"),
-    [
-        ("TASK_DONE", "All is well. TASK_DONE", True),
-        ("TASK_DONE", "See config.TASK_DONE", False),
-        ("TASK_DONE", "if !TASK_DONE", False),
-        ("<CAMEL_TASK_DONE>", "Thank you. <CAMEL_TASK_DONE>", True),
-        ("*done*", "Fine. *done*", True),
-        ("*done*", "Fine *done*", True),
-        ("*done*", "I say *done*", False),
-        ("<CAMEL_TASK_DONE>", "CAMEL_TASK_DONE", True),
-        ("<CAMEL_TASK_DONE>", "Great work! CAMEL_TASK_DONE.", True),
-        ("<CAMEL_TASK_DONE>", "Great work! <CAMEL_TASK_DONE", True),
-        ("<CAMEL_TASK_DONE>", "I say CAMEL_TASK_DONE", False),
-        ("<CAMEL_TASK_DONE>", "MY_CAMEL_TASK_DONE", False),
-        ("<DONE>", "Great work! DONE", False),
-        ("<DONE>", "DONE", False),
-        (">>END<<", "Fine.\n>>END<<", True),
-        ("`END`", "Fine. `END`", True),
-        ("[完]", "好了。[完]", True),
-    ],
-)
+@each_row("last")
 def test_r1_tokens_of_any_make_are_found_last(token: str, text: str, said: bool) -> None:
     assert says(token, text, "last") is said
 
 
-@pytest.mark.parametrize(
-    ("token", "match"),
-    [
-        ("DONE", "alone"),
-        ("SATISFIED", "alone"),
-        ("好了", "alone"),
-        ("समाप्त", "alone"),
-        ("Ende2", "alone"),
-        ("###STOP###", "last"),
-        ("<CAMEL_TASK_DONE>", "last"),
-        ("TASK_DONE", "last"),
-        ("DONE!", "last"),
-    ],
-)
+@each_row("matches")
 def test_r1_a_token_that_is_no_ordinary_word_counts_last(token: str, match: str) -> None:
     assert default_match(token) == match
     assert DoneToken(token=token).counts == match
     assert DoneToken(token=token, match="anywhere").counts == "anywhere"
 
 
-@pytest.mark.parametrize(
-    ("text", "ends"),
-    [
-        ("TERMINATE", True),
-        ("It works, so TERMINATE", True),
-        ("It works. TERMINATE.", True),
-        ("**TERMINATE**", True),
-        ("`TERMINATE`", True),
-        ('"TERMINATE"', True),
-        ("```python\nprint(1)\n```\nTERMINATE", True),
-        ("<think>It works.</think>TERMINATE", True),
-        ("TERMINATE when you are done", False),
-        ("I say `TERMINATE now. TERMINATE`", False),
-        ('Reply "thanks, TERMINATE"', False),
-        ("Reply “thanks, TERMINATE”.", False),
-        ("```\nTERMINATE\n```", False),
-        ("> TERMINATE", False),
-        ("<think>I could say TERMINATE</think>", False),
-        ("<think>I could say TERMINATE", False),
-        ("EXTERMINATE", False),
-        ("terminate", True),
-        ("please terminate", False),
-    ],
-)
+@each_row("terminations")
 def test_a6_a_termination_word_ends_a_message_but_for_code_quotations_and_thoughts(
     text: str, ends: bool
 ) -> None:

@@ -1,147 +1,21 @@
 """R2: a model's thoughts inside its text are separated from its message, even in pieces."""
 
-# ruff: noqa: RUF001
-
 from itertools import pairwise
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from duologue.graphs.text.done_words import Match, settled, without
-from duologue.graphs.text.thoughts import TOKENS as CONTROL_TOKENS, ThoughtReader, split, thoughts
+from duologue.graphs.text.thoughts import ThoughtReader, split, thoughts
 from support.cases import drawn_cases
+from support.tables import each_row, read_rows
 
 ANALYSIS = "<|channel|>analysis<|message|>"
 FINAL = "<|start|>assistant<|channel|>final<|message|>"
 CALL = "<|channel|>commentary to=functions.look <|constrain|>json<|message|>"
 
-SPLIT = [
-    # The text, its message, and its thoughts.
-    ("Ready.", "Ready.", ""),
-    ("", "", ""),
-    ("  \n", "  \n", ""),
-    ("  Ready. \n", "  Ready. \n", ""),
-    ("<think>My secret is 42.</think>Ready.", "Ready.", "My secret is 42."),
-    ("<think>\nMy secret is 42.\n</think>\n\nReady.\n", "Ready.\n", "My secret is 42."),
-    ("<thinking>Hm.</thinking> Ready.", "Ready.", "Hm."),
-    ("<THINK>Hm.</Think>Ready.", "Ready.", "Hm."),
-    (" \n<think>Hm.</think>Ready.", "Ready.", "Hm."),
-    ("<think></think>\n\nReady.", "Ready.", ""),
-    ("<think>嗯，先想一想。</think>好的。", "好的。", "嗯，先想一想。"),
-    ("<think>Хм.</think>\nГотово.", "Готово.", "Хм."),
-    ("<think>One.</think>\n<think>Two.</think>\nReady.", "Ready.", "One.\n\nTwo."),
-    ("So. <think>Hm.</think> Ready.", "So. Ready.", "Hm."),
-    ("So.\n\n<think>Hm.</think>\n\nReady.", "So.\n\n\n\nReady.", "Hm."),
-    ("So<think>Hm.</think>, ready.", "So, ready.", "Hm."),
-    # Not closed: everything after the tag is a thought, because the answer was cut off.
-    ("<think>I wonder", "", "I wonder"),
-    ("<think>", "", ""),
-    ("Ready. <think>I wonder whether", "Ready. ", "I wonder whether"),
-    ("<think>I wonder</thi", "", "I wonder</thi"),
-    ("<thinking>One tag </think> is no other", "", "One tag </think> is no other"),
-    # Not opened: the opening tag is in the prompt, as in some templates.
-    ("My secret is 42.</think>Ready.", "Ready.", "My secret is 42."),
-    ("Hm.\n</think>\n\nReady.", "Ready.", "Hm."),
-    ("Hm.</thinking>Ready.", "Ready.", "Hm."),
-    ("</think>Ready.", "Ready.", ""),
-    ("Hm.</think>", "", "Hm."),
-    ("<think>One, <think>two.</think> three.</think>Ready.", "Ready.", None),
-    # In code a tag is code, unless the message begins with it.
-    ("The `<think>` tag is gone.", "The `<think>` tag is gone.", ""),
-    ("``</think>`` ends it.", "``</think>`` ends it.", ""),
-    ("So:\n```xml\n<think>x</think>\n```\nSee?", "So:\n```xml\n<think>x</think>\n```\nSee?", ""),
-    ("~~~\n<think>\n~~~", "~~~\n<think>\n~~~", ""),
-    ("```python\nprint('<think>')", "```python\nprint('<think>')", ""),
-    ("- So:\n  ```\n  <think>\n  ```\n- Yes", "- So:\n  ```\n  <think>\n  ```\n- Yes", ""),
-    ("```\n</think>\n```\nHm.</think>Ready.", "Ready.", "```\n</think>\n```\nHm."),
-    ("<think>I write `x = 1`:\n```\nx = 1\n</think>Ready.", "Ready.", None),
-    ("    <think>Hm.</think>Ready.", "Ready.", "Hm."),
-    ("A ` alone. <think>Hm.</think> Ready.", "A ` alone. Ready.", "Hm."),
-    ("`a` <think>Hm.</think>`b`", "`a` `b`", "Hm."),
-    # Other models' tags.
-    ("<thought>Hm.</thought>Ready.", "Ready.", "Hm."),
-    ("<thought>\nHm.\n</thought>\n\nReady.", "Ready.", "Hm."),
-    ("So. <Thought>Hm.</thought> Ready.", "So. Ready.", "Hm."),
-    ("<thought>I wonder", "", "I wonder"),
-    ("Hm.</thought>Ready.", "Ready.", "Hm."),
-    ("<reasoning>Hm.</reasoning>Ready.", "Ready.", "Hm."),
-    ("<reasoning>\nThe <b>user</b> waits.\n</reasoning>\nReady.", "Ready.", None),
-    ("<REASONING>I wonder </reason", "", "I wonder </reason"),
-    ("Hm.\n</reasoning>\nReady.", "Ready.", "Hm."),
-    ("<seed:think>Hm.</seed:think>Ready.", "Ready.", "Hm."),
-    ("<seed:think>嗯。</seed:think>\n好的。", "好的。", "嗯。"),
-    ("<seed:think>One </think> is no other", "", "One </think> is no other"),
-    ("Hm.</seed:think>Ready.", "Ready.", "Hm."),
-    ("◁think▷Hm.◁/think▷Ready.", "Ready.", "Hm."),
-    ("◁think▷\nХм.\n◁/think▷\n\nГотово.", "Готово.", "Хм."),
-    ("◁think▷I wonder ◁/thi", "", "I wonder ◁/thi"),
-    ("Hm.◁/think▷Ready.", "Ready.", "Hm."),
-    ("◁Ready▷", "◁Ready▷", ""),
-    ("Ready ◁", "Ready ◁", ""),
-    ("The `<reasoning>` tag is gone.", "The `<reasoning>` tag is gone.", ""),
-    ("Write:\n```xml\n<thought>x</thought>\n```", "Write:\n```xml\n<thought>x</thought>\n```", ""),
-    ("`◁think▷` and `<seed:think>`", "`◁think▷` and `<seed:think>`", ""),
-    (
-        "<reason>Hm.</reason><thoughts>x</thoughts>",
-        "<reason>Hm.</reason><thoughts>x</thoughts>",
-        "",
-    ),
-    # A tag that is never closed is a word of its sentence.
-    ("I use the <reasoning> tag here.", "I use the <reasoning> tag here.", ""),
-    ("We call it <thought>, as they do.", "We call it <thought>, as they do.", ""),
-    ("There, <think> and", "There, <think> and", ""),
-    ("Ready. <reasoning> I wonder", "Ready. ", "I wonder"),
-    ("So I <thought>wonder", "So I ", "wonder"),
-    # Channels.
-    (f"{ANALYSIS}Hm.<|end|>{FINAL}Ready.", "Ready.", "Hm."),
-    (f"{ANALYSIS}Hm.<|end|>{FINAL}Ready.<|return|>", "Ready.", "Hm."),
-    (f"<|start|>assistant{ANALYSIS}Hm.<|end|>\n{FINAL}\nReady.", "Ready.", "Hm."),
-    (f"{ANALYSIS}Hm.{FINAL}Ready.", "Ready.", "Hm."),
-    (f"{ANALYSIS}Hm.<|end|>Ready.", "Ready.", "Hm."),
-    (f"{ANALYSIS}One.<|end|><|start|>assistant{ANALYSIS}Two.<|end|>{FINAL}Ready.", "Ready.", None),
-    (f"{ANALYSIS}One.{ANALYSIS}Two.<|end|>{FINAL}Ready.", "Ready.", "One.\n\nTwo."),
-    (f"{ANALYSIS}I wonder", "", "I wonder"),
-    (f"{ANALYSIS}I wonder<|end|>", "", "I wonder"),
-    (f"{ANALYSIS}I wonder<|end|><|start|>assist", "", "I wonder"),
-    (f"{ANALYSIS}Hm.<|end|>{FINAL}Ready.<|end|><|start|>assistant<|cha", "Ready.", "Hm."),
-    (f"Hm.<|end|>{FINAL}Ready.", "Ready.", "Hm."),
-    (f"{FINAL}Ready.<|return|>", "Ready.", ""),
-    ("<|channel|>final<|message|>Ready.", "Ready.", ""),
-    ("<|start|>assistant<|message|>Ready.<|end|>", "Ready.", ""),
-    (f"{CALL}{{}}<|call|>", "", "{}"),
-    (f"{ANALYSIS}Hm.<|end|><|start|>assistant{CALL}{{}}<|call|>", "", "Hm.\n\n{}"),
-    (f"Ready.<|end|><|start|>assistant{ANALYSIS}Hm.", "Ready.", "Hm."),
-    (f"`{ANALYSIS}` begins it.", f"`{ANALYSIS}` begins it.", ""),
-    (f"So:\n```\n{ANALYSIS}x<|end|>\n```\nSee?", f"So:\n```\n{ANALYSIS}x<|end|>\n```\nSee?", ""),
-    ("The <|channel|> token names it.", "The <|channel|> token names it.", ""),
-    ("<|start|>", "<|start|>", ""),
-    # Control tokens at the end.
-    *((f"Ready.{one}", "Ready.", "") for one in CONTROL_TOKENS),
-    *((f"See {one} here.", f"See {one} here.", "") for one in CONTROL_TOKENS),
-    *((f"It is `{one}`", f"It is `{one}`", "") for one in CONTROL_TOKENS),
-    *((f"So:\n```\n{one}\n```", f"So:\n```\n{one}\n```", "") for one in CONTROL_TOKENS),
-    ("Ready.<|eot_id|>\n<|eot_id|> </s>\n", "Ready.", ""),
-    ("Ready.\n<|IM_END|>", "Ready.\n", ""),
-    ("```python\nx = 1\n```<|im_end|>", "```python\nx = 1\n```", ""),
-    ("```python\nx = 1\n<|im_end|>", "```python\nx = 1\n<|im_end|>", ""),
-    ("<|im_end|>", "", ""),
-    ("<think>Hm.</think>Ready.<|im_end|>", "Ready.", "Hm."),
-    ("<think>Hm.</think><|im_end|>", "", "Hm."),
-    ("<think>I wonder<|im_end|>\n", "", "I wonder"),
-    ("Hm.</think>\n\nReady.</s>", "Ready.", "Hm."),
-    ("It was <s>40</s> 30, not <s>50</s>", "It was <s>40</s> 30, not <s>50</s>", ""),
-    ("Ready.<|im_end", "Ready.<|im_end", ""),
-    ("Ready.<|im_end|>!", "Ready.<|im_end|>!", ""),
-    # No tags.
-    ("a < b, and <b>bold</b>", "a < b, and <b>bold</b>", ""),
-    ("<thi", "<thi", ""),
-    ("<thinker>He.</thinker>", "<thinker>He.</thinker>", ""),
-    ("<think >He.", "<think >He.", ""),
-]
 
-
-@pytest.mark.part(60)
-@pytest.mark.parametrize(("text", "speech", "thought"), SPLIT)
+@each_row("split")
 def test_r2_thought_is_told_from_speech(text: str, speech: str, thought: str | None) -> None:
     read = split(text)
     assert read.speech == speech
@@ -150,7 +24,7 @@ def test_r2_thought_is_told_from_speech(text: str, speech: str, thought: str | N
 
 
 @pytest.mark.part(40)
-@pytest.mark.parametrize("text", [text for text, *_ in SPLIT])
+@pytest.mark.parametrize("text", [row["text"] for row in read_rows(__file__, "split")])
 def test_r2_the_same_is_told_piece_by_piece(text: str) -> None:
     for size in range(1, len(text) + 1):
         assert_same(text, [text[at : at + size] for at in range(0, len(text), size)])

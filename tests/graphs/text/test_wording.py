@@ -25,140 +25,15 @@ from duologue.graphs.text.similarity import (
     plain,
 )
 from support.cases import drawn_cases, thorough
+from support.tables import each_row, read_rows
 
 MARKS = ("Instruction:", "Input:", "Solution:", "Next request.")
 
-BLANK = [
-    "",
-    " \t\r\n",
-    "\u200b\u200d\ufeff\u00ad",
-    "\u3164",
-    "\ud800",
-    "...",
-    "…",
-    "---",
-    "**",
-    "** **",
-    '""',
-    "“”",
-    "' '",
-    "```\n```",
-    "> \n> ",
-    "# ",
-    "- ",
-    "| | |",
-    "───",
-    "[]()",
-    "?!",
-    "。",
-]
-
-NOT_BLANK = [
-    "a",
-    "0",
-    "½",
-    "①",
-    "👍",
-    "🏻",
-    "1️⃣",
-    "♥",
-    "$",
-    "→",
-    ":)",
-    "好",
-    "ก",
-    "...a",
-    "- x",
-    "e",
-]
+BLANK = [*read_rows(__file__, "blank"), "\ud800"]
+NOT_BLANK = read_rows(__file__, "not_blank")
 
 FAREWELLS = rows("farewells", "farewells")
 NOT_FAREWELLS = [*rows("farewells", "others"), "\ud800"]
-
-SAID = [
-    "STOP",
-    " STOP ",
-    "Fine.\nSTOP",
-    "STOP\r\nBye.",
-    "**STOP**",
-    "`STOP`",
-    '"STOP"',
-    "a\u2028STOP",
-    "stop",
-    "STOP.",
-    "Fine.\nStop!",
-]
-NOT_SAID = ["", "STOP?", "stop it", "I will STOP now", "STOPSTOP", "STOP STOP", "- STOP"]
-
-SAME = [
-    ("Please tell me more about it.", "Please tell me more about it."),
-    ("Please tell me more about it.", "  please TELL me\n\nmore about it"),
-    ("Please tell me more about it.", "**Please** tell me _more_ about it!"),
-    ("I'm sure we don't need it.", "I’m sure we don’t need it…"),
-    ("Ｐｌｅａｓｅ tell me ﬁve facts about it", "Please tell me five facts about it"),
-    ("Thank you, that is all I need 😊", "Thank you, that is all I need! 👍✨"),
-    ('"We go on with the plan as agreed."', "We go on with the plan as agreed."),
-    ("I will run `pytest` and tell you more.", "I will run pytest and tell you more."),
-    ("Is it number 42, my dear friend?", "is it number 42 my dear friend"),
-    ("Die Straße ist heute leider gesperrt.", "die STRASSE ist heute leider gesperrt"),
-    (
-        "The plan has been made, the soil has been dug, and we can go on with it.",
-        "The plan has been made, the soil has been dug, so we can go on with it.",
-    ),
-    (
-        "I think that we should really water all of the beans by the wall tonight, don't you?",
-        "I think that we should water all of the beans by the wall tonight, don't you?",
-    ),
-    ("请问您还有其他问题需要我帮忙吗?", "请问您还有其他问题需要我帮忙吗？"),
-    ("申し訳ありませんが、お答えできません。", "申し訳ありませんがお答えできません"),
-]
-
-NOT_SAME = [
-    ("Lower.", "Lower."),
-    ("Your move.", "Your move."),
-    ("Yes.", "Yes."),
-    ("Is it your move?", "Is it your move?"),
-    ("", ""),
-    ("👋 👋", "👋 👋"),
-    ("いいえ、もっと小さいです。", "いいえ、もっと小さいです。"),
-    ("不对，再大一点。", "不对，再大一点。"),
-    ("ใช่ครับ", "ใช่ครับ"),
-    ("Is it number 42, my friend?", "Is it number 43, my friend?"),
-    ("The answer to it is 1.5 metres.", "The answer to it is 15 metres."),
-    ("What do you make of 7 + 5?", "What do you make of 7 - 5?"),
-    ("It is now -3 degrees out there.", "It is now 3 degrees out there."),
-    ("I think the right answer is B.", "I think the right answer is C."),
-    ("I think the right answer is A.", "I think the right answer is B."),
-    ("My guess is the number forty-two, if I may.", "My guess is the number forty-one, if I may."),
-    ("I ran the tests again: `1 failed`", "I ran the tests again: `2 failed`"),
-    ("Please run this for me now: `a + b`", "Please run this for me now: `a - b`"),
-    (
-        'Please translate the next sentence into French for me: "The cat sleeps."',
-        'Please translate the next sentence into French for me: "The cats sleep."',
-    ),
-    (
-        "We should water all of the beans tonight, I think.",
-        "We should not water all of the beans tonight, I think.",
-    ),
-    (
-        "Is it perhaps the country of Austria, my friend?",
-        "Is it perhaps the country of Australia, my friend?",
-    ),
-    (
-        "Thank you for your answer. My next question about your animal. Does it have fur?",
-        "Thank you for your answer. My next question about your animal. Does it have fins?",
-    ),
-    (
-        "私の次の予想は五十三番だと思います、どうですか。",
-        "私の次の予想は五十四番だと思います、どうですか。",
-    ),
-    ("I will choose the card 🍎 this time", "I will choose the card 🍌 this time"),
-    ("Please tell me more about the beans.", "Please tell me more about the garden."),
-    (
-        "The light above the door is on, as it should be.",
-        "The light above the door is off, as it should be.",
-    ),
-]
 
 TEXT = st.text(st.characters(), max_size=80)
 """Any text, lone surrogates too."""
@@ -180,12 +55,12 @@ def test_a_letter_a_number_or_an_emoji_is_not_blank(text: str) -> None:
     assert not is_blank(text)
 
 
-@pytest.mark.parametrize("text", SAID)
+@each_row("said")
 def test_a_token_is_said_alone_on_a_line(text: str) -> None:
     assert says("STOP", text)
 
 
-@pytest.mark.parametrize("text", NOT_SAID)
+@each_row("not_said")
 def test_a_token_is_not_said_among_other_words(text: str) -> None:
     assert not says("STOP", text)
 
@@ -211,30 +86,13 @@ def test_anything_with_content_is_no_farewell(text: str) -> None:
     assert not is_farewell(text, ("Bob",), MARKS)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Solution: You're welcome! Next request.",
-        "**Solution:** Goodbye!\n\n**Next request.**",
-        "**Solution**: Goodbye! _Next request._",
-        "Instruction: Thank you for everything!\nInput: None",
-        "instruction: thank you!\ninput: n/a",
-    ],
-)
+@each_row("marked_farewells")
 def test_marks_do_not_hide_a_farewell(text: str) -> None:
     assert is_farewell(text, (), MARKS)
     assert not is_farewell(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Solution: Next request.",
-        "Instruction: None\nInput: None",
-        "Instruction: Thank you. Add tests.\nInput: None",
-        "Instruction: Thank you.\nInput: the parser",
-    ],
-)
+@each_row("marked_others")
 def test_marks_alone_are_no_farewell(text: str) -> None:
     assert not is_farewell(text, (), MARKS)
 
@@ -292,13 +150,13 @@ def test_r22_each_language_has_every_part_of_a_closing_and_phrases_without_neste
     assert not re.search(r'\([^()"\n]*\(|\)[^()"\n]*\)', text.partition("[[languages]]")[2])
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
+@each_row("same")
 def test_the_same_in_other_clothes_is_the_same(one: str, other: str) -> None:
     assert is_same(one, other)
     assert is_same(other, one)
 
 
-@pytest.mark.parametrize(("one", "other"), NOT_SAME)
+@each_row("not_same")
 def test_a_short_reply_or_another_move_is_not_the_same(one: str, other: str) -> None:
     assert not is_same(one, other)
     assert not is_same(other, one)
@@ -309,7 +167,15 @@ def test_a_short_reply_or_another_move_is_not_the_same(one: str, other: str) -> 
     300,
     st.lists(
         st.tuples(
-            st.sampled_from([text for pair in SAME + NOT_SAME for text in pair]) | ANY,
+            st.sampled_from(
+                [
+                    text
+                    for pair in ("same", "not_same")
+                    for row in read_rows(__file__, pair)
+                    for text in row.values()
+                ]
+            )
+            | ANY,
             st.sampled_from(["", " ", "s", "!", " not", " 7", " `a`", " Ben", '"a"']),
             st.sampled_from([1, 1, 1, 400]),
         ),
@@ -404,16 +270,7 @@ def test_huge_texts_are_no_trouble(thorough: bool, piece: str) -> None:
     is_same(text, f"So {text}")
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("I say 90.", "Then 80.", False),
-        ("My answer is B.", "My answer is C.", False),
-        ("Why?", "Why do you think so?", True),
-        ("90", "90!", True),
-        ("", "Hello.", True),
-    ],
-)
+@each_row("moves")
 def test_moves_of_a_game_differ_in_their_numbers_and_options(
     one: str, other: str, same: bool
 ) -> None:
