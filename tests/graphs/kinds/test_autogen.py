@@ -7,11 +7,12 @@ import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
 
-from duologue.graphs import Conversation, Result, converse, load_conversation, user_proxy
-from duologue.graphs.conversation.questions import Question
+from duologue.graphs import Conversation, Result, load_conversation, user_proxy
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
+from support import people_help
 from support.log import Source, fields_of, of_kind
+from support.tables import check_rows, read_rows
 
 MONTY = {"level": "monty"}
 AUTO = "Please go on."
@@ -25,31 +26,17 @@ def ran(output: str, code: int = 0) -> str:
     return f"Exit code: {code} ({'it failed' if code else 'it succeeded'})\nOutput:\n{output}"
 
 
-class Answers:
-    """A person with scripted answers, which counts the questions."""
-
-    def __init__(self, *answers: str | None) -> None:
-        self.answers = iter(answers)
-        self.asked = 0
-
-    def __call__(self, question: Question) -> str | None:
-        self.asked += 1
-        return next(self.answers)
-
-
 def play(
     conversation: Conversation,
     script: Sequence[Line],
-    *answers: str | None,
+    *answers: str,
     **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
     """Run a conversation on a script and answers that must be used up."""
     model = ScriptedChatModel(script=list(script))
-    person = Answers(*answers)
-    result = converse(conversation, model=model, store="memory:", answer=person, **options)
-    assert len(model.calls) == len(script)
-    assert person.asked == len(answers)
-    return result, model
+    found = people_help.play(conversation, model, answers, **options)
+    assert (len(model.calls), len(found.asked)) == (len(script), len(answers))
+    return found.result, model
 
 
 def end(result: Result) -> tuple[str, str | None]:
@@ -136,35 +123,15 @@ def test_terminate_asks_at_a_termination_message_or_the_cap() -> None:
 # A6: termination messages
 
 
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("text", "ends"),
-    [
-        ("TERMINATE", True),
-        ("done. TERMINATE", True),
-        ("Done.\n\nTERMINATE\n", True),
-        ("**TERMINATE**", True),
-        ("TERMINATE.", True),
-        ("`TERMINATE`!", True),
-        ("(TERMINATE)", True),
-        ("DETERMINATE", False),
-        ("Terminate.", True),
-        ("Assistant: TERMINATE", True),
-        ("All done, so TERMINATE.", True),
-        ("Should I TERMINATE?", False),
-        ("I will not say `TERMINATE`.", False),
-        ("Otherwise just return 'TERMINATE'.", False),
-        ("TERMINATE now", False),
-        ("TERMINATED", False),
-        ("I say TERMINATE when I am done", False),
-        ("NON_TERMINATE", False),
-    ],
-)
-def test_the_word_ends_the_message(text: str, ends: bool) -> None:
+def test_the_word_ends_the_message() -> None:
     """A6: AutoGen's own test recognizes only the first of them."""
-    talk = user_proxy("Go.", human_input_mode="NEVER", max_consecutive_auto_reply=0, code=False)
-    result, _ = play(talk, [text])
-    assert end(result)[0] == ("termination" if ends else "max_consecutive_auto_reply")
+
+    def check(text: str, ends: bool) -> None:
+        talk = user_proxy("Go.", human_input_mode="NEVER", max_consecutive_auto_reply=0, code=False)
+        result, _ = play(talk, [text])
+        assert end(result)[0] == ("termination" if ends else "max_consecutive_auto_reply")
+
+    check_rows(read_rows(__file__, "termination_messages"), check)
 
 
 def test_a_predicate_is_asked_instead_of_the_word() -> None:
@@ -333,42 +300,35 @@ def test_the_function_calling_example_draws_two_agents() -> None:
 
 # Free texts of people
 
-ODD = {
-    "the-same-again": ["Continue with the plan as I said before, please."] * 7,
-    "short": ["k"] * 7,
-    "thanks": ["Thank you!", "Thanks a lot.", "Goodbye!", "Bye!", "Thank you.", "Bye bye!", "Bye!"],
-    "another's-part": ["Assistant: I am the assistant.", "Assistant: Yes, User?"] * 3,
-    "marks": ["?", "...", "!!", "\u200b?", "-", "<>", "?"],
-}
 
-
-@pytest.mark.part(1)
-@pytest.mark.parametrize("said", ODD.values(), ids=ODD)
-def test_no_guard_ends_what_a_person_goes_on_with(said: list[str]) -> None:
+def test_no_guard_ends_what_a_person_goes_on_with() -> None:
     """A4: guards count only automatic messages; a person may repeat itself."""
-    script = [f"My advice number {number} is of no use." for number in range(len(said) + 1)]
-    talk = user_proxy("Plan a garden.", code=False)
-    result, _ = play(talk, script, *said, "exit")
-    assert by_user(result)[1:] == said
-    assert end(result) == ("quit", "User")
+
+    def check(*said: str) -> None:
+        script = [f"My advice number {number} is of no use." for number in range(len(said) + 1)]
+        result, _ = play(user_proxy("Plan a garden.", code=False), script, *said, "exit")
+        assert by_user(result)[1:] == [*said]
+        assert end(result) == ("quit", "User")
+
+    check_rows(read_rows(__file__, "free_texts"), check)
 
 
-@pytest.mark.part(1)
-@pytest.mark.parametrize("said", ODD.values(), ids=ODD)
-def test_no_guard_ends_what_several_people_say_one_after_the_other(said: list[str]) -> None:
+def test_no_guard_ends_what_several_people_say_one_after_the_other() -> None:
     """A4: several people may repeat each other without an agent's message in between."""
     names = ("Ann", "Ben", "Cid", "Dot", "Eve")
-    talk = Conversation.model_validate(
-        {
-            "speakers": [{"name": "Bot"}, *({"name": one, "replies": ["human"]} for one in names)],
-            "end_chat": {"max_iterations": None},
-        }
+    people = [{"name": one, "replies": ["human"]} for one in names]
+    talk = load_conversation(
+        {"speakers": [{"name": "Bot"}, *people], "end_chat": {"max_iterations": None}}
     )
-    every = [text for text in said[:4] for _ in names]
-    script = [f"My advice number {number} is of no use." for number in range(5)]
-    result, _ = play(talk, script, *every, "exit")
-    assert [text for name, text in result.transcript if name != "Bot"] == every
-    assert end(result) == ("quit", "Ann")
+
+    def check(*said: str) -> None:
+        every = [text for text in said[:4] for _ in names]
+        script = [f"My advice number {number} is of no use." for number in range(5)]
+        result, _ = play(talk, script, *every, "exit")
+        assert [text for name, text in result.transcript if name != "Bot"] == every
+        assert end(result) == ("quit", "Ann")
+
+    check_rows(read_rows(__file__, "free_texts"), check)
 
 
 def test_the_default_reply_is_no_repetition_either() -> None:

@@ -1,17 +1,15 @@
 """The blogger: its format and the errors in it, files, the command line, the early end (L9)."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from duologue.graphs import Conversation, Reason, SpecError, blogger, load_conversation
+from duologue.graphs import Conversation, Reason, blogger, load_conversation
 from duologue.graphs.kinds.coder import BEGIN_WRITING, CRITIC_PREFIX, SATISFIED, BloggerForm
 from duologue.graphs.studio import blogger as graph
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import duologue, isolate
 from support.shape_help import play, texts
-from support.tables import check_rows, read_rows
 
 VERSIONS = ["Bees dance.", "Bees dance for you.", "Bees dance in eights.", "Bees dance maps."]
 REMARKS = ["Say for whom.", "Say how they do it.", "Say why they do it."]
@@ -30,13 +28,6 @@ def test_writer_and_critic_speak_in_rounds_and_the_writer_has_the_last_word(roun
     assert result.outcome is not None
     assert result.outcome.reasons == (Reason.MAX_MESSAGES,)
     assert len(model.calls) == 2 * rounds + 1
-
-
-def test_three_rounds_unless_told_otherwise() -> None:
-    """L9: the default is three rounds, which are seven calls."""
-    assert blogger("Bees") == blogger("Bees", rounds=3)
-    _, model = play(blogger("Bees"), WHOLE)
-    assert len(model.calls) == 7
 
 
 @pytest.mark.part(1)
@@ -87,19 +78,6 @@ def test_without_a_prefix_the_critic_hears_the_text_alone() -> None:
     _, model = play(blogger("Bees", critic_prefix=None, rounds=1), ["One.", "Two.", "Three."])
     assert texts(model.calls[1]) == ["u:One."]
     assert texts(model.calls[0]) == [f"u:{BEGIN_WRITING}"]
-
-
-def test_what_is_wrong_with_a_form_is_one_error_that_names_the_field() -> None:
-    def check(fields: dict[str, Any], words: str) -> None:
-        given = {"task": "Bees"} | fields
-        with pytest.raises(SpecError) as caught:
-            blogger(**given)
-        assert str(caught.value).startswith(words)
-        with pytest.raises(SpecError) as caught:
-            load_conversation({"kind": "blogger"} | given)
-        assert str(caught.value).startswith(words)
-
-    check_rows([*read_rows(__file__, "blogger_errors"), ({"task": None}, "task: ")], check)
 
 
 def test_the_most_rounds_make_a_conversation_that_can_be_run() -> None:

@@ -177,15 +177,6 @@ def test_a_fork_goes_on_with_the_variables_of_that_moment() -> None:
     assert outputs(Session("f", store=store).resume(model=model))[-1] == ran("1")
 
 
-def test_a_coder_that_can_not_be_is_refused() -> None:
-    with pytest.raises(SpecError, match="executions"):
-        coder("Count.", executions=0)
-    with pytest.raises(SpecError, match=r"sandbox\.level"):
-        coder("Count.", sandbox={"level": "docker"})
-    with pytest.raises(SpecError, match="'A'"):
-        coder("Count.", coder="A", executor="A")
-
-
 def test_the_host_is_named_in_the_outcome_and_refused_in_a_served_graph() -> None:
     spec = coder("Count.", sandbox={"level": "host"})
     result, _ = play(spec, [python("print(1)"), "Done."])
@@ -289,12 +280,6 @@ def test_what_can_not_be_run_is_an_error(block: str, words: str) -> None:
     [said] = outputs(result, "user_proxy")
     assert said.startswith("Exit code: 1 (it failed)")
     assert words in said
-
-
-def test_it_is_switched_off_by_leaving_it_out() -> None:
-    """A7: without the reply "code", nothing is run."""
-    result, _ = play(proxied(DEFAULT), [python("print(1)"), "TERMINATE"])
-    assert outputs(result, "user_proxy") == [DEFAULT["text"]]
 
 
 def test_a_termination_word_beside_code_waits_until_the_code_has_run() -> None:

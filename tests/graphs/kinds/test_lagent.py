@@ -13,7 +13,6 @@ from langchain_core.tools import BaseTool, tool
 from duologue.graphs import (
     BlockFormat,
     Conversation,
-    Reason,
     Result,
     blogger,
     load_conversation,
@@ -272,15 +271,6 @@ def test_writer_and_critic_take_seven_calls_each_by_its_own_memory() -> None:
     assert result.transcript[-1] == ("writer", "End.")
     assert result.outcome is not None
     assert result.outcome.total.calls == 7
-
-
-def test_a_critic_who_is_satisfied_ends_it_before() -> None:
-    """L9: a satisfied critic ends the conversation early."""
-    result, model = blog([POSTS[0], ADVICE[0], POSTS[1], "SATISFIED"])
-    assert len(model.calls) == 4
-    assert result.last_message("writer") == POSTS[1]
-    assert result.outcome is not None
-    assert result.outcome.reason is Reason.DONE_TOKEN
 
 
 def test_lagents_prefix_as_a_hook_is_the_same_to_the_critic() -> None:

@@ -29,6 +29,7 @@ from duologue.graphs import (
 from duologue.graphs.conversation.conversation_options import first_difference
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from support.people_help import play
 from support.tables import check_rows, read_rows
 
 PAIR: list[dict[str, Any]] = [
@@ -277,11 +278,16 @@ def test_what_only_follows_from_a_field_may_be_given_beside_it() -> None:
 
 def test_a_wrong_option_is_one_error_that_names_it() -> None:
     def check(kind: str, options: dict[str, Any], said: str) -> None:
-        with pytest.raises(SpecError) as caught:
-            short(kind, **options)
-        assert str(caught.value).startswith(said)
+        given = SHORT[kind] | options
+        with pytest.raises(SpecError) as made:
+            MADE[kind](**given)
+        with pytest.raises(SpecError) as read:
+            load_conversation({"kind": kind} | given)
+        assert str(made.value).startswith(said)
+        assert str(read.value).startswith(said)
 
-    check_rows(read_rows(__file__, "short_form_errors"), check)
+    rows = read_rows(__file__, "short_form_errors")
+    check_rows([*rows, ("blogger", {"task": None}, "task: ")], check)
 
 
 def test_what_the_form_fills_in_is_not_compared_when_a_session_goes_on() -> None:
@@ -354,3 +360,23 @@ def test_a_tool_is_named_by_itself_wherever_one_is_named() -> None:
     result = converse(made, model=model, store="memory:", answer=lambda question: approved)
     assert result.outcome is not None
     assert result.outcome.reason == "tool_called"
+
+
+def test_a_person_instructs_in_a_role_play_in_any_words() -> None:
+    spec = short("role_play", people=["Owner"], specify_task=False)
+    found = play(spec, ["Solution: Dug.\nNext request."], ["Dig, please!", "<CAMEL_TASK_DONE>"])
+    assert found.transcript[:2] == [
+        ("Owner", "Dig, please!"),
+        ("Gardener", "Solution: Dug.\nNext request."),
+    ]
+    assert (found.reason, found.outcome.by) == ("done_token", "Owner")
+    # The format applies only to models.
+    assert "problem" not in str(found.result.messages[1].additional_kwargs)
+    assert len(found.prompts) == 1
+
+
+def test_a_person_criticises_what_a_model_writes() -> None:
+    spec = short("blogger", people=["Critic"])
+    found = play(spec, ["A long text.", "A text."], ["Shorter.", "SATISFIED"])
+    assert [text.rpartition("\n")[2] for text in found.heard] == ["A long text.", "A text."]
+    assert (found.reason, found.outcome.by) == ("done_token", "Critic")

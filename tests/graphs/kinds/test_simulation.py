@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
-from duologue.graphs import Result, SpecError, converse, load_conversation, simulation
+from duologue.graphs import Result, converse, simulation
 from duologue.nodes.testing import Line, ScriptedChatModel
 
 GOAL = "You want order 7 refunded."
@@ -106,28 +106,6 @@ def test_the_criteria_are_judged_after_the_end_alone() -> None:
     result = converse(spec, model=model, store="memory:")
     assert (result.stop_reason, len(model.calls)) == ("done_token", 3)
     assert result.session.judge(model=model).complete
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"goal": " "}, "goal: must not be empty"),
-        ({"persona": ""}, "persona: must not be empty"),
-        ({"user": "agent"}, "speakers: two speakers are called 'Agent'"),
-        ({"max_iterations": 0}, "max_iterations: "),
-        ({"done_token": "two\nlines"}, "done_token: must be one line"),
-        ({"criteria": ["a", "a"]}, "criteria: "),
-        ({"agents": "x"}, "agents: there is no such field; did you mean 'agent'?"),
-    ],
-)
-def test_a_faulty_field_is_one_error_that_names_it(fields: dict[str, Any], words: str) -> None:
-    given = {"goal": GOAL} | fields
-    with pytest.raises(SpecError) as caught:
-        simulation(**given)
-    assert str(caught.value).startswith(words)
-    with pytest.raises(SpecError) as caught:
-        load_conversation({"kind": "simulation"} | given)
-    assert str(caught.value).startswith(words)
 
 
 def test_the_judge_is_asked_after_a_cap_without_a_warning(
