@@ -4,10 +4,8 @@ The user is scripted. The scripted judge reads the transcript alone, and does no
 the agent has.
 """
 
-import ast
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -96,20 +94,6 @@ def judge(prompt: Prompt) -> dict[str, object]:
     return {"criterion_1": verdict}
 
 
-def test_each_scenario_has_at_most_twelve_lines() -> None:
-    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
-    lengths = {
-        node.end_lineno - node.lineno + 1
-        for assigned in ast.walk(tree)
-        if isinstance(assigned, ast.Assign) and ast.unparse(assigned.targets[0]) == "CASES"
-        for node in ast.walk(assigned.value)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Case", "scenario")
-        if node.end_lineno is not None
-    }
-    assert len(CASES) == len(Fault) == 10
-    assert 0 < max(lengths) <= 12
-
-
 def run(test: Case, fault: Fault | None) -> SimulationResult:
     return simulate(
         test.scenario,
@@ -128,14 +112,9 @@ def test_each_fault_is_found_and_the_sound_agent_passes(fault: Fault, trials: in
         sound = run(CASES[fault], None)
         assert sound.passed, sound.report()
         faulty = run(CASES[fault], fault)
-        assert not faulty.passed, faulty.report()
-
-
-@pytest.mark.part(2)
-@pytest.mark.parametrize("fault", Fault, ids=lambda one: one.name.lower())
-def test_a_report_names_the_verdict_and_the_end_that_failed(fault: Fault) -> None:
-    report = run(CASES[fault], fault).report()
-    assert "[not met]" in report
-    # A guard ends a conversation with an agent that asks the same again and again.
-    end = "Agent gave the same reply 3 times (expected: done)"
-    assert (end if fault is Fault.NEVER else "Ended: the user's goal is met\n") in report
+        report = faulty.report()
+        assert not faulty.passed, report
+        assert "[not met]" in report
+        # A guard ends a conversation with an agent that asks the same again and again.
+        end = "Agent gave the same reply 3 times (expected: done)"
+        assert (end if fault is Fault.NEVER else "Ended: the user's goal is met\n") in report

@@ -37,15 +37,6 @@ def run(simulate, finding, **options):
 """
 
 
-@pytest.fixture
-def plain(pytester: pytest.Pytester) -> pytest.Pytester:
-    pytester.makeini(
-        "[pytest]\naddopts = -p no:langsmith_plugin -p no:nbmake -p no:xdist\n"
-        "asyncio_default_fixture_loop_scope = function\n"
-    )
-    return pytester
-
-
 def test_a_test_passes_fails_or_is_inconclusive_and_the_summary_says_why(
     plain: pytest.Pytester,
 ) -> None:
@@ -184,55 +175,6 @@ def test_a_wrong_mark_is_one_error(mark: str, said: str, plain: pytest.Pytester)
     ran = plain.runpytest_inprocess()
     assert ran.ret == pytest.ExitCode.USAGE_ERROR
     ran.stderr.fnmatch_lines([f"ERROR: {said}"])
-
-
-@pytest.mark.exhaustive
-def test_an_agent_that_hangs_is_cancelled_at_its_time_limit(plain: pytest.Pytester) -> None:
-    plain.makepyfile(
-        HEAD
-        + """
-import asyncio
-CANCELLED = []
-
-async def agent(messages):
-    try:
-        await asyncio.Event().wait()
-    except asyncio.CancelledError:
-        CANCELLED.append(1)
-        raise
-
-def test_it(simulate):
-    try:
-        run(simulate, "met", agent_timeout=0.1)
-    finally:
-        assert CANCELLED
-"""
-    )
-    ran = plain.runpytest_inprocess()
-    ran.assert_outcomes(failed=1)
-    ran.stdout.fnmatch_lines(["*agent_timeout: the agent 'agent' did not answer in 0.1 s*"])
-
-
-@pytest.mark.exhaustive
-def test_parallel_workers_report_to_one_summary(pytester: pytest.Pytester) -> None:
-    pytester.makeini(
-        "[pytest]\naddopts = -p no:langsmith_plugin -p no:nbmake\n"
-        "asyncio_default_fixture_loop_scope = function\n"
-    )
-    pytester.makepyfile(
-        HEAD
-        + """
-@pytest.mark.simulation(trials=2, at_least=1)
-@pytest.mark.parametrize("finding", ["met", "inconclusive"])
-def test_it(simulate, finding):
-    run(simulate, finding)
-"""
-    )
-    ran = pytester.runpytest_subprocess("-n", "2")
-    assert ran.parseoutcomes() == {"passed": 1, "inconclusive": 1}
-    ran.stdout.fnmatch_lines_random(
-        ["*test_it[[]met[]]: passed", "*test_it[[]inconclusive[]]: inconclusive"]
-    )
 
 
 @pytest.mark.exhaustive

@@ -21,7 +21,7 @@ pytest_plugins = ["pytester"]
 HEAD = """
 import os
 import pytest
-from duologue import Scenario
+from duologue import InconclusiveResult, Scenario
 from duologue.nodes.testing import ScriptedChatModel
 
 GOAL = "Get one charge for order 1042 refunded."
@@ -32,15 +32,6 @@ def user(*texts):
 def agent(messages):
     return f"Refunded after {len(messages)}."
 """
-
-
-@pytest.fixture
-def plain(pytester: pytest.Pytester) -> pytest.Pytester:
-    pytester.makeini(
-        "[pytest]\naddopts = -p no:langsmith_plugin -p no:nbmake -p no:xdist\n"
-        "asyncio_default_fixture_loop_scope = function\nsimulate_filter =\n  customer-\\d+\n"
-    )
-    return pytester
 
 
 def files_of(plain: pytest.Pytester) -> list[str]:
@@ -65,26 +56,6 @@ def test_refund(simulate, word):
         assert f"Refund {len(ASKED)} for" in result.transcript[0][1]
 """
 )
-
-
-@pytest.mark.exhaustive
-def test_a_recorded_test_is_replayed_without_an_answer_of_a_model(
-    plain: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain.makepyfile(
-        test_it=HEAD
-        + """
-def test_refund(simulate):
-    model = user() if os.environ.get("IS_LIVE") else user("No answer")
-    result = simulate(Scenario(GOAL), agent, model=model, store="memory:")
-    assert result.passed, result.report()
-"""
-    )
-    monkeypatch.setenv("IS_LIVE", "1")
-    plain.runpytest_inprocess("--simulate-record=new").assert_outcomes(passed=1)
-    assert files_of(plain) == ["test_it/test_refund.json"]
-    monkeypatch.delenv("IS_LIVE")
-    plain.runpytest_inprocess("--simulate-record=none").assert_outcomes(passed=1)
 
 
 @pytest.mark.exhaustive
@@ -311,15 +282,19 @@ def test_parallel_workers_share_a_run_with_its_pages_and_trials(
 def test_it(simulate, number):
     end = "###STOP###" if number % 2 else "###GIVE-UP###"
     result = simulate(Scenario(GOAL), agent, model=user("Hi.", end), store="memory:")
+    if number == 3:
+        raise InconclusiveResult("unclear")
     assert result.passed and not os.environ.get("IS_BROKEN"), result.report()
 """
     )
     arguments = ("-n", "2", "--simulate-trials=2", "--junitxml=found.xml")
+    outcomes = {"passed": 1, "failed": 2, "inconclusive": 1}
     ran = pytester.runpytest_subprocess(*arguments)
-    ran.assert_outcomes(passed=2, failed=2)
+    assert ran.parseoutcomes() == outcomes
+    ran.stdout.fnmatch_lines_random(["*test_it[[]1[]]: passed", "*test_it[[]3[]]: inconclusive"])
     ran.stdout.fnmatch_lines(["*2 of 2 trials passed; at least 2 must pass. pass^1 1.00*"])
     ran.stdout.fnmatch_lines(["    file://*test_it-0*.html"])
-    assert len([*pytester.path.glob(".pytest_cache/d/duologue/*.html")]) == 4
+    assert len([*pytester.path.glob(".pytest_cache/d/duologue/*.html")]) == 6
     found = ET.parse(pytester.path / "found.xml")  # noqa: S314  # made by this test
     names = [one.get("name") for one in found.iter("property")]
     assert names.count("simulation.trials.passed") == 4
@@ -328,7 +303,7 @@ def test_it(simulate, number):
     # Each finished trial is skipped, also by other workers: nothing fails anew.
     monkeypatch.setenv("IS_BROKEN", "1")
     ran = pytester.runpytest_subprocess(*arguments, f"--simulate-resume={run.name}")
-    ran.assert_outcomes(passed=2, failed=2)
+    assert ran.parseoutcomes() == outcomes
 
 
 class TestRefund(unittest.TestCase):

@@ -13,9 +13,10 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from duologue import InconclusiveResult, Scenario, SpecError, asimulate, simulate
-from duologue.graphs.scenarios import SimulationResult
+from duologue.graphs.scenarios import EndKind, SimulationResult
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.tables import check_rows, read_rows
 
 GOAL = "You were charged twice for order 1042 and want one charge refunded."
 LOOKS_UP = "The agent looks the order up before it promises anything."
@@ -95,17 +96,6 @@ def test_an_agent_may_be_any_function_of_messages_or_runnable(agent: object) -> 
     texts = [text for name, text in result.transcript if name == "Agent"]
     assert texts == ["Refunded after 1 messages.", "Refunded after 3 messages."]
     assert (result.passed, result.agent_state) == (True, None)
-
-
-def test_an_agent_gets_only_the_talk_without_a_system_prompt() -> None:
-    seen: list[tuple[str, str]] = []
-
-    def note(messages: Sequence[BaseMessage]) -> str:
-        seen[:] = [(one.type, one.text) for one in messages]
-        return f"Noted {len(messages)}."
-
-    play(note, "Hello.", "Go ahead. ###STOP###")
-    assert seen == [("human", "Hello."), ("ai", "Noted 1."), ("human", "Go ahead.")]
 
 
 @pytest.mark.exhaustive
@@ -216,49 +206,19 @@ def test_all_fields_of_the_user_reach_its_model_and_none_reaches_the_agent() -> 
 
 # Ends
 
-MET = "the user's goal is met"
-GAVE_UP = "the user gave up: It refuses."
 
+def test_each_end_says_which_it_is() -> None:
+    def check(script: list[str], kind: EndKind, words: str, outcome: str) -> None:
+        result = play(refunds, *script, max_iterations=3)
+        assert result.conversation.outcome is not None
+        assert result.conversation.outcome.explanations == (outcome,)
+        assert f": {outcome}." in str(result.conversation)
+        assert (result.ended.kind, str(result.ended)) == (kind, words)
+        assert result.passed is (kind == "done")
+        assert play(refunds, *script, max_iterations=3, expected_ends=[kind]).passed
+        assert f"Ended: {words}" in result.report()
 
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("script", "kind", "words", "outcome"),
-    [
-        (["Hi.", "###STOP###"], "done", MET, "User said that the goal is met"),
-        (["Hi.", "Yes, go ahead. ###STOP###"], "done", MET, "User said that the goal is met"),
-        (["Hi.", "###GIVE-UP###\nIt refuses."], "gave_up", GAVE_UP, "User gave up"),
-        (["Hi.", "It refuses. ###GIVE-UP###"], "gave_up", GAVE_UP, "User gave up"),
-        (
-            ["Hi.", "###TRANSFER###"],
-            *(
-                "handed_over",
-                "the agent passed the user to a person",
-                "User was passed to a person",
-            ),
-        ),
-        (
-            ["Hi.", "So?", "Well?"],
-            *("stopped", "stopped: the round cap was reached", "the round cap was reached"),
-        ),
-    ],
-)
-def test_each_end_says_which_it_is(script: list[str], kind: str, words: str, outcome: str) -> None:
-    result = play(refunds, *script, max_iterations=3)
-    assert result.conversation.outcome is not None
-    assert result.conversation.outcome.explanations == (outcome,)
-    assert f": {outcome}." in str(result.conversation)
-    assert (result.ended.kind, str(result.ended)) == (kind, words)
-    assert result.passed is (kind == "done")
-    assert play(refunds, *script, max_iterations=3, expected_ends=[kind]).passed
-    assert f"Ended: {words}" in result.report()
-
-
-def test_endless_farewells_end_by_a_guard() -> None:
-    farewells = ["Thank you, goodbye!", "Bye, thanks!", "Goodbye!", "Bye bye!", "Thanks, bye!"]
-    replies = iter(["You are welcome, goodbye!", "Bye!", "Goodbye to you!", "Take care, bye!"] * 3)
-    result = play(lambda _: next(replies), "Refund it.", *farewells * 2, max_iterations=9)
-    assert result.ended.kind == "stopped"
-    assert result.ended.stop_reason != "max_iterations"
+    check_rows(read_rows(__file__, "ends"), check)
 
 
 # Verdicts
@@ -293,48 +253,6 @@ def test_a_sound_agent_passes_and_faulty_ones_fail() -> None:
 
 def no_wrong_amount(result: SimulationResult) -> bool:
     return not result.called("refund", amount=9.5)
-
-
-def calls_once(result: SimulationResult) -> None:
-    calls = [str(one) for one in result.tool_calls()]
-    assert len(calls) == len(set(calls)), "a call is repeated"
-
-
-def keeps_secrets(result: SimulationResult) -> None:
-    assert "order 1043" not in str(result.transcript), "another customer's order"
-
-
-def refunds_the_charge(result: SimulationResult) -> bool:
-    return result.called("get_order") and result.called("refund", number=1042, amount=9.5)
-
-
-@pytest.mark.part(2)
-@pytest.mark.parametrize(
-    ("lines", "script", "failed"),
-    [
-        (["get_order", "I see it.", "refund", "Done."], ["Yes. ###STOP###"], []),
-        (["get_order", "get_order", "Hm.", "refund", "Done."], ["So?", "###STOP###"], ["calls_on"]),
-        (["get_order", "It is order 1043.", "refund", "Done."], ["So?", "###STOP###"], ["keeps_s"]),
-        (["get_order", "Done."], ["###STOP###"], ["refunds"]),
-        (
-            ["get_order", "Wait.", "Wait, please.", "Soon."],
-            ["So?", "Well?"],
-            ["stopped", "refunds"],
-        ),
-        (["I refuse."], ["###GIVE-UP### It refuses."], ["gave_up", "refunds"]),
-    ],
-    ids=["sound", "calls twice", "leaks", "ends too early", "never ends", "refuses"],
-)
-def test_checks_and_ends_find_each_planted_fault(
-    lines: list[str], script: list[str], failed: list[str]
-) -> None:
-    checks = [calls_once, keeps_secrets, refunds_the_charge]
-    result = play(shop(*lines), "Refund order 1042.", *script, checks=checks, max_iterations=3)
-    found: list[str] = [] if result.ended.kind == "done" else [result.ended.kind]
-    found += [one.name for one in result.verdicts if one.finding.value != "met"]
-    assert len(found) == len(failed)
-    assert all(name.startswith(part) for name, part in zip(found, failed, strict=True))
-    assert result.passed is not bool(failed)
 
 
 @pytest.mark.part(1)
@@ -438,23 +356,13 @@ def test_another_type_of_agent_is_one_type_error(agent: object) -> None:
     assert not model.calls
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"goal": " "}, "goal: must not be empty"),
-        ({"persona": ""}, "persona: must not be empty"),
-        ({"max_iterations": 0}, "max_iterations: "),
-        ({"expected_ends": ["finished"]}, "expected_ends.0: "),
-        ({"expected_ends": []}, "expected_ends: "),
-        ({"criteria": ["a", "a"]}, "criteria: "),
-        ({"checks": ["x"]}, "checks.0: "),
-        ({"criterion": "x"}, "criterion: there is no such field; did you mean 'criteria'?"),
-    ],
-)
-def test_a_faulty_field_is_one_error_that_names_it(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        Scenario(**{"goal": GOAL} | fields)
-    assert str(caught.value).startswith(words)
+def test_a_faulty_field_is_one_error_that_names_it() -> None:
+    def check(fields: dict[str, Any], words: str) -> None:
+        with pytest.raises(SpecError) as caught:
+            Scenario(**{"goal": GOAL} | fields)
+        assert str(caught.value).startswith(words)
+
+    check_rows(read_rows(__file__, "scenario_errors"), check)
 
 
 def test_wrong_options_and_faults_of_the_agent_and_of_checks_are_named() -> None:

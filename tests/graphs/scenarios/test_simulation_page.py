@@ -22,14 +22,9 @@ TESTS = [
 ]
 
 
-@pytest.fixture
-def plain(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    pytester.makeini(
-        "[pytest]\naddopts = -p no:langsmith_plugin -p no:nbmake -p no:xdist\n"
-        "asyncio_default_fixture_loop_scope = function\n"
-    )
+@pytest.fixture(autouse=True)
+def own_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUOLOGUE_STORE", "memory:page")
-    return pytester
 
 
 @pytest.mark.exhaustive

@@ -27,6 +27,7 @@ from duologue import (
 )
 from duologue.graphs.scenarios import SimulationResult, Suite, SuiteReport, load_suite, run_suite
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+from support.tables import check_rows, read_rows
 
 GOAL = "You want order 7 refunded."
 REFUSED = "You want a refund that the shop refuses."
@@ -243,37 +244,19 @@ def test_a_suite_in_a_file_names_its_checks_and_its_agent(
     assert (report.batch, report.agent, report.passed) == ("garden", "garden_shop:agent", 2)
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"scenarios": {}}, "scenarios: "),
-        ({"scenarios": {"a": {"goal": " "}}}, "scenarios.a.goal: must not be empty"),
-        ({"scenarios": {"a": {"gaol": "x"}}}, "scenarios.a"),
-        ({"scenarios": {"a": {"goal": "x"}}, "trails": 3}, "trails: there is no such field"),
-        ({"scenarios": {"a": {"goal": "x", "checks": ["x"]}}}, "scenarios.a.checks.0: 'x' names"),
-        ({"scenarios": {"a": {"goal": "x", "checks": ["no_such:x"]}}}, "scenarios.a.checks.0: 'no"),
-        (
-            {"scenarios": {"a": {"goal": "x", "script": [{"kind": "user", "text": "Hi."}]}}},
-            "scenarios.a.script: a suite can't resume a script",
-        ),
-        ({"scenarios": {"a": {"goal": "x"}}, "shared": 3}, "shared: must be a table"),
-        (
-            {"scenarios": {"a": {"goal": "x", "persona": "Calm."}}, "personas": {"b": "Cross."}},
-            "scenarios.a.persona: the suite has personas",
-        ),
-    ],
-)
-def test_a_faulty_suite_is_one_error_that_names_file_and_field(
-    fields: dict[str, Any], words: str, tmp_path: Path
-) -> None:
-    with pytest.raises(SpecError) as caught:
-        load_suite(fields)
-    assert words in str(caught.value)
+def test_a_faulty_suite_is_one_error_that_names_file_and_field(tmp_path: Path) -> None:
     file = tmp_path / "faulty.json"
-    file.write_text(json.dumps(fields), encoding="utf-8")
-    with pytest.raises(SpecError) as caught:
-        load_suite(file)
-    assert str(caught.value).startswith(f"{file}: ")
+
+    def check(fields: dict[str, Any], words: str) -> None:
+        with pytest.raises(SpecError) as caught:
+            load_suite(fields)
+        assert words in str(caught.value)
+        file.write_text(json.dumps(fields), encoding="utf-8")
+        with pytest.raises(SpecError) as caught:
+            load_suite(file)
+        assert str(caught.value).startswith(f"{file}: ")
+
+    check_rows(read_rows(__file__, "suite_errors"), check)
 
 
 def test_a_missing_name_and_an_unknown_agent_are_errors_before_a_call(store: str) -> None:
