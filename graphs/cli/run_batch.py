@@ -211,7 +211,8 @@ def _print(report: SuiteReport, page: Path, *, as_json: bool) -> None:
     for one in [one for one in report.simulations if one.outcome != "passed"][:_SHOWN]:
         persona = "" if one.persona is None else f", {one.persona}"
         plain(out, one_line(f"{one.outcome}: {one.scenario}{persona} ({one.session})"))
-        for line in (one.ended, *one.verdicts, one.error or ""):
+        errors = (f"[user error] {error}" for error in one.user_errors)
+        for line in (one.ended, *errors, *one.verdicts, one.error or ""):
             if line:
                 plain(out, f"  {one_line(line)}")
     plain(stderr(), f"The report is in {page}.")

@@ -28,6 +28,9 @@ from .messages import metadata, place_of, says_something
 from .metadata import MessageMetadata, is_by_person
 from .viewpoint import SILENCE, viewpoint
 
+NO_REPLY: Final = "(no reply)"
+"""The text of a message without text in a transcript for people and judges."""
+
 _INDENT: Final = "    "
 
 _PLAIN_NAME: Final = re.compile(r"[\w.:/-]+")
@@ -103,9 +106,9 @@ def transcript_lines(log: Sequence[BaseMessage]) -> list[TranscriptLine]:
                 result = format_result(name, describe_content(message.content))
                 lines.append(TranscriptLine(place, result))
             continue
-        if message.text.strip() and says_something(message, about):
-            text = format_line(_from_outside(about), describe_content(message.content))
-            lines.append(TranscriptLine(place, text))
+        if says_something(message, about):
+            text = describe_content(message.content).strip() or NO_REPLY
+            lines.append(TranscriptLine(place, format_line(_from_outside(about), text)))
         for one in message.tool_calls if isinstance(message, AIMessage) else ():
             called[one["id"]] = one["name"]
             call = format_call(about.speaker, one["name"], one["args"])

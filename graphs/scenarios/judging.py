@@ -13,7 +13,7 @@ from ..session.listing import known_store
 from ..session.options import Options
 from ..session.session import Result, result_of
 from ..session.stored_session import verdicts_on
-from .result import SimulationResult, classify_end
+from .result import SimulationResult, classify_end, find_blank_reply
 from .scenario import JudgeOpinion, Scenario, ScenarioVerdict
 
 
@@ -98,15 +98,16 @@ async def judge_scenario(
     Returns:
         The result with the stored verdicts, and the verdicts about the criteria.
     """
+    replies = check_replies(scenario, found)
     if not scenario.criteria:
-        return found, ()
+        return found, replies
     verdicts: dict[str, Verdict] = {}
     for name in judges.names:
         async with known_store(found.session.store) as store:
             judged = await judge_with(store, found.session.id, None, name, judges.options)
             found = result_of(judged.session, store.address)
         verdicts[name or ""] = judged.verdict
-    return found, _read_verdicts(scenario, verdicts)
+    return found, (*_read_verdicts(scenario, verdicts), *replies)
 
 
 def _read_verdicts(
@@ -173,6 +174,12 @@ def read_simulation(
     return SimulationResult(scenario, result, classify_end(result), None, verdicts)
 
 
+def check_replies(scenario: Scenario, found: Result) -> tuple[ScenarioVerdict, ...]:
+    """Return the verdict that a reply of the agent has no text, unless the scenario allows it."""
+    blank = None if scenario.blank_replies else find_blank_reply(found)
+    return () if blank is None else (blank,)
+
+
 def find_stored_checks(result: Result, names: Sequence[str]) -> Verdict | None:
     """Return the stored verdict of the checks with these names, or None."""
     found = verdicts_on(result.messages, result.later_verdicts)
@@ -197,9 +204,8 @@ def read_criteria(
         for name, given in own.items()
         if given
     }
+    replies = check_replies(scenario, result)
     if len(verdicts) == len(own):
-        return _read_verdicts(scenario, verdicts)
-    return tuple(
-        ScenarioVerdict(one, Finding.INCONCLUSIVE, "the judge returned no verdict")
-        for one in scenario.criteria
-    )
+        return (*_read_verdicts(scenario, verdicts), *replies)
+    missing = (Finding.INCONCLUSIVE, "the judge returned no verdict")
+    return (*(ScenarioVerdict(one, *missing) for one in scenario.criteria), *replies)

@@ -62,6 +62,8 @@ def summarize(result: SimulationResult, page: Path | None) -> dict[str, Any]:
         "scenario": secrets.text(" ".join(result.scenario.goal.split())),
         "ended": secrets.text(str(result.ended)),
         "verdicts": secrets.text(verdicts),
+        "at_fault": result.at_fault,
+        "user_errors": secrets.text("; ".join(map(str, result.user_errors))) or None,
         "agreement": None if result.agreement is None else str(result.agreement),
         "session": result.session.id,
         "cost": None if outcome is None else outcome.total.cost,
@@ -107,6 +109,8 @@ def list_summary_lines(report: Any) -> Iterator[str]:  # noqa: ANN401  # with th
         yield f"    ended: {_show(simulation['ended'])}{cost}"
         if simulation["verdicts"]:
             yield f"    {_show(simulation['verdicts'])}"
+        if simulation["user_errors"]:
+            yield f"    {_show(simulation['user_errors'])}"
         if simulation["agreement"] is not None:
             yield f"    {simulation['agreement']}"
         if simulation["page"] is not None:

@@ -111,7 +111,7 @@ def red_team(
                 for text in (CRITERION, *tactic.criteria, *criteria)
             ],
             checks=checks,
-            **{"expected_ends": ENDS, **fields},
+            **{"expected_ends": ENDS, "user_errors": "ignore", **fields},
         )
         for name, tactic in _select(tactics).items()
     }

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 
 from ..common.errors import InconclusiveResult
 from ..common.sanitize import excerpt
@@ -14,10 +15,11 @@ from ..conversation.judges import Finding
 from ..ends.end_chat import Reason
 from ..kinds.simulation import DONE, GIVE_UP, HAND_OVER
 from ..log.heard_text import done_tokens, heard_text
-from ..log.messages import metadata
-from ..log.transcript import transcript_lines
+from ..log.messages import metadata, place_of
+from ..log.transcript import NO_REPLY, transcript_lines
 from ..session.session import Result, Session
-from .scenario import Ending, EndKind, Scenario, ScenarioVerdict
+from .scenario import Ending, EndKind, Scenario, ScenarioVerdict, UserTurn
+from .user_errors import Turn, UserError, UserFacts, find_user_errors
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ def measure_agreement(verdicts: Iterable[ScenarioVerdict]) -> Agreement | None:
 
 _SHOWN_MESSAGES: Final = 6  # messages of a report if no verdict names a message
 
+Fault: TypeAlias = Literal["agent", "user", "judge", "run"]
+"""The side that made a simulation fail or made it inconclusive."""
+
 
 @dataclass(frozen=True)
 class SimulationResult:
@@ -98,20 +103,55 @@ class SimulationResult:
         not met. True if all verdicts are met.
 
         Raises:
-            InconclusiveResult: A verdict is inconclusive, and nothing has failed.
+            InconclusiveResult: The simulated user made an error, and no check has failed; or a
+                verdict is inconclusive, and nothing has failed.
         """
+        match self.at_fault:
+            case "user":
+                raise InconclusiveResult(
+                    f"user: {self.user_errors[0]}; use a larger model for the user, make the "
+                    "scenario more precise, or set user_errors='ignore'"
+                )
+            case "judge":
+                open_verdict = self._first(Finding.INCONCLUSIVE)
+                raise InconclusiveResult(
+                    f"criteria: inconclusive, {open_verdict.name!r}: {open_verdict.reason}; read "
+                    "the report, and make the criterion or the judge more precise"
+                )
+        return self.at_fault is None
+
+    @property
+    def at_fault(self) -> Fault | None:
+        """Return the side that made the simulation fail or made it inconclusive.
+
+        - ``"agent"``: A check is not met; or, without an error of the user, a criterion is not met
+          or the end is not one of the scenario's ``accepted_ends``.
+        - ``"user"``: The simulated user made an error, see `user_errors`.
+        - ``"judge"``: A verdict is inconclusive.
+        - ``"run"``: The conversation has not ended.
+        - None: The agent has passed.
+        """
+        failed = {one.name for one in self.verdicts if one.finding is Finding.NOT_MET}
+        if failed - {*self.scenario.criteria}:
+            return "agent"
+        if self.ended.kind == "unfinished":
+            return "run"
+        if self.user_errors:
+            return "user"
+        if failed or self.ended.kind not in self.scenario.accepted_ends:
+            return "agent"
         findings = {one.finding for one in self.verdicts}
-        if self.ended.kind not in self.scenario.accepted_ends or Finding.NOT_MET in findings:
-            return False
-        open_verdict = next(
-            (one for one in self.verdicts if one.finding is Finding.INCONCLUSIVE), None
-        )
-        if open_verdict is not None:
-            raise InconclusiveResult(
-                f"criteria: inconclusive, {open_verdict.name!r}: {open_verdict.reason}; read the "
-                "report, and make the criterion or the judge more precise"
-            )
-        return True
+        return "judge" if Finding.INCONCLUSIVE in findings else None
+
+    @cached_property
+    def user_errors(self) -> tuple[UserError, ...]:
+        """Return the errors of the simulated user. Empty if the scenario ignores them."""
+        if self.scenario.user_errors == "ignore":
+            return ()
+        return find_user_errors(_list_facts(self.scenario), [*_list_turns(self)])
+
+    def _first(self, finding: Finding) -> ScenarioVerdict:
+        return next(one for one in self.verdicts if one.finding is finding)
 
     @property
     def agreement(self) -> Agreement | None:
@@ -149,19 +189,20 @@ class SimulationResult:
                 f"Scenario: {excerpt(self.scenario.goal)}",
                 f"Ended: {self.ended}{wish}",
                 *map(str, self.verdicts),
+                *(f"[user error] {one}" for one in self.user_errors),
                 f"Session: {self.session.id}",
                 *self.decisive_lines(),
             ]
         )
 
     def decisive_lines(self) -> Iterator[str]:
-        """Yield the lines of the transcript around the messages of verdicts that are not met."""
+        """Yield the lines of the transcript around the messages that decided the outcome.
+
+        They are the messages of verdicts that are not met, and of errors of the user.
+        """
         lines = numbered_lines(self.conversation)
-        named = [
-            one.message
-            for one in self.verdicts
-            if one.finding is not Finding.MET and one.message is not None
-        ]
+        unmet = (one.message for one in self.verdicts if one.finding is not Finding.MET)
+        named = [*filter(None, unmet), *(one.message for one in self.user_errors)]
         near = {at + step for at in named for step in (-1, 0, 1)}
         shown = [at for at in range(1, len(lines) + 1) if at in near]
         shown = shown or [*range(1, len(lines) + 1)][-_SHOWN_MESSAGES:]
@@ -171,6 +212,55 @@ class SimulationResult:
             yield f"{at}. {lines[at - 1]}"
         if shown and shown[-1] != len(lines):
             yield "…"
+
+
+def _list_facts(scenario: Scenario) -> UserFacts:
+    """Return the texts of a scenario by which its user is tested."""
+    own = (scenario.goal, scenario.persona, scenario.knows, scenario.must_not_say)
+    steps = (step.text for step in scenario.script or () if isinstance(step, UserTurn))
+    return UserFacts(
+        goal=scenario.goal,
+        known=[text for text in (*own, *scenario.must_mention, *steps) if text],
+        secrets=scenario.must_not_say or "",
+        must_mention=scenario.must_mention,
+        done=DONE,
+    )
+
+
+def _list_turns(result: SimulationResult) -> Iterator[Turn]:
+    """Yield the texts that the simulated user has written or read."""
+    found = result.conversation
+    user, agent = found.conversation.names
+    numbers: dict[str, int] = {}
+    for number, line in enumerate(transcript_lines(found.messages), start=1):
+        numbers.setdefault(line.place, number)
+    fixed = {step.text for step in result.scenario.script or () if isinstance(step, UserTurn)}
+    for message in found.messages:
+        about = metadata(message)
+        if (at := numbers.get(place_of(message))) is None:
+            continue
+        is_text = not isinstance(message, ToolMessage)
+        is_by_user = is_text and about.speaker == user and message.text not in fixed
+        is_by_agent = is_text and about.speaker == agent
+        # The user does not see the results of the agent's tools.
+        if is_text or about.speaker == user:
+            said = done_tokens(found.conversation, user, message.text, found.messages)
+            text = heard_text(found.conversation, message, about)
+            yield Turn(at, text, is_by_user, is_by_agent, tuple(said))
+
+
+def find_blank_reply(found: Result) -> ScenarioVerdict | None:
+    """Return the verdict that the agent has replied without text, or None.
+
+    Text that a tool has delivered is a reply, too.
+    """
+    agent = found.conversation.names[1]
+    lines = enumerate(transcript_lines(found.messages), start=1)
+    for at, line in lines:
+        if line.text == f"{agent}: {NO_REPLY}":
+            reason = "a reply of the agent has no text"
+            return ScenarioVerdict("the agent replied", Finding.NOT_MET, reason, at)
+    return None
 
 
 def numbered_lines(found: Result) -> list[str]:

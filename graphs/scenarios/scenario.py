@@ -227,6 +227,9 @@ class Scenario(Spec):
     """The information that the user may reveal when it is needed. No information if None."""
     must_not_say: Text | None = None
     """The information that the user must not reveal. No such rule if None."""
+    must_mention: Accepts[tuple[Text, ...], Sequence[str]] = default(())
+    """Parts of the goal, such as an order number, that must be mentioned before the user ends the
+    conversation with success. Case, spaces and punctuation do not count."""
     language: Text | None = None
     """The language in which the user writes. The model chooses if None."""
     tools: DistinctNames = ()
@@ -250,6 +253,11 @@ class Scenario(Spec):
     """The steps of the conversation, in order: ``user()``, ``agent()``, ``check()``, ``proceed()``
     and ``judge()`` of `duologue.graphs.scenarios`. If the conversation ends before the last turn,
     the other turns are left out. If None, the simulated user and the agent talk to the end."""
+    user_errors: Literal["inconclusive", "ignore"] = "inconclusive"
+    """The effect of an error of the simulated user, such as an invented fact. ``inconclusive``: the
+    simulation is inconclusive unless a check fails. ``ignore``: errors are not looked for."""
+    blank_replies: bool = False
+    """Whether the agent may reply without text. If False, such a reply is a failed check."""
     model: ModelName | None = None
     """The model of the simulated user. The option ``model`` of `simulate` if None."""
     temperature: Temperature = None

@@ -1,18 +1,18 @@
 """The report of a suite: its simulations, worst first, and the figures of each scenario."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from langchain_core.utils.iter import batch_iterate
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from ..batch.batch_row import read_facts
 from ..batch.report.report import PageVariant, write_report
-from ..batch.report.rows import Estimate, Trials, pass_hat
+from ..batch.report.rows import Estimate, Trials, mean_of, pass_hat
 from ..batch.values import canonical_json
 from ..common.data import Data, sum_known
 from ..common.display import Panel, Shown
@@ -26,7 +26,7 @@ from ..store.errors import unknown_batch
 from ..store.open import Store
 from ..store.rows import reading_store
 from .judging import read_simulation
-from .result import Agreement, SimulationResult, measure_agreement
+from .result import Agreement, Fault, SimulationResult, measure_agreement
 from .scenario import Scenario, ScenarioVerdict
 from .suite import PERSONA, SCENARIO
 
@@ -58,6 +58,11 @@ class SimulationRow(Data):
     """The verdicts with their reasons; those that are met come last."""
     lines: tuple[str, ...] = ()
     """The decisive part of the transcript, one line for each message."""
+    at_fault: Fault | None = None
+    """The side that made the simulation fail or made it inconclusive, as in
+    `SimulationResult.at_fault`. ``run`` if it could not be run to its end. None if it passed."""
+    user_errors: tuple[str, ...] = ()
+    """The errors of the simulated user."""
     error: str | None = None
     """The error with which the simulation failed, or the reason why it is inconclusive, or None."""
     messages: NonNegativeInt = 0
@@ -88,6 +93,9 @@ class ScenarioRow(Data):
     no trial has passed or failed."""
     ends: dict[str, PositiveInt]
     """Number of simulations with each end."""
+    user_errors: Estimate | None = None
+    """The share of simulations in which the simulated user made an error. None if no simulation
+    has ended."""
     cost: NonNegativeFloat | None
     """Cost of the calls whose prices are known. None if no price is known."""
 
@@ -109,6 +117,8 @@ class SuiteReport(Shown, Data):
     """The scenarios with their personas, in the order of the suite."""
     simulations: tuple[SimulationRow, ...]
     """All simulations that have begun, the worst first."""
+    user_errors: dict[str, Estimate] = Field(default_factory=dict)
+    """The share of simulations in which the simulated user made an error, by the user's model."""
     agreement: Agreement | None = None
     """The agreement of two judges on all criteria. None if there is only one judge."""
 
@@ -146,9 +156,18 @@ class SuiteReport(Shown, Data):
 
     def __str__(self) -> str:
         parts = [self._title(), *(_describe_scenario(one) for one in self.scenarios)]
-        if self.agreement is not None:
-            parts.append(f"  Two judges: {self.agreement}")
-        return "\n".join(parts)
+        return "\n".join([*parts, *(f"  {note}" for note in self.notes)])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return the sentences about the simulated users and the judges."""
+        users = (
+            f"Errors of the simulated user ({model}): {describe_share(share)}"
+            for model, share in self.user_errors.items()
+            if share.value
+        )
+        judges = () if self.agreement is None else (f"Two judges: {self.agreement}",)
+        return (*users, *judges)
 
     def _title(self) -> str:
         counts = ", ".join(
@@ -168,8 +187,7 @@ class SuiteReport(Shown, Data):
             for one in self.scenarios
         )
         head = ("Scenario", "Persona", "Simulations", "pass^k")
-        notes = () if self.agreement is None else (f"Two judges: {self.agreement}",)
-        return Panel(title=self._title(), tag=self.verdict, notes=notes, head=head, rows=rows)
+        return Panel(title=self._title(), tag=self.verdict, notes=self.notes, head=head, rows=rows)
 
 
 def describe_passes(passes: Sequence[Estimate]) -> str:
@@ -183,10 +201,18 @@ def describe_passes(passes: Sequence[Estimate]) -> str:
     return "; " + ", ".join(texts) if texts else ""
 
 
+def describe_share(share: Estimate) -> str:
+    """Return a share of simulations in percent, with its interval."""
+    low, high = share.low or 0.0, 1.0 if share.high is None else share.high
+    return f"{share.value:.0%} of {share.sessions:,} simulations ({low:.0%} to {high:.0%})"
+
+
 def _describe_scenario(one: ScenarioRow) -> str:
     name = one.scenario if one.persona is None else f"{one.scenario}, {one.persona}"
     outcomes = ", ".join(f"{many} {outcome}" for outcome, many in one.outcomes.items())
-    return f"  {name}: {outcomes}{describe_passes(one.passes)}"
+    errors = one.user_errors
+    users = f"; user errors {describe_share(errors)}" if errors is not None and errors.value else ""
+    return f"  {name}: {outcomes}{describe_passes(one.passes)}{users}"
 
 
 async def read_suite(store: Store, name: str) -> SuiteReport:
@@ -222,6 +248,7 @@ async def read_suite(store: Store, name: str) -> SuiteReport:
         passes=tuple(pass_hat(_list_trials(found))),
         scenarios=tuple(_scenario_rows(found, facts)),
         simulations=tuple(sorted(found, key=lambda one: (_ORDER.index(one.outcome), -one.faults))),
+        user_errors=_errors_by_model(found, known),
         agreement=measure_agreement(one for _, verdicts in read for one in verdicts),
     )
 
@@ -245,6 +272,7 @@ async def _read_row(
         persona=None if persona is None else str(persona),
         trial=row.trial,
         outcome="error" if row.status == "failed" else "unfinished",
+        at_fault="run",
         ended="",
         error=row.error,
         messages=row.messages,
@@ -270,6 +298,8 @@ def _make_facts(result: SimulationResult) -> dict[str, Any]:
     verdicts = sorted(result.verdicts, key=lambda one: _FINDINGS.index(one.finding))
     return {
         "outcome": outcome,
+        "at_fault": result.at_fault,
+        "user_errors": tuple(excerpt(str(one)) for one in result.user_errors),
         "ended": str(result.ended),
         "verdicts": tuple(excerpt(str(one)) for one in verdicts),
         "lines": () if outcome == "passed" else tuple(map(excerpt, result.decisive_lines())),
@@ -301,6 +331,23 @@ def _list_trials(rows: Iterable[SimulationRow]) -> list[Trials]:
     return [one for one in found if one.scored]
 
 
+def _share_of_errors(rows: Iterable[SimulationRow]) -> Estimate | None:
+    """Return the share of the simulations that have ended in which the user made an error."""
+    found = [bool(row.user_errors) for row in rows if row.ended]
+    return mean_of([Trials(len(found), sum(found))], is_share=True) if found else None
+
+
+def _errors_by_model(
+    rows: Iterable[SimulationRow], known: Mapping[str, tuple[Scenario, Sequence[str]]]
+) -> dict[str, Estimate]:
+    groups = defaultdict[str, list[SimulationRow]](list)
+    for row in rows:
+        model = known[row.scenario][0].model if row.scenario in known else None
+        groups[model or "the default model"].append(row)
+    shares = {model: _share_of_errors(group) for model, group in groups.items()}
+    return {model: share for model, share in shares.items() if share is not None}
+
+
 def _scenario_rows(
     rows: Iterable[SimulationRow], facts: Mapping[str, Any]
 ) -> Iterable[ScenarioRow]:
@@ -315,6 +362,7 @@ def _scenario_rows(
             outcomes={name: outcomes[name] for name in _ORDER if outcomes[name]},
             passes=tuple(pass_hat(_list_trials(group))),
             ends=dict(ends.most_common()),
+            user_errors=_share_of_errors(group),
             cost=sum_known(row.cost for row in group),
         )
 

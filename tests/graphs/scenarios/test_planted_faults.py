@@ -39,6 +39,7 @@ CASES = {
     Fault.PROMISES: Case(
         Scenario(
             "Get the second charge refunded.",
+            knows="Your order is 1042.",
             criteria=["The agent promises no refund before it calls get_order."],
         ),
         ("I was charged twice.", "Order 1042.", "Yes.", STOP),
