@@ -40,6 +40,9 @@ def isolate(monkeypatch: pytest.MonkeyPatch, folder: Path, **variables: str) -> 
     monkeypatch.chdir(folder)
     monkeypatch.setenv("DUOLOGUE_STORE", str(folder / "sessions.db"))
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
+    # On a busy machine a command prints how long it has waited.
+    for name in ("_FIRST_LINE", "_FIRST_BATCH_LINE"):
+        monkeypatch.setattr(f"duologue.graphs.cli.terminal.progress.{name}", 3600.0)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 

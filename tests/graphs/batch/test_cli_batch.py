@@ -185,41 +185,6 @@ def test_a_failed_cell_gives_an_exit_code_of_its_own_and_is_run_again_when_asked
     assert len(player.asked) == asked + CALLS
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("batch", "status", "nobody"), 4, "There is no batch 'nobody' in "),
-        (("batch", "delete", "nobody"), 4, "There is no batch 'nobody' in "),
-        (("batch", "run", "none.toml"), 2, "none.toml: can't be read: No such file"),
-        (("batch", "run", "batch.json", "--name", "a/b"), 2, "is not a valid name of a batch"),
-        (("check", "batch.json"), 2, "batch.json: is a batch; run it with `duologue batch run"),
-        (("run", "batch.json"), 2, "batch.json: is a batch; run it with `duologue batch run"),
-        (("graph", "batch.json"), 2, "batch.json: is a batch; run it with `duologue batch run"),
-        (
-            ("batch", "run", "talk.json"),
-            2,
-            "talk.json: is a conversation; run it with `duologue run",
-        ),
-        (
-            ("batch", "run", "role.json", "--dry-run"),
-            2,
-            "role.json: is a conversation; run it with",
-        ),
-    ],
-)
-def test_what_is_wrong_is_said_in_one_line(
-    arguments: tuple[str, ...], code: int, says: str, player: Player
-) -> None:
-    Path("talk.json").write_text(json.dumps(batch()["conversation"]))
-    Path("role.json").write_text('{"kind": "role_play", "task": "Plan a garden"}')
-    ran = duologue(*arguments)
-    assert (ran.exit_code, ran.stdout) == (code, "")
-    assert ran.stderr.startswith("Error: ")
-    assert says in ran.stderr
-    assert ran.stderr.count("\n") == 1
-    assert player.asked == []
-
-
 def test_the_batch_that_init_writes_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = duologue("init", "batch")
     assert begun.stderr == "Edit it, then run it with: duologue batch run batch.toml\n"

@@ -37,8 +37,6 @@ def store(tmp_path: Path) -> Path:
     (tmp_path / "boat.txt").write_text(f"{PRICE}\n\n  {DAY}\n")
     fields = f'criteria = ["{PRICE}", "{DAY}"]\nform = "lines"\nmodel = "other"\n'
     (tmp_path / "boat.toml").write_text(fields)
-    (tmp_path / "bad.toml").write_text('criteria = ["x"]\nforms = "lines"\n')
-    (tmp_path / "none.txt").write_text("\n")
     return store
 
 
@@ -99,37 +97,6 @@ def test_a_session_that_cannot_be_judged_does_not_stop_the_others(server: Script
     assert "nowhere" in ran.stderr
     assert "one: 1 of 2 criteria met" in ran.stdout
     assert "Judged 1 of 2 sessions." in ran.stdout
-
-
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ([], "judge: name either sessions or, with --batch, a batch"),
-        (["one", "--batch", "b"], "judge: name either sessions or, with --batch, a batch"),
-        (["one"], "criteria: the conversation of session 'one' has no separate judge"),
-        (["one", "--criteria", "nosuch.txt"], "nosuch.txt: can't be read"),
-        (["one", "--criteria", "none.txt"], "none.txt: criteria: "),
-        (["one", "--criteria", "bad.toml"], "bad.toml: forms: "),
-        (
-            ["one", "--criteria", "boat.yaml"],
-            "boat.yaml: must be a .txt, .toml or .json file with criteria",
-        ),
-    ],
-)
-def test_bad_input_is_refused_before_a_call(
-    arguments: list[str], why: str, server: ScriptedServer
-) -> None:
-    ran = duologue("judge", *arguments)
-    assert (ran.exit_code, ran.stdout) == (2, "")
-    assert why in " ".join(ran.stderr.split())
-    assert not server.calls
-
-
-def test_an_unknown_batch_is_named(server: ScriptedServer) -> None:
-    ran = duologue("judge", "--batch", "nosuch", "--criteria", "boat.txt")
-    assert ran.exit_code == 4
-    assert "nosuch" in ran.stderr
 
 
 def test_reasons_are_shown_below_their_findings(

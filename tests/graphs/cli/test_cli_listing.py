@@ -159,24 +159,3 @@ def test_a_session_that_runs_again_before_it_is_deleted_stays(
         "Deleted 0 sessions.\n"
     )
     assert "forty" in listed()
-
-
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (["--older-than", "30"], "--older-than: '30' is not an age"),
-        ([], "exactly one of the two is needed; name a session"),
-        (
-            ["day", "--older-than", "1d"],
-            "exactly one of the two is needed; name a session",
-        ),
-        (["day", "--yes"], "--yes works only with --older-than"),
-        (["--older-than", "1d", "--status", "x"], "status: input should be 'running', 'waiting'"),
-    ],
-)
-def test_wrong_options_of_a_deletion_are_named(options: list[str], named: str, store: str) -> None:
-    ran = duologue("delete", *options, "--store", store)
-    assert ran.exit_code == 2
-    assert named in ran.stderr
-    assert len(listed()) == 5

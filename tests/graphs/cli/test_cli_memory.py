@@ -8,13 +8,10 @@ from typing import get_args
 import pytest
 
 from duologue.graphs import Session, converse, role_play
-from duologue.graphs.session.dump import DUMP_VERSION
 from duologue.graphs.session.export_formats import FORMATS, ExportFormat
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import ANSWER, DONE, FIRST, duologue, isolate
-
-_NEWER = DUMP_VERSION + 1
 
 
 @pytest.fixture(autouse=True)
@@ -140,56 +137,6 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
     page = (tmp_path / "g.html").read_bytes()
     assert page.startswith(b"<!doctype html>")
     assert duologue("show", "g", "--html").stdout_bytes == page
-
-
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("arguments", "code", "named"),
-    [
-        (["dump"], 2, "SESSION"),
-        (["dump", "x"], 4, "There is no session 'x'"),
-        (["dump", "g", "--as", "Eve"], 2, "no speaker in session 'g' is called 'Eve'"),
-        (
-            ["dump", "g", "--output", "no/such/folder.json"],
-            2,
-            "no/such/folder.json: can't be written",
-        ),
-        (["load", "gone.json"], 2, "gone.json: can't be read"),
-        (
-            ["load", "new.json"],
-            2,
-            f"new.json: version: this release reads versions up to {DUMP_VERSION}, not {_NEWER}",
-        ),
-        (["load", "g.json"], 4, "Session 'g' already exists in"),
-        (["load", "owner.json"], 2, "owner.json: format: is missing: this is not a dump of a"),
-        (["load", "owner.json", "--as", "Owner"], 2, "--into is missing"),
-        (["load", "g.json", "--into", "h", "--as", "Owner"], 2, "g.json: must be a list of mess"),
-        (["reset", "x"], 4, "There is no session 'x'"),
-        (["reset", "g", "--as", "Eve"], 2, "no speaker in session 'g' is called 'Eve'"),
-        (["copy", "g", "--as", "Owner"], 2, "--into is missing"),
-        (["copy", "g", "--into", "h"], 4, "Session 'h' already exists in"),
-        (["export", "g", "--format", "pdf"], 2, "format: 'pdf' is unknown"),
-    ],
-)
-def test_bad_input_is_named(
-    arguments: list[str], code: int, named: str, store: Path, tmp_path: Path
-) -> None:
-    duologue("dump", "g", "--output", "g.json")
-    duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
-    dump = json.loads((tmp_path / "g.json").read_text(encoding="utf-8"))
-    (tmp_path / "new.json").write_text(json.dumps(dump | {"version": _NEWER}))
-    ran = duologue(*arguments)
-    assert (ran.exit_code, ran.stdout) == (code, "")
-    *_, error = ran.stderr.splitlines()
-    assert error.startswith("Error: ")
-    assert named in error
-
-
-def test_help_names_the_commands() -> None:
-    ran = duologue("--help")
-    for command in ("dump", "load", "reset", "copy", "export"):
-        assert f"\n  {command} " in ran.stdout
-        assert duologue(command, "--help").exit_code == 0
 
 
 def test_the_help_of_export_and_its_error_list_all_formats() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shlex
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -254,65 +253,6 @@ def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
         assert len(server.calls) == 3
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a store with a waiting, an ended and a failed session."""
-    folder = tmp_path_factory.mktemp("kept")
-    with pytest.MonkeyPatch.context() as patch, ScriptedServer([FIRST, Reply(error=400)]) as server:
-        isolate(patch, folder, OPENAI_BASE_URL=server.url)
-        duologue(*CHAT)
-        duologue("chat", "--session", "ended", lines="exit\n")
-        duologue(*["torn" if word == "g" else word for word in SHORT])
-        assert len(server.calls) == 2
-    return folder / "sessions.db"
-
-
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("arguments", "code", "named"),
-    [
-        (["answer"], 2, "SESSION"),
-        (["answer", "c"], 2, "ANSWER"),
-        (["answer", "x", "Hi."], 4, "There is no session 'x'"),
-        (["answer", "a/b", "Hi."], 4, "'a/b'"),
-        (
-            ["answer", "ended", "Hi."],
-            4,
-            "has ended and does not wait for an answer.",
-        ),
-        (["answer", "torn", "Hi."], 4, "Session 'torn' does not wait for an answer"),
-        (
-            ["answer", "c", "Hi.", "--question", "other"],
-            4,
-            "Session 'c' does not wait for an answer to 'other': the question was already answered",
-        ),
-        (["answer", "c", ""], 2, "the answer does not fit, and the question stays open"),
-        (["answer", "c", "Hi.", "--store", "gone.db"], 4, "gone.db"),
-        (["chat", ""], 2, "message"),
-        (["chat", "Hi.", "--tool", "clok"], 2, "'clock'"),
-        (["chat", "Hi.", "--approve", "clok"], 2, "'clock'"),
-        (["chat", "Hi.", "--temperature", "3"], 2, "temperature"),
-        (["chat", "Hi.", "--max-iterations", "0"], 2, "max_iterations"),
-        (["chat", "Hi.", "--session", "a b"], 4, "'a b'"),
-        (["chat", "Hi.", "--session", "c"], 4, "Session 'c' belongs to another conversation"),
-    ],
-)
-def test_bad_input_gets_one_sentence_before_any_model_is_called(
-    arguments: list[str], code: int, named: str, server: ScriptedServer, kept: Path, tmp_path: Path
-) -> None:
-    shutil.copy(kept, tmp_path)
-    ran = duologue(*arguments)
-    assert not server.calls
-    assert ran.exit_code == code
-    *_, error = ran.stderr.splitlines()
-    assert named in error
-    assert error.startswith(("Error: ", "Missing", "│"))
-    assert "Traceback" not in ran.output
-    # A session that did not continue is not reported as continued.
-    assert "goes on" not in ran.stdout
-    assert duologue("show", "c").stdout.endswith("duologue resume c\n")
-
-
 def test_options_of_a_chat_reach_its_conversation(server: ScriptedServer) -> None:
     ran = duologue(
         *["chat", "Hello.", "--session", "c", "--tool", "clock", "--approve", "calculator"],
@@ -338,15 +278,3 @@ def test_an_interrupted_run_without_people_is_no_waiting_one(
     assert duologue("show", "g").stdout.endswith(
         "\n\nNot finished. Continue with:\nduologue resume g\n"
     )
-
-
-def test_help_names_the_commands_and_the_exit_code() -> None:
-    ran = duologue("--help")
-    assert "\n    5    the session waits for a person's answer\n" in ran.stdout
-    for command in ("chat", "answer"):
-        assert f"\n  {command} " in ran.stdout
-    told = duologue("chat", "--help").stdout
-    for option in ("--tool", "--approve", "--prompt", "--session", "--reset", "--json"):
-        assert option in told
-    assert "Ctrl-D" in told
-    assert "--question" in duologue("answer", "--help").stdout

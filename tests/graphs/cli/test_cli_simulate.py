@@ -115,24 +115,6 @@ def test_the_exit_codes_tell_passed_and_inconclusive_apart() -> None:
     assert Path("judged-report.html").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("simulate", "none.toml", "--agent", "cli_shop:agent"), "none.toml: can't be read"),
-        (("simulate", "shop.toml", "--agent", "cli_shop"), "agent: 'cli_shop' names no object"),
-        (("simulate", "shop.toml", "--agent", "cli_shop:x"), "agent: 'cli_shop:x' can't be import"),
-        (("simulate", "faulty.toml", "--agent", "cli_shop:agent"), "faulty.toml: scenarios.a.gaol"),
-    ],
-)
-def test_bad_input_is_one_error_before_a_call(
-    arguments: tuple[str, ...], words: str, server: ScriptedServer
-) -> None:
-    Path("faulty.toml").write_text('[scenarios.a]\ngaol = "x"\n', encoding="utf-8")
-    ran = duologue(*arguments)
-    assert (ran.exit_code, len(server.calls)) == (2, 0)
-    assert ran.stderr.startswith(f"Error: {words}")
-
-
 @pytest.mark.process
 def test_a_killed_run_is_resumed_without_answered_calls(server: ScriptedServer, user: User) -> None:
     user.delay = 0.3
