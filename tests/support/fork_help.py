@@ -1,5 +1,6 @@
-"""Helpers for the tests of forks: conversations, and runs that must use their whole script."""
+"""Helpers for the tests of forks and memory: runs that must use their whole script, and views."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -12,7 +13,7 @@ from langchain_core.tools import tool
 from duologue.graphs import Conversation, Outcome, Result, Session, converse
 from duologue.graphs.store.in_memory import MemorySaver
 from duologue.graphs.store.saver import SqlSaver
-from duologue.nodes.testing import Line, ScriptedChatModel
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.log import Source, fields_of, kind_of, place_of
 
@@ -181,3 +182,21 @@ def timeless(ended: Outcome | None) -> Outcome:
     """Return an outcome without its duration, which differs from run to run."""
     assert ended is not None
     return ended.model_copy(update={"seconds": 0})
+
+
+def stopped(conversation: Conversation, lines: Sequence[Line], store: str, session: str) -> None:
+    """Leave a session unfinished after so many calls, because its model fails."""
+    model = ScriptedChatModel(script=[*lines, Reply(error=500)])
+    with pytest.raises(Exception, match="500"):
+        converse(conversation, session=session, store=store, model=model, **FUNCTIONS)
+
+
+def seen(result: Result, name: str) -> list[tuple[str, str]]:
+    """Return a speaker's view without its system prompt."""
+    return [(message.type, message.text) for message in result.viewpoint(name)[1:]]
+
+
+def through_json(dump: dict[str, Any]) -> dict[str, Any]:
+    """Return a dump after a round trip through JSON."""
+    again: dict[str, Any] = json.loads(json.dumps(dump, allow_nan=False))
+    return again

@@ -12,10 +12,13 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import (
+from duologue import (
     AnswerError,
     Conversation,
     DuologueError,
+    Hook,
+    MessageQuestion,
+    Question,
     Result,
     Session,
     SessionError,
@@ -29,11 +32,9 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
-from duologue.graphs.conversation.questions import MessageQuestion, Question
 from duologue.graphs.events import ConversationEnded, QuestionAsked
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from duologue.tools import Hook
 from support.breaking import Breakage
 
 Answers = Callable[[Question], Any]
@@ -168,11 +169,6 @@ RUNS = {
     "resume": _resume,
     "aresume": _aresume,
 }
-
-
-@pytest.fixture
-def store() -> str:
-    return f"memory:{uuid4().hex}"
 
 
 @pytest.mark.part(1)

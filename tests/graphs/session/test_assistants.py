@@ -8,7 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import TypeAdapter
 
-from duologue.graphs import SpecError, build_graph, role_play
+from duologue import SpecError, build_graph, role_play
 from duologue.graphs.build import Graph, assistant_context, form_input
 from duologue.graphs.conversation.conversation import Form
 from duologue.graphs.kinds.load import forms_by_kind

@@ -8,7 +8,6 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pytest
@@ -16,7 +15,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from duologue.graphs import (
+from duologue import (
     Result,
     Session,
     SessionError,
@@ -62,11 +61,6 @@ def tools(ran: list[object]) -> list[BaseTool]:
         return "Paid."
 
     return [wire, pay]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"memory:{tmp_path.name}"
 
 
 @pytest.fixture(params=EACH_STORE)

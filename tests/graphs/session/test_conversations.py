@@ -12,16 +12,13 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import SecretStr
 
-from duologue.graphs.build import build_graph
-from duologue.graphs.conversation.conversation import Conversation
+from duologue import Conversation, EndChatMode, Outcome, Reason, build_graph, role_play
 from duologue.graphs.conversation.judges import Verdict
-from duologue.graphs.ends.end_chat import EndChatMode, Reason
-from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN, role_play
+from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.viewpoint import SILENCE, viewpoint
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
-from duologue.graphs.rules.outcome import Outcome
 from duologue.graphs.rules.position import max_steps
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer

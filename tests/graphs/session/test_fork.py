@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import (
+from duologue import (
+    EndChatMode,
     Reason,
     Result,
     Session,
     SessionError,
     SpecError,
     StoreError,
+    build_graph,
     converse,
     list_sessions,
 )
-from duologue.graphs.build import build_graph
-from duologue.graphs.ends.end_chat import EndChatMode
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.store.open import open_store

@@ -11,12 +11,22 @@ from langchain_core.tools import tool
 
 from drawn.player import Player
 from drawn.talks import talks
-from duologue.graphs import Conversation, Reason, Result, Session, converse
-from duologue.graphs.ends.limits import MaxCalls
+from duologue import (
+    Conversation,
+    EndChat,
+    Hook,
+    MaxCalls,
+    ModelError,
+    Reason,
+    Result,
+    Session,
+    Speaker,
+    converse,
+    load_session,
+)
 from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn
 from support.cases import drawn_cases
 from support.fork_help import timeless
@@ -229,3 +239,74 @@ def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: b
         assert "One." not in str(model.calls[0].prompt)
     else:
         assert ended.outcome.reason is Reason.MAX_CALLS
+
+
+# Forks of sessions in which a message was inserted before another or replaced it
+
+
+def said(result: Result) -> list[tuple[str, str, str]]:
+    """Return the ids, kinds and texts of a log."""
+    return [(place_of(one), kind_of(one), one.text) for one in result.messages]
+
+
+def test_a_reset_before_calls_that_wait_is_in_the_fork(store: str) -> None:
+    """A fork contains a memory reset that comes before pending calls."""
+    conversation = Conversation(
+        task="Talk.",
+        speakers=(Speaker(name="Ann", tools=("clock",)), Speaker(name="Ben")),
+        end_chat=EndChat(max_iterations=2),
+    )
+    calls = Reply(text="One moment.", tool_calls=[ScriptedToolCall(name="clock", args={}, id="c")])
+    model = ScriptedChatModel(script=[calls, *(f"a{number} beans" for number in range(9))])
+    converse(conversation, session="one", model=model, store=store)
+    Session("one", store=store).fork(at="m0001", into="waits")
+    Session("waits", store=store).reset(speaker="Ben")
+    Session("waits", store=store).fork(into="again")
+    kinds = [kind for _, kind, _ in said(Session("again", store=store).state())]
+    assert kinds == ["instruction", "memory_reset", "tool_calls"]
+    assert said(Session("again", store=store).state()) == said(
+        Session("waits", store=store).state()
+    )
+    model = ScriptedChatModel(script=[f"b{number} peas" for number in range(9)])
+    assert Session("again", store=store).resume(model=model).outcome is not None
+
+
+@pytest.mark.parametrize("at", ["m0004", None])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_what_was_said_in_anothers_place_is_in_the_fork(
+    loaded: bool, at: str | None, store: str
+) -> None:
+    """Another speaker takes over: its message replaces the cue of the first, with the cue's id."""
+    conversation = Conversation(
+        task="Talk.", speakers=tuple(Speaker(name=name) for name in ("Ann", "Ben", "Cy"))
+    )
+    model = ScriptedChatModel(script=["one is 1", "two is 22", ModelError("gone")])
+    with pytest.raises(ModelError):
+        converse(conversation, session="one", model=model, store=store)
+    taken_over = Session("one", store=store).add_message("Ann", "I take over.")
+    source = "one"
+    if loaded:
+        source = load_session(Session("one", store=store).dump(), into="loaded", store=store).id
+    Session(source, store=store).fork(at=at, into="other")
+    found = said(Session("other", store=store).state())
+    assert found == said(taken_over)
+    assert ("m0004", "speech", "I take over.") in found
+
+
+def test_a_fork_from_a_task_that_is_being_rewritten_keeps_what_speakers_know(store: str) -> None:
+    conversation = Conversation(
+        "Plan a garden.",
+        [
+            Speaker("Ann", memory=["We met.", ("assistant", "Hi.")]),
+            Speaker("Ben", private_opening={"lines": ["You hate beans."]}),
+        ],
+        task_specification={"word_limit": 5},
+        end_chat=EndChat(max_iterations=1),
+    )
+    model = ScriptedChatModel(script=["Plan a garden with very many beans.", ModelError("gone")])
+    with pytest.raises(ModelError):
+        converse(conversation, session="one", model=model, store=store)
+    fork = Session("one", store=store).fork(task_specification=None)
+    result = fork.resume(model=ScriptedChatModel(script=["One.", "Two."]))
+    assert [one.text for one in result.memory("Ann")][:2] == ["We met.", "Hi."]
+    assert [one.text for one in result.memory("Ben")][:1] == ["You hate beans."]

@@ -1,15 +1,21 @@
 """Forks with other rules: the next speaker, the instructions, and the ends that still apply."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from duologue.graphs import (
+from duologue import (
     Conversation,
+    DoneToken,
+    EndChat,
+    EndChatMode,
+    Guards,
+    MaxMessages,
+    Moderator,
     Reason,
     Result,
+    SeparateJudge,
     Session,
     SpecError,
     aconverse,
@@ -17,11 +23,7 @@ from duologue.graphs import (
     converse,
     list_sessions,
 )
-from duologue.graphs.conversation.judges import Moderator, SeparateJudge
 from duologue.graphs.ends.end import Facts
-from duologue.graphs.ends.end_chat import EndChat, EndChatMode, Guards
-from duologue.graphs.ends.events import DoneToken
-from duologue.graphs.ends.limits import MaxMessages
 from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.session.fork import carry_over
@@ -45,11 +47,6 @@ MET: dict[str, Any] = {"criterion_1": "met"}
 NOT_MET: dict[str, Any] = {"criterion_1": "not_met"}
 MAX_COST: dict[str, Any] = {"kind": "max_cost"}
 BEGIN = "Please begin."
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"memory:{tmp_path.name}"
 
 
 def turn(name: str) -> str:

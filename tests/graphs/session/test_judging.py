@@ -9,7 +9,7 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 
-from duologue.graphs import (
+from duologue import (
     ModelUnavailableError,
     SeparateJudge,
     Session,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from duologue.graphs import (
+from duologue import (
     Conversation,
     Result,
     Session,
@@ -35,14 +35,15 @@ from support.fork_help import (
     killed_before_checkpoint,
     plain,
     run,
+    seen,
+    stopped,
+    through_json,
     timeless,
     told,
 )
 from support.fork_talks import TALKS
 from support.log import fields_of, kind_of, place_name, place_of, without_ids
 from support.stores import EACH_STORE, store_address
-
-from .memory_help import seen, stopped, through_json
 
 LIVE = pytest.mark.live
 WAYS = [

@@ -15,22 +15,25 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, tool
 
 from duologue import (
+    AnswerError,
+    Conversation,
     Hook,
+    MessageQuestion,
+    ModelError,
     RunningSummary,
     Session,
     Speaker,
+    SpecError,
+    StoreError,
     ask,
+    build_graph,
     chat,
     converse,
     load_session,
     remember,
     stream,
 )
-from duologue.graphs.build import build_graph
 from duologue.graphs.common.content import files_of
-from duologue.graphs.common.errors import AnswerError, ModelError, SpecError, StoreError
-from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.conversation.questions import MessageQuestion
 from duologue.graphs.events import Notice
 from duologue.graphs.kinds.chat import ChatForm
 from duologue.graphs.kinds.role_play import RolePlayForm

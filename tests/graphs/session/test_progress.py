@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from duologue.graphs import Conversation, MaxMessages, Speaker, aconverse, chat, converse
+from duologue import Conversation, MaxMessages, Speaker, aconverse, chat, converse
 from duologue.graphs.session import progress
 from duologue.graphs.session.progress import TERMINAL
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel

@@ -11,8 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 
-from duologue.graphs.build import build_graph
-from duologue.graphs.common.errors import ModelError, SessionError, SpecError
+from duologue import ModelError, SessionError, SpecError, build_graph
 from duologue.graphs.conversation.conversation import Form
 from duologue.graphs.kinds.chat import ChatForm
 from duologue.graphs.kinds.role_play import RolePlayForm

@@ -20,6 +20,7 @@ from langgraph.store.memory import InMemoryStore
 
 from duologue import (
     Conversation,
+    Hook,
     Predicate,
     Session,
     Speaker,
@@ -34,7 +35,7 @@ from duologue import (
 from duologue.graphs.build import Graph
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.tools import Hook, Turn
+from duologue.tools import Turn
 
 
 @dataclass

@@ -10,7 +10,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 from langgraph_supervisor import create_supervisor
 
-from duologue.graphs import Conversation, SessionError, SpecError, build_graph, chat, role_play
+from duologue import Conversation, SessionError, SpecError, build_graph, chat, role_play
 from duologue.graphs.kinds.chat import ChatForm
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 

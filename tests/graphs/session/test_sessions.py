@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from langgraph.errors import NodeCancelledError
 
-from duologue.graphs import (
+from duologue import (
     Conversation,
     DuologueError,
     ModelError,
@@ -24,11 +24,11 @@ from duologue.graphs import (
     aconverse,
     alist_sessions,
     astream,
-    build,
     converse,
     list_sessions,
     role_play,
 )
+from duologue.graphs import build
 from duologue.graphs.build import route
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.store.in_memory import MemorySessionLease, MemoryStore

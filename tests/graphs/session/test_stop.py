@@ -13,21 +13,22 @@ from typing import Any
 import pytest
 from langchain_core.tools import tool
 
-from duologue.graphs import (
+from duologue import (
     Conversation,
     DuologueError,
+    EndChat,
+    MaxMessages,
     Reason,
     Result,
     Session,
     SessionError,
+    StopRequested,
     StoreError,
+    ToolCalled,
     aconverse,
     chat,
     list_sessions,
 )
-from duologue.graphs.ends.end_chat import EndChat
-from duologue.graphs.ends.events import StopRequested, ToolCalled
-from duologue.graphs.ends.limits import MaxMessages
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
