@@ -17,7 +17,7 @@ import pytest
 from .base import FakeServer
 from .fakes import FAKES, OLDER, WITHOUT_CLIENT, fake
 
-DATA: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+DATA: Final = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")

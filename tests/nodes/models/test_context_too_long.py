@@ -1,9 +1,11 @@
 """Prompts that are too long for a model: how servers report them, and duologue's error."""
 
 import json
+import tomllib
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -26,6 +28,7 @@ from duologue.nodes.models.model import Model, Models
 from duologue.nodes.models.refusals import read_too_long
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from support.cases import thorough
 from support.models import chat_of, chosen, model_of
 
 Asked = Callable[[Model], Any]
@@ -70,215 +73,36 @@ def inner(message: str, **fields: object) -> dict[str, object]:
     return {"error": {"message": message, "type": "invalid_request_error", "code": None} | fields}
 
 
-BODIES: dict[str, tuple[int, dict[str, object], int | None, int | None]] = {
-    "openai": (
-        400,
-        inner(
-            "This model's maximum context length is 8192 tokens. However, your messages resulted "
-            "in 8227 tokens.",
-            code="context_length_exceeded",
-        ),
-        8227,
-        8192,
-    ),
-    "openai and the answer": (
-        400,
-        inner(
-            "This model's maximum context length is 4097 tokens. However, you requested 4120 "
-            "tokens (3120 in the messages, 1000 in the completion).",
-            code="context_length_exceeded",
-        ),
-        3120,
-        4097,
-    ),
-    "gpt-5": (
-        400,
-        inner(
-            "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in "
-            "289650 tokens.",
-            code="context_length_exceeded",
-        ),
-        289650,
-        272000,
-    ),
-    "llama.cpp": (
-        400,
-        inner(
-            "the request exceeds the available context size. try increasing the context size",
-            code=400,
-            type="exceed_context_size_error",
-            n_prompt_tokens=14429,
-            n_ctx=8192,
-        ),
-        14429,
-        8192,
-    ),
-    "llama.cpp without a type": (
-        400,
-        inner("request (131168 tokens) exceeds the available context size (131072 tokens)"),
-        131168,
-        131072,
-    ),
-    "vllm": (
-        400,
-        inner(
-            "This model's maximum context length is 2048 tokens. However, your request has 2100 "
-            "input tokens. (parameter=input_tokens, value=2100)",
-            type="BadRequestError",
-            param="input_tokens",
-            code=400,
-        ),
-        2100,
-        2048,
-    ),
-    "vllm, older": (
-        400,
-        {
-            "object": "error",
-            "message": "This model's maximum context length is 16384 tokens. However, you "
-            "requested 19591 tokens (9591 in the messages, 10000 in the completion).",
-            "type": "BadRequestError",
-            "param": None,
-            "code": 400,
-        },
-        9591,
-        16384,
-    ),
-    "vllm, only the answer's room": (
-        400,
-        {
-            "object": "error",
-            "message": "max_tokens must be at least 1, got -186.",
-            "type": "BadRequestError",
-            "code": 400,
-        },
-        None,
-        None,
-    ),
-    "vllm behind xinference": (
-        500,
-        {
-            "detail": "The decoder prompt (length 66501) is longer than the maximum model "
-            "length of 65536."
-        },
-        66501,
-        65536,
-    ),
-    "sglang": (
-        400,
-        {
-            "object": "error",
-            "message": "The input (61709 tokens) is longer than the model's context length (40960 "
-            "tokens).",
-            "type": "BadRequestError",
-            "param": None,
-            "code": 400,
-        },
-        61709,
-        40960,
-    ),
-    "tgi": (
-        422,
-        inner(
-            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048. Given: "
-            "1887 `inputs` tokens and 1024 `max_new_tokens`",
-            type="validation",
-        ),
-        1887,
-        2048,
-    ),
-    "lm studio": (
-        400,
-        {
-            "error": "Trying to keep the first 15857 tokens when context the overflows. However, "
-            "the model is loaded with context length of only 4096 tokens."
-        },
-        15857,
-        4096,
-    ),
-    "llama-cpp-python": (
-        400,
-        inner(
-            "This model's maximum context length is 2048 tokens. However, you requested 2285 "
-            "tokens (2285 in the messages, None in the completion).",
-            code="context_length_exceeded",
-        ),
-        2285,
-        2048,
-    ),
-    "gateway to anthropic": (
-        400,
-        inner("prompt is too long: 209353 tokens > 199999 maximum"),
-        209353,
-        199999,
-    ),
-    "gateway to anthropic and the answer": (
-        400,
-        inner(
-            "input length and `max_tokens` exceed context limit: 199759 + 8192 > 200000, decrease "
-            "input length or `max_tokens` and try again"
-        ),
-        199759,
-        200000,
-    ),
-    "openrouter": (
-        400,
-        inner(
-            "This endpoint's maximum context length is 32768 tokens. However, you requested about "
-            "42832 tokens (42832 of text input)."
-        ),
-        42832,
-        32768,
-    ),
-    "gemini": (
-        400,
-        inner(
-            "The input token count (314175) exceeds the maximum number of tokens allowed (131072)."
-        ),
-        314175,
-        131072,
-    ),
-    "litellm": (400, inner("litellm.ContextWindowExceededError: too much"), None, None),
-    "responses": (
-        400,
-        inner("Your input exceeds the context window of this model. Please adjust your input."),
-        None,
-        None,
-    ),
-}
-
-
+BODIES: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("long_prompts.toml").read_text("utf-8")
+)
 WAYS = tuple(product((plainly, structured), (ours, stock)))
 
 
-@pytest.mark.part(8)
-@pytest.mark.parametrize(
-    ("body", "ask", "made"),
-    [
-        # The quick run tries one way per body; the exhaustive run tries all combinations.
-        pytest.param(body, *way, id=name, marks=() if at == number % 4 else pytest.mark.exhaustive)
-        for number, (name, body) in enumerate(BODIES.items())
-        for at, way in enumerate(WAYS)
-    ],
-)
+@thorough
 async def test_every_servers_way_to_say_it_is_one_sentence_with_the_numbers(
-    body: tuple[int, dict[str, Any], int | None, int | None],
-    ask: Asked,
-    made: Any,  # noqa: ANN401
+    *, thorough: bool, subtests: pytest.Subtests
 ) -> None:
-    """U5: context overflow."""
-    status, sent, prompt, limit = body
-    with ScriptedServer([Reply(error=status, body=sent)]) as server:
+    """U5: context overflow. The quick run tries one way per body."""
+    for number, (name, body) in enumerate(BODIES.items()):
+        for ask, made in WAYS if thorough else [WAYS[number % len(WAYS)]]:
+            with subtests.test(f"{name}, {ask.__name__}, {made.__name__}"):
+                await check_sentence(body, ask, made)
+
+
+async def check_sentence(body: dict[str, Any], ask: Asked, made: Any) -> None:  # noqa: ANN401
+    reply = Reply(error=body.get("status", 400), body=body["body"])
+    with ScriptedServer([reply]) as server:
         with pytest.raises(ContextTooLongError) as caught:
             await ask(await made(server))
         assert len(server.calls) == 1
-    error = caught.value
-    assert (error.prompt_tokens, error.limit) == (prompt, limit)
-    sentence = str(error)
+    numbers = (body.get("prompt"), body.get("limit"))
+    assert (caught.value.prompt_tokens, caught.value.limit) == numbers
+    sentence = str(caught.value)
     assert "\n" not in sentence
     assert "scripted" in sentence
     assert "context" in sentence
-    assert all(str(number) in sentence for number in (prompt, limit) if number is not None)
+    assert all(str(number) in sentence for number in numbers if number is not None)
 
 
 @pytest.mark.parametrize("like", ["openai", "llama.cpp"])

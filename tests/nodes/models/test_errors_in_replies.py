@@ -1,5 +1,6 @@
 """An error in a reply with status 200 is treated like the same error with an HTTP status (R25)."""
 
+import tomllib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -54,47 +55,8 @@ def run(server: Server, monkeypatch: pytest.MonkeyPatch, *, streams: bool) -> No
         converse(TALK)
 
 
-TEMPORARY: dict[str, tuple[object, int]] = {
-    # The error, and the HTTP status that means the same.
-    "a number": ({"code": 429, "message": "Rate limited upstream"}, 429),
-    "digits": ({"code": "429", "message": "slow"}, 429),
-    "digits in words": ({"code": "HTTP_503", "message": "no"}, 503),
-    "a broken number": ({"code": 502.0}, 502),
-    "a word": ({"code": "rate_limit_exceeded", "message": "no"}, 429),
-    "a status": ({"status": "RESOURCE_EXHAUSTED", "code": 8}, 429),
-    "another status": ({"status": "UNAVAILABLE", "message": "The service is down."}, 503),
-    "a type": ({"type": "overloaded_error", "message": "Overloaded"}, 529),
-    "a type of OpenAI": ({"type": "server_error", "code": None, "message": "Try again."}, 500),
-    "a class": ({"type": "ServiceUnavailableError", "message": "no"}, 503),
-    "another class": ({"type": "ThrottlingException"}, 429),
-    "nested": ({"message": "Provider returned error", "metadata": {"error": {"code": 429}}}, 429),
-    "nested in a list": ({"details": [{"reason": "RATE_LIMIT_EXCEEDED"}]}, 429),
-    "a text": ("The engine is currently overloaded, please try again later", 529),
-    "a sentence": ({"message": "Upstream request timed out"}, 504),
-    "loading": ({"message": "Model m is currently loading"}, 503),
-    "a bad gateway": ({"code": "bad_gateway"}, 502),
-    "no reason": ({"message": "Provider returned error"}, 500),
-    "a type without meaning": ({"type": "error", "code": 1234, "message": "no"}, 500),
-}
-
-FINAL: dict[str, tuple[object, int]] = {
-    "a wrong request": ({"code": 400, "message": "Internal: no such setting"}, 400),
-    "a wrong request in words": ({"type": "invalid_request_error", "message": "no"}, 400),
-    "a long prompt": ({"code": "context_length_exceeded", "type": "server_error"}, 400),
-    "a wrong key": ({"code": "invalid_api_key"}, 401),
-    "a key in a sentence": ({"message": "Unauthorized"}, 401),
-    "no permission": ({"status": "PERMISSION_DENIED"}, 403),
-    "no model": ({"code": "model_not_found", "message": "no"}, 404),
-    "no credit": ({"code": 429, "type": "insufficient_quota"}, 402),
-    "no credit in words": ({"code": 400, "message": "Your credit balance is too low"}, 402),
-    "no credit within": ({"code": 500, "metadata": {"error": {"code": "insufficient_quota"}}}, 402),
-    "a limit of the account": ({"code": "billing_hard_limit_reached", "type": "error"}, 402),
-    "a prompt about money": (
-        {"code": 400, "message": f"Invalid message: {'long ' * 20} 'I have insufficient credit'"},
-        400,
-    ),
-    "no balance": ({"message": "Insufficient Balance", "code": "unknown"}, 402),
-}
+ERRORS = tomllib.loads(Path(__file__).with_name("reported_errors.toml").read_text("utf-8"))
+TEMPORARY, FINAL = ERRORS["temporary"], ERRORS["final"]
 
 
 def test_an_error_has_the_status_that_fits_it(subtests: pytest.Subtests) -> None:
@@ -269,23 +231,10 @@ def test_a_whole_reply_without_a_choice_is_repeated(
     assert len(server.asked) == 3
 
 
-CREDIT: dict[str, tuple[Body, int]] = {
-    "a code": ({"error": {"code": "insufficient_quota", "message": "You have no quota."}}, 429),
-    "a type": ({"error": {"type": "insufficient_quota", "message": "no"}}, 429),
-    "a code at the top": ({"code": "insufficient_quota", "message": "no"}, 429),
-    "a limit": ({"error": {"code": "billing_hard_limit_reached", "message": "no"}}, 400),
-    "a sentence": ({"error": {"message": "Your credit balance is too low to use it."}}, 400),
-    "a suspended account": ({"error": {"type": "exceeded_current_quota_error"}}, 429),
-    "a status": ({"error": {"message": "Insufficient Balance"}}, 402),
-    "a status alone": ({}, 402),
-    "inside 200": ({"error": {"code": "insufficient_quota", "message": "no"}}, 200),
-}
-
-
 def test_an_account_without_credit_is_one_error_at_once(
     subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place, (name, (body, status)) in enumerate(CREDIT.items()):
+    for place, (name, (body, status)) in enumerate(ERRORS["credit"].items()):
         lacking = Sent(json_of(body).body, status=status)
         with subtests.test(name), Server(*[lacking] * 9) as server:
             with pytest.raises(ModelUnavailableError, match="check the credit and the") as caught:
