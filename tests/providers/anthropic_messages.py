@@ -81,13 +81,6 @@ class MessagesRequest(ProviderRequest):
         return choice.get("name")
 
     @property
-    def schema(self) -> dict[str, Any] | None:
-        """The JSON schema of `output_config.format`."""
-        form = (self.body.get("output_config") or {}).get("format") or {}
-        found: dict[str, Any] | None = form.get("schema")
-        return found
-
-    @property
     def tools(self) -> list[str]:
         """The names of the tools."""
         return [tool["name"] for tool in self.body.get("tools") or ()]

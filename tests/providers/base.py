@@ -54,13 +54,6 @@ class ProviderRequest(Request):
         return None
 
     @property
-    def schema(self) -> dict[str, Any] | None:
-        """The JSON schema of the answer, if the request asks for a form."""
-        form = self.body.get("response_format") or {}
-        found: dict[str, Any] | None = form.get("json_schema", {}).get("schema")
-        return found
-
-    @property
     def tools(self) -> list[str]:
         """The names of the tools that are offered."""
         return [each["function"]["name"] for each in self.body.get("tools") or ()]

@@ -112,17 +112,6 @@ class GenerateRequest(ProviderRequest):
         return (calling.allowed_function_names or self.tools)[0]
 
     @property
-    def schema(self) -> dict[str, Any] | None:
-        """The JSON schema of the answer."""
-        config = self._read.generation_config
-        if config is None:
-            return None
-        if config.response_json_schema is not None:
-            found: dict[str, Any] = config.response_json_schema
-            return found
-        return config.response_schema.model_dump() if config.response_schema else None
-
-    @property
     def shows_thoughts(self) -> bool:
         """True if the answer contains the thoughts of the model."""
         config = self._read.generation_config

@@ -80,12 +80,6 @@ class ChatRequest(ProviderRequest):
         """Nothing: the API can't force a call."""
         return None
 
-    @property
-    def schema(self) -> dict[str, Any] | None:
-        """The JSON schema of `format`."""
-        form = self.body.get("format")
-        return form if isinstance(form, dict) else None
-
 
 class OllamaChat(FakeServer[ChatRequest]):
     """Ollama's API."""

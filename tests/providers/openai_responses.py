@@ -74,13 +74,6 @@ class ResponsesRequest(ProviderRequest):
         return self.tools[0] if choice == "required" else None
 
     @property
-    def schema(self) -> dict[str, Any] | None:
-        """The JSON schema of `text.format`."""
-        form = (self.body.get("text") or {}).get("format") or {}
-        found: dict[str, Any] | None = form.get("schema")
-        return found
-
-    @property
     def tools(self) -> list[str]:
         """The names of the functions."""
         return [tool["name"] for tool in self.body.get("tools") or () if "name" in tool]

@@ -7,9 +7,20 @@ from typing import Any, Final
 
 import pytest
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.tools import tool
 from typer.testing import CliRunner
 
-from duologue.graphs import Conversation, Result, SpecError, chat, converse, stream
+from duologue.graphs import (
+    Conversation,
+    EndChat,
+    Result,
+    Speaker,
+    SpecError,
+    chat,
+    converse,
+    stream,
+)
 from duologue.graphs.cli.app import app
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -238,3 +249,42 @@ def test_a_late_error_of_openrouter_is_repeated_by_our_own_client(
         else:
             converse(talk, model=model, store="memory:late")
         assert len(server.calls) == len(busy)
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+CALL: Final = ScriptedToolCall(name="add", args={"a": 1, "b": 2}, id="abcdefgh1")
+
+
+@pytest.fixture(scope="module")
+def memory() -> list[AnyMessage]:
+    """Return a memory with an odd name, two messages of others in a row, and a call's result."""
+    cooks = ("Head Cook", "Ann", "李雷")
+    talk = Conversation(
+        "Talk.",
+        [Speaker(name, tools=[add] if name == "Ann" else []) for name in cooks],
+        end_chat=EndChat(max_iterations=2),
+    )
+    script: list[Line] = [
+        "One.",
+        Reply(tool_calls=[CALL]),
+        "Two.",
+        "Three.",
+        "Four.",
+        "Five.",
+        "Six.",
+    ]
+    result = converse(talk, model=ScriptedChatModel(script=script), store="memory:")
+    return result.memory("Ann")
+
+
+@pytest.mark.parametrize("api", FAKES)
+def test_a_memory_is_accepted_as_it_is(api: str, memory: list[AnyMessage]) -> None:
+    with fake(api, ["Well."]) as server:
+        model = client_of(api, server).bind_tools([add])
+        assert model.invoke([*memory, HumanMessage("Well?")]).text == "Well."
+    assert server.refused == []
