@@ -33,7 +33,7 @@ from ..graphs.text.words import read_name
 from ..tools.registry.functions import call
 from .judge.self_judge import judge_yourself
 from .judge.separate_judge import ask_observer, judge_criteria
-from .models.answers import thought_of
+from .models.answers import get_thought
 from .models.model import Model
 from .turn.long_histories import ModelAnswer
 from .turn.node_context import NodeContext, Resources, heard_messages
@@ -114,7 +114,7 @@ async def _ask_moderator(
         if order.form == "word":
             answer = await model.answer(prompt, settings, purpose=SpeakerChoice)
         else:
-            answer, _ = await model.structured(
+            answer, _ = await model.answer_by_schema(
                 prompt,
                 _build_schema(names),
                 settings,
@@ -160,7 +160,7 @@ async def _record_choice(
         audience=NOBODY,
         to=position.chosen,
         problem=None if name is not None else UNREADABLE_CHOICE,
-        thought=thought_of(answer),
+        thought=get_thought(answer),
     )
     choice = make_message(len(context.log) + len(new), answer.text, about, answer=answer)
     return await context.step(position, [*new, choice], usage)

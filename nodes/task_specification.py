@@ -29,7 +29,7 @@ from ..graphs.rules.turns import Problem
 from ..graphs.speakers.formats import LabelledFormat
 from ..graphs.text.similarity import is_rewritten
 from ..graphs.text.words import cut, words_in
-from .models.answers import thought_of
+from .models.answers import get_thought
 from .models.model import Model
 from .turn.node_context import NodeContext, Resources, session_id
 from .turn.run_input import (
@@ -198,7 +198,7 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
     usage = context.add_call_usage(model, answer)
     text = _remove_quotes(answer.text)
     problem = _find_problem(text, task, limit, render_prompt)
-    thought = thought_of(answer)
+    thought = get_thought(answer)
     if problem is not None and not drafts:
         rejected = Draft(
             audience=NOBODY,

@@ -24,7 +24,7 @@ from ...nodes.models.recorder import (
     ModelRequest,
     RecordedAdapter,
     calling_model,
-    recording_by,
+    record_with,
 )
 from ..common.content import with_digests
 from ..common.data import Data
@@ -141,7 +141,7 @@ class Tape:
 
     def add_adapter(self, name: str | None, adapter: Adapter) -> None:
         """Record the properties of a model."""
-        self.recording.models[name or ""] = AdapterFacts.of(adapter)
+        self.recording.models[name or ""] = AdapterFacts.from_adapter(adapter)
 
     async def answer(
         self, request: ModelRequest, ask: Callable[[], Awaitable[AIMessage]]
@@ -313,7 +313,7 @@ async def record(
         )
         with ExitStack() as active:
             active.enter_context(http.patching_clients())
-            active.enter_context(recording_by(tape))
+            active.enter_context(record_with(tape))
             if options.mode == "none":
                 active.enter_context(refusing_calls(options.allowed, tape.report))
             found = await _watch(tape, simulate())

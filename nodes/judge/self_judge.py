@@ -32,7 +32,7 @@ from ...graphs.speakers.reply_parts import StopCause
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ...graphs.text.words import Doubts, last_phrase_length, phrase_length, phrases, words_of
-from ..models.answers import thought_of
+from ..models.answers import get_thought
 from ..models.model import Model
 from ..models.settings import CallSettings
 from ..models.stops import stop_of
@@ -86,7 +86,7 @@ async def record_unreadable(
         speaker=speaker,
         audience=NOBODY,
         problem=prompts.UNREADABLE,
-        thought=thought_of(answer),
+        thought=get_thought(answer),
     )
     place = len(context.log) + len(found.new) + len(before)
     new = [*found.new, *before, make_message(place, answer.text, about, answer=answer)]
@@ -166,7 +166,7 @@ async def _ask_with_schema(
     most = answer_limit(context, judge, model, _STRUCTURED)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
-        return await model.structured(
+        return await model.answer_by_schema(
             order_messages([*view_of(context, speaker, log, behind=[question]), question]),
             Judgement,
             _make_settings(context, speaker, judge, most, judge.temperature),
@@ -276,7 +276,7 @@ async def _record_answer(
         speaker=speaker,
         audience=audience,
         verdict=verdict,
-        thought=thought_of(found.answer),
+        thought=get_thought(found.answer),
     )
     lines = [
         _make_question(context, found, question, audience),

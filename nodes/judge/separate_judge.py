@@ -36,7 +36,7 @@ from ...graphs.speakers.call_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ...graphs.text.words import tokens_of
-from ..models.answers import ran_out_of_room, thought_of
+from ..models.answers import get_thought, ran_out_of_room
 from ..models.gate import StepGate
 from ..models.model import Model
 from ..turn.long_histories import ModelAnswer, limit_after
@@ -171,7 +171,7 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     if decisions:
         words = "; ".join(f"{one} ({verdict.describe_finding(one)})" for one in verdict.findings)
         text = context.conversation.render_prompt(prompts.JUDGE_VERDICT, verdict=words)
-    about = Reflection(audience=kept, verdict=verdict, thought=thought_of(answer))
+    about = Reflection(audience=kept, verdict=verdict, thought=get_thought(answer))
     lines = [question, make_message(number + 1, text, about, answer=answer)]
     # A final verdict is requested after a cap was reached. It only reports the state; the cap
     # remains the reason for the end.
@@ -223,7 +223,7 @@ async def ask_criteria(
             if lines is None:
                 return answer, None
             return answer, {text: Decision(one) for text, one in lines.items()}
-        answer, found = await model.structured(
+        answer, found = await model.answer_by_schema(
             prompt,
             _build_schema(judge.criteria, with_reasons=judge.with_reasons),
             settings,

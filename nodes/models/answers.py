@@ -82,7 +82,7 @@ def separate_thought(answer: AIMessage, text: str) -> tuple[str, Thought | None]
         "metadata": {name: about[name] for name in _METADATA if name in about},
     }
     thought = Thought(
-        text="\n\n".join(filter(None, (thought_beside(answer).strip(), read.thought))),
+        text="\n\n".join(filter(None, (read_outer_thought(answer).strip(), read.thought))),
         is_unopened=read.is_unopened,
         given=None if why_unstorable(given) else Reasoning.model_validate(given),
         family=answer.response_metadata.get(FAMILY),
@@ -90,7 +90,7 @@ def separate_thought(answer: AIMessage, text: str) -> tuple[str, Thought | None]
     return read.speech, thought
 
 
-def thought_beside(answer: AIMessage) -> str:
+def read_outer_thought(answer: AIMessage) -> str:
     """Return the thought that an answer, or a streamed piece of one, contains outside its text."""
     found = _text(_blocks(answer)) or next(
         filter(None, map(_text, _thought_fields(answer).values())), ""
@@ -234,7 +234,7 @@ def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
     return used["output_tokens"] < most
 
 
-def thought_of(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:
+def get_thought(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:
     """Return the thought of a normalised answer, or None if it has none.
 
     Args:
@@ -281,7 +281,7 @@ def count_usage(
     written = token_count(reported.get("output_tokens"))
     if read is None or written is None:
         read = sum(map(tokens_of_message, prompt))
-        thought = thought_of(answer)
+        thought = get_thought(answer)
         written = tokens_of_message(answer) + tokens_of(thought.text if thought else "")
         reported, metadata = {}, {**metadata, ESTIMATED: True}
     used = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
@@ -353,17 +353,17 @@ def why_unstorable(fields: dict[str, Any]) -> str | None:
                 _fault_of(key) if isinstance(key, str) else "a key is not text" for key in value
             ]
             if fault := next(filter(None, keys), None):
-                return f"{_at(at)}{fault}"
+                return f"{_name_place(at)}{fault}"
             inside = list(value.items())
         elif isinstance(value, list):
             inside = [(str(place), each) for place, each in enumerate(value)]
         elif fault := _fault_of(value):
-            return f"{_at(at)}{fault}"
+            return f"{_name_place(at)}{fault}"
         left.extend((f"{at}.{key}".lstrip("."), depth + 1, each) for key, each in inside)
     return None
 
 
-def _at(place: str) -> str:
+def _name_place(place: str) -> str:
     return f"at {place}, " if place else ""
 
 

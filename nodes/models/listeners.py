@@ -24,7 +24,7 @@ from ...graphs.speakers.speaker import TO_USER
 from ...graphs.text.thoughts import ThoughtReader, Told
 from ...graphs.text.written_calls import may_begin_call
 from ...tools.registry.functions import parameters_of
-from .answers import RAW, thought_beside
+from .answers import RAW, read_outer_thought
 from .call_pieces import CallJoiner, StreamedCall
 
 
@@ -129,7 +129,7 @@ class Tokens(Listener):
 
     async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
         """Report a piece of the answer."""
-        self._beside += thought_beside(piece)
+        self._beside += read_outer_thought(piece)
         if told.anew:
             self._begin_speech()
         if told.speech and not self._has_thought:
@@ -330,7 +330,7 @@ def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIM
             texts[place] = text if text.startswith(came.told) else came.told
         said[came or place] = texts[place]
     spoken = [text for text in said.values() if text and text.strip()]
-    calls = [_without(call) for call in answer.tool_calls]
+    calls = [_drop_to_user(call) for call in answer.tool_calls]
     if not spoken:
         return answer.model_copy(update={"tool_calls": calls})
     whole = together(content, spoken, late)
@@ -347,7 +347,7 @@ def _text_of(call: ToolCall) -> str | None:
     return text if isinstance(text, str) and text.strip() else None
 
 
-def _without(call: ToolCall) -> ToolCall:
+def _drop_to_user(call: ToolCall) -> ToolCall:
     args = {name: value for name, value in call["args"].items() if name != TO_USER}
     return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call")
 

@@ -41,7 +41,7 @@ from .adapters.base import Adapter, AnswerForm, Ask, SettingRefusedError, ToolCa
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
 from .adapters.provider_parameters import ListPrice, load_list
-from .answers import count_usage, structured_text, thought_of
+from .answers import count_usage, get_thought, structured_text
 from .client.failures import name_of
 from .connections import clients_of_loop
 from .gate import Gate, GatedCall, PlannedCall, StepGate
@@ -50,7 +50,7 @@ from .recorder import ModelRequest, calling_model, current_recorder
 from .refusals import find_refusal
 from .settings import CallSettings
 from .stops import answer_to_end, has_hidden_thought, settle_stop, stop_of
-from .tool_binding import offers_of
+from .tool_binding import choose_offer
 from .tools_by_schema import add_instruction
 
 NO_STREAM = "nostream"
@@ -136,7 +136,7 @@ class Model:
     ) -> AIMessage:
         """Call the model for one message. A private message is not streamed as a chat message."""
         adapter = self.adapter
-        offer = offers_of(adapter.prompting, tool_calling)(tools, tool_choice)
+        offer = choose_offer(adapter.prompting, tool_calling)(tools, tool_choice)
         prompt = offer.prompt(self._hide_files(messages, settings), adapter.prompting)
 
         def read(found: object) -> AIMessage:
@@ -147,12 +147,14 @@ class Model:
             return {"tools": sent, "tool_choice": tool_choice} if sent else {}
 
         ask = partial(offer.ask, adapter, form=AnswerForm(purpose, marks))
-        shown, heard_by = offer.shown_as(purpose), offer.heard_by(listeners)
+        shown = offer.show_as(purpose)
+        # JSON is not followed while it arrives.
+        heard_by = () if offer.is_in_prompt and offer.may_call else listeners
         return await self._call(
             ask, read, prompt, shown, speaker, settings, heard_by, form, private=private
         )
 
-    async def structured(
+    async def answer_by_schema(
         self,
         messages: Sequence[BaseMessage],
         schema: type[S],
@@ -170,7 +172,7 @@ class Model:
         Returns the answer, and the instance of the schema, or None if the answer does not match.
         """
         adapter, sent = self.adapter, self._hide_files(messages, settings)
-        prompt = offers_of(adapter.prompting, tool_calling)().prompt(sent, adapter.prompting)
+        prompt = choose_offer(adapter.prompting, tool_calling)().prompt(sent, adapter.prompting)
 
         def ask(settings: CallSettings) -> Ask:
             if not adapter.find_unsupported(schema_of(schema)):
@@ -241,7 +243,7 @@ class Model:
         if stop.cause is StopCause.NO_END:
             self._warn(_NO_END.format(name_of(self.label, self.adapter.address)))
         limit = sent.values.get("max_tokens", self.adapter.longest_answer)
-        has_thought = thought_of(answer) is not None or has_hidden_thought(found)
+        has_thought = get_thought(answer) is not None or has_hidden_thought(found)
         return settle_stop(answer, stop, limit, has_thought=has_thought)
 
     async def _call(
@@ -260,7 +262,7 @@ class Model:
         """Call the model with retries, and read the answer. The adapter converts the errors."""
         adapter, caller = self.adapter, speaker or "Judge"
 
-        async def once(sent: CallSettings) -> AIMessage:
+        async def call_once(sent: CallSettings) -> AIMessage:
             shown: dict[str, Any] = {"purpose": kind_name(purpose), "speaker": speaker}
             name = purpose.run_name.format(speaker=caller)
             config = RunnableConfig(metadata=shown, run_name=name)
@@ -289,7 +291,7 @@ class Model:
             tokens = sum(map(tokens_of_message, prompt))
             planned = PlannedCall(self.label, tokens)
             at_gate = GatedCall(self.gate, planned, adapter.server)
-        call = partial(make_call, adapter, settings, once, at_gate=at_gate, notify=self.notify)
+        call = partial(make_call, adapter, settings, call_once, at_gate=at_gate, notify=self.notify)
         recorder = current_recorder()
         try:
             if recorder is None:
@@ -420,7 +422,7 @@ class Models:
     async def _find(self, name: str | None, notify: Notify) -> Adapter:
         if name in self._objects:
             return self._objects[name]
-        known = _of_this_loop(self)
+        known = _adapters_of_loop(self)
         if name not in known:
             if self._families is None:
                 # Reading files must not block other coroutines.
@@ -452,10 +454,10 @@ class Models:
             model = await self.get(name, notify, gate)
             model.check_price(conversation)
             for where, model_settings in conversation.settings_of(name):
-                model.adapter.check(CallSettings.of(model_settings, where))
+                model.adapter.check(CallSettings.make(model_settings, where))
 
 
-def _of_this_loop(models: Models) -> dict[str | None, Adapter]:
+def _adapters_of_loop(models: Models) -> dict[str | None, Adapter]:
     """Return the adapters that the running event loop has found. They are dropped when it ends."""
     found = clients_of_loop(asyncio.get_running_loop()).setdefault(Models, WeakKeyDictionary())
     known: dict[str | None, Adapter] = found.setdefault(models, {})

@@ -67,7 +67,7 @@ _is_calling: ContextVar[bool] = ContextVar("_is_calling", default=False)
 
 
 @contextmanager
-def recording_by(recorder: Recorder) -> Iterator[None]:
+def record_with(recorder: Recorder) -> Iterator[None]:
     """Record the model calls inside the block, and those of the tasks that it starts."""
     token = _recorder.set(recorder)
     try:
@@ -119,7 +119,7 @@ class AdapterFacts(BaseModel):
     """Whether it accepts each kind of file, as far as this is known."""
 
     @classmethod
-    def of(cls, adapter: Adapter) -> "AdapterFacts":
+    def from_adapter(cls, adapter: Adapter) -> "AdapterFacts":
         """Return the properties of a model."""
         return cls(
             label=adapter.label,
@@ -135,7 +135,7 @@ class AdapterFacts(BaseModel):
         )
 
 
-def _prompting_of(name: str) -> Prompting:
+def _find_prompting(name: str) -> Prompting:
     # Imported here, since the embedded model is seldom used.
     from .adapters.embedded import LocalPrompting, SmallModelPrompting
 
@@ -154,7 +154,7 @@ class RecordedAdapter(Adapter):
     def __init__(self, facts: AdapterFacts) -> None:
         super().__init__(facts.label, Learned())
         self.default_name = facts.default_name
-        self.prompting = _prompting_of(facts.prompting)
+        self.prompting = _find_prompting(facts.prompting)
         self._facts = facts
 
     @property

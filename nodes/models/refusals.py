@@ -57,8 +57,7 @@ _REPEATED: Final = (408, 409)
 _LONGEST_WAIT: Final = 120
 """Maximum wait in seconds that OpenAI's client accepts before it repeats a call."""
 
-_STREAMS: Final = "openai._streaming"
-_REPLIES: Final = f"{__package__}.client.reply_reader"
+_READERS: Final = ("openai._streaming", f"{__package__}.client.reply_reader")
 """The modules that read replies, of OpenAI's client and of this project."""
 
 _FLAGGED: Final = ("flagged", "moderation", "content_policy")
@@ -150,7 +149,7 @@ def advise_on_credit(error: BaseException) -> str:
 
 def failed_in_reply(error: BaseException) -> bool:
     """Return whether a call failed after its reply had begun, so that no client repeats it."""
-    return any(passed(one, module) for one in iter_causes(error) for module in (_REPLIES, _STREAMS))
+    return any(has_passed(one, place) for one in iter_causes(error) for place in _READERS)
 
 
 def is_repeatable(error: BaseException) -> bool:
@@ -418,7 +417,7 @@ def excerpt_of(thing: object) -> str:
         return ""
 
 
-def passed(error: BaseException, module: str) -> bool:
+def has_passed(error: BaseException, module: str) -> bool:
     """Return whether an exception has passed through a function of a module."""
     trace = error.__traceback__
     while trace is not None:

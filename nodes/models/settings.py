@@ -42,7 +42,7 @@ class CallSettings:
     """Whether files in messages are sent. If None, the model's profile decides."""
 
     @classmethod
-    def of(cls, model_settings: ModelSettings, where: str, **defaults: object) -> Self:
+    def make(cls, model_settings: ModelSettings, where: str, **defaults: object) -> Self:
         """Return the settings of a call.
 
         Args:
@@ -81,7 +81,7 @@ class CallSettings:
         """Return the settings and defaults to send, without the user's extra settings."""
         return {**self.defaults, **self.chosen}
 
-    def without(self, names: Collection[str]) -> Self:
+    def drop(self, names: Collection[str]) -> Self:
         """Return the settings without the defaults of these names."""
         kept = {name: value for name, value in self.defaults.items() if name not in names}
         return self if len(kept) == len(self.defaults) else replace(self, defaults=kept)
@@ -213,10 +213,10 @@ def _parameters(error: BaseException) -> Iterator[str]:
         elif isinstance(one, ValidationError):
             yield from (str(part) for fault in one.errors() for part in fault["loc"])
         elif _is_refusal(one):
-            yield from _in_body(one)
+            yield from _list_named(one)
 
 
-def _in_body(error: BaseException) -> Iterator[str]:
+def _list_named(error: BaseException) -> Iterator[str]:
     body: Any = getattr(error, "body", None)
     inner = body.get("error") if isinstance(body, Mapping) else None
     for holder in (error, body, inner):

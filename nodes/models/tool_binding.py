@@ -6,9 +6,8 @@ text, is the speaker's message. Beside other calls, it is the message after thes
 
 import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.tool import ToolCall
@@ -33,7 +32,7 @@ from ...graphs.text.words import tokens_of
 from ...tools.registry.registry import Registry
 from .adapters.base import Adapter, AnswerForm, Ask, Offer, Prompting, ToolCalling
 from .answers import normalise_answer, structured_text
-from .listeners import Listener, add_to_user
+from .listeners import add_to_user
 from .settings import CallSettings
 from .tool_calls import key_of, rename_tools, wire_names
 from .tools_by_schema import prompt_with_tools, read_answer
@@ -202,22 +201,20 @@ def check_room(conversation: Conversation, registry: Registry) -> None:
     The other constant parts of a prompt are checked when the spec is made.
     """
 
-    def needed(speaker: Speaker) -> int:
+    def count_needed(speaker: Speaker) -> int:
         schema = registry.schema_of(speaker)
         tools = tokens_of_tools(conversation, registry, speaker)
         return least_limit(conversation, speaker, schema) + tools
 
-    check_limits(conversation, needed, ", its tools too,")
+    check_limits(conversation, count_needed, ", its tools too,")
 
 
 _CHOICES: Final = ("auto", "required", "none")
 """Values of ``tool_choice`` besides the name of a tool."""
 
-T = TypeVar("T")
 
-
-class ToolOffer(ABC):
-    """The tools that a call offers to the model.
+class ToolOffer:
+    """The tools that a call offers to the model, which calls them by its API.
 
     Args:
         tools: The tools.
@@ -227,74 +224,16 @@ class ToolOffer(ABC):
         SpecError: The choice is the name of a tool that is not offered.
     """
 
+    is_in_prompt: ClassVar[bool] = False
+    """Whether prompts describe the tools, even if the model may not call any now."""
+
     def __init__(self, tools: Sequence[BaseTool] = (), choice: str = "none") -> None:
         if choice not in _CHOICES and all(choice != tool.name for tool in tools):
             raise SpecError(f"tool_choice: {choice!r} is not one of the speaker's tools")
         self.tools = tools
         self.choice = choice
         self.may_call = bool(tools) and choice != "none"
-
-    @staticmethod
-    @abstractmethod
-    def described(tools: Sequence[T]) -> Sequence[T]:
-        """Return the tools that prompts describe, even if the model may not call any now."""
-
-    @staticmethod
-    @abstractmethod
-    def written_prompt(
-        messages: Sequence[BaseMessage],
-        offered: Callable[[], tuple[Sequence[BaseTool], str]],
-        prompting: Prompting,
-    ) -> list[BaseMessage]:
-        """Return a prompt as people see it, with the registered names of the tools.
-
-        Args:
-            messages: The messages.
-            offered: Returns the offered tools and the tool choice.
-            prompting: The model's `Prompting`.
-        """
-
-    @abstractmethod
-    def prompt(self, messages: Sequence[BaseMessage], prompting: Prompting) -> list[BaseMessage]:
-        """Return the prompt to send."""
-
-    @abstractmethod
-    def ask(self, adapter: Adapter, settings: CallSettings, form: AnswerForm) -> Ask:
-        """Return the function that calls the model for a message."""
-
-    @abstractmethod
-    def read(self, found: Any, adapter: Adapter) -> AIMessage:  # noqa: ANN401
-        """Return the answer as the log stores it."""
-
-    def shown_as(self, purpose: type[ModelOutput]) -> type[ModelOutput]:
-        """Return the purpose under which the answer is streamed."""
-        return purpose
-
-    def heard_by(self, listeners: Sequence[Listener]) -> Sequence[Listener]:
-        """Return the listeners that follow the answer while it arrives."""
-        return listeners
-
-
-class NativeToolOffer(ToolOffer):
-    """Tools that a model calls by its API."""
-
-    def __init__(self, tools: Sequence[BaseTool] = (), choice: str = "none") -> None:
-        super().__init__(tools, choice)
         self._names = wire_names(tool.name for tool in tools)
-
-    @staticmethod
-    def described(tools: Sequence[T]) -> Sequence[T]:
-        """Return nothing, since the API receives the tools outside of the prompt."""
-        return ()
-
-    @staticmethod
-    def written_prompt(
-        messages: Sequence[BaseMessage],
-        offered: Callable[[], tuple[Sequence[BaseTool], str]],
-        prompting: Prompting,
-    ) -> list[BaseMessage]:
-        """Return the prompt unchanged."""
-        return [*messages]
 
     def prompt(self, messages: Sequence[BaseMessage], prompting: Prompting) -> list[BaseMessage]:
         """Return the prompt to send, with tool names that the provider accepts."""
@@ -310,26 +249,18 @@ class NativeToolOffer(ToolOffer):
         """Return the answer as the log stores it."""
         return adapter.read_calls(normalise_answer(found, adapter.label), self._names)
 
+    def show_as(self, purpose: type[ModelOutput]) -> type[ModelOutput]:
+        """Return the purpose under which the answer is streamed."""
+        return purpose
+
 
 class SchemaToolOffer(ToolOffer):
-    """Tools that a model calls by answering in JSON, as a schema requires."""
+    """Tools that a model calls by answering in JSON, as a schema requires.
 
-    @staticmethod
-    def described(tools: Sequence[T]) -> Sequence[T]:
-        """Return all tools.
+    A model that has written calls as text writes more of them unless a prompt forbids it.
+    """
 
-        A model that has written calls as text writes more of them unless a prompt forbids it.
-        """
-        return tools
-
-    @staticmethod
-    def written_prompt(
-        messages: Sequence[BaseMessage],
-        offered: Callable[[], tuple[Sequence[BaseTool], str]],
-        prompting: Prompting,
-    ) -> list[BaseMessage]:
-        """Return the prompt as it is sent."""
-        return SchemaToolOffer(*offered()).prompt(messages, prompting)
+    is_in_prompt = True
 
     def prompt(self, messages: Sequence[BaseMessage], prompting: Prompting) -> list[BaseMessage]:
         """Return the prompt to send, with the tools, their calls and results as text."""
@@ -338,7 +269,7 @@ class SchemaToolOffer(ToolOffer):
     def ask(self, adapter: Adapter, settings: CallSettings, form: AnswerForm) -> Ask:
         """Return the function that calls the model for a message."""
         if self.may_call:
-            form = AnswerForm(self.shown_as(form.purpose))
+            form = AnswerForm(self.show_as(form.purpose))
             return adapter.prepare_tool_call(settings, form, Offer(self.tools, self.choice, {}))
         return adapter.prepare_answer(settings, form)
 
@@ -355,26 +286,16 @@ class SchemaToolOffer(ToolOffer):
             answer = answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
         return adapter.read_calls(answer, {})
 
-    def shown_as(self, purpose: type[ModelOutput]) -> type[ModelOutput]:
+    def show_as(self, purpose: type[ModelOutput]) -> type[ModelOutput]:
         """Return the purpose under which the answer is streamed. JSON is not shown to people."""
         return UnheardReply if self.may_call and purpose is Speech else purpose
 
-    def heard_by(self, listeners: Sequence[Listener]) -> Sequence[Listener]:
-        """Return the listeners that follow the answer while it arrives: none for JSON."""
-        return () if self.may_call else listeners
 
-
-_OFFERS: Final[Mapping[ToolCalling, type[ToolOffer]]] = {
-    "native": NativeToolOffer,
-    "schema": SchemaToolOffer,
-}
-
-
-def offers_of(prompting: Prompting, chosen: ToolCalling | None) -> type[ToolOffer]:
+def choose_offer(prompting: Prompting, chosen: ToolCalling | None) -> type[ToolOffer]:
     """Return the class that offers tools to a model.
 
     Args:
         prompting: The model's `Prompting`.
         chosen: The speaker's ``tool_calling``. The default of the model's family if None.
     """
-    return _OFFERS[chosen or prompting.tool_calling]
+    return SchemaToolOffer if (chosen or prompting.tool_calling) == "schema" else ToolOffer

@@ -321,7 +321,7 @@ def normalise_calls(answer: AIMessage, names: Names) -> AIMessage:
     )
 
 
-def without_mended_call(answer: AIMessage) -> AIMessage:
+def drop_mended_call(answer: AIMessage) -> AIMessage:
     """Return an answer without its last call if a client may have repaired that call.
 
     If an answer was cut off, clients that do not keep invalid calls repair its last call.

@@ -137,7 +137,7 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
         found = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         whole = False
-        found = _partly(text)
+        found = _read_partly(text)
     if not isinstance(found, dict):
         return answer.model_copy(update={"content": text})
     if not isinstance(found.get(TOOL), str):
@@ -154,7 +154,7 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
     )
 
 
-def _partly(text: str) -> object:
+def _read_partly(text: str) -> object:
     """Return the fields of a truncated answer, the last of which may be incomplete, or None."""
     try:
         return parse_partial_json(text) if text.startswith("{") else None
@@ -183,14 +183,14 @@ def prompt_with_tools(
         choice: ``auto``, ``required``, ``none`` or the name of a tool.
         describe: Returns the text that describes a tool.
     """
-    flat = _flattened(messages)
+    flat = _flatten(messages)
     if not tools:
         return flat
     listed = "\n".join(map(describe, tools))
     flat = add_instruction(flat, TOLD.format(tools=listed))
     if choice == "none":
         # At the end, so that the prompt before it is the same with any choice.
-        flat = _merged([*flat, HumanMessage(NO_CALL)])
+        flat = _merge([*flat, HumanMessage(NO_CALL)])
     return flat
 
 
@@ -224,7 +224,7 @@ def _function(tool: BaseTool) -> dict[str, Any]:
     return function
 
 
-def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+def _flatten(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return a prompt with its tool calls and results as ordinary text."""
     flat: list[BaseMessage] = []
     names: dict[str | None, str] = {}
@@ -244,10 +244,10 @@ def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
             # Results are texts of the user here, so no blank message has to follow them.
             flat.append(message)
         before = message
-    return _merged(flat)
+    return _merge(flat)
 
 
-def _merged(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+def _merge(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Join adjacent messages of one role, since servers refuse two in a row."""
     merged: list[BaseMessage] = []
     for message in messages:

@@ -185,10 +185,10 @@ class ScriptedChatModel(BaseChatModel):
 
         def read(message: AIMessage) -> object:
             if not include_raw:
-                return _parsed(message, model)
+                return _parse(message, model)
             found: dict[str, object] = {"raw": message, "parsed": None, "parsing_error": None}
             try:
-                found["parsed"] = _parsed(message, model)
+                found["parsed"] = _parse(message, model)
             except OutputParserException as error:
                 found["parsing_error"] = error
             return found
@@ -272,7 +272,7 @@ class ScriptedChatModel(BaseChatModel):
         return prompt, self._tape.answer(self._tape.record(call), prompt)
 
 
-def _parsed(message: AIMessage, model: type[BaseModel] | None) -> object:
+def _parse(message: AIMessage, model: type[BaseModel] | None) -> object:
     text = str(message.text)
     if refusal := message.additional_kwargs.get("refusal"):
         raise OutputParserException(f"the model refused: {refusal}", llm_output=text)

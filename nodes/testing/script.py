@@ -291,7 +291,7 @@ class Tape(Generic[CallT]):
             return as_reply(self._lines[number])
         raise ScriptExhaustedError(
             f"the script has {len(self._lines)} replies, but this is call number {number + 1}; "
-            f"its prompt was:\n{_shown(prompt)}"
+            f"its prompt was:\n{_show(prompt)}"
         )
 
 
@@ -312,7 +312,7 @@ def _with_call_parameter(function: Callable[..., Line]) -> Callable[[Prompt, Any
     return lambda prompt, _: function(prompt)
 
 
-def _shown(prompt: Prompt) -> str:
+def _show(prompt: Prompt) -> str:
     lines = []
     for message in prompt:
         content = str(message["content"] or message.get("tool_calls", ""))

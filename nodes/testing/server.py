@@ -302,7 +302,7 @@ class HttpServer(ABC, Generic[RequestT]):
         try:
             body = self.check_request(method, request)
         except RefusedRequestError as error:
-            return self._failed(error)
+            return self._fail(error)
         if body is not None:
             return _json(body)
         with self._changed:
@@ -317,7 +317,7 @@ class HttpServer(ABC, Generic[RequestT]):
         try:
             reply = self._tape.answer(number, request.prompt)
         except Exception as error:  # the client receives any exception of the script as an error
-            return self._failed(_raised(error))
+            return self._fail(_convert_exception(error))
         with self._changed:
             if self._changed.wait_for(lambda: self._closing, reply.delay):
                 raise _Broken
@@ -343,7 +343,7 @@ class HttpServer(ABC, Generic[RequestT]):
         half = bytes(whole.body[: len(whole.body) // 2])
         return StreamingResponse(_parts([half], broken=True), headers=whole.headers)
 
-    def _failed(self, error: RefusedRequestError) -> Response:
+    def _fail(self, error: RefusedRequestError) -> Response:
         return _json(self.render_error(error), error.status)
 
 
@@ -359,7 +359,7 @@ def _json(body: object, status: int = 200, headers: dict[str, str] | None = None
     return Response(json.dumps(body), status, headers, "application/json")
 
 
-def _raised(error: Exception) -> RefusedRequestError:
+def _convert_exception(error: Exception) -> RefusedRequestError:
     if is_status_error(error):
         return RefusedRequestError(error.message, code=error.code, status=error.status_code)
     if isinstance(error, ScriptExhaustedError):

@@ -49,7 +49,7 @@ from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import Decision, after_pause, after_reply
 from ...graphs.speakers.reply_parts import ALOUD, THOUGHT
 from ...graphs.speakers.speaker import TO_USER, Speaker
-from ..models.answers import thought_of
+from ..models.answers import get_thought
 from ..models.listeners import texts_by_id
 from ..models.stops import with_stop
 from ..models.tool_binding import HandedOver
@@ -326,7 +326,7 @@ def make_pending(number: int, speaker: str, answer: AIMessage) -> AnyMessage:
         audience=NOBODY,
         source=Source.MODEL,
         # Whole, because the model may receive it again while its calls run.
-        thought=thought_of(answer, goes_back=True),
+        thought=get_thought(answer, goes_back=True),
         to_user=texts_by_id(answer, answer.tool_calls),
     )
     return _make_line(number, answer.text, answer, about)

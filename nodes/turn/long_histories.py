@@ -33,7 +33,7 @@ from ...graphs.speakers.call_settings import (
 )
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.words import cut
-from ..models.answers import ran_out_of_room, thought_of
+from ..models.answers import get_thought, ran_out_of_room
 from ..models.model import Model
 from .node_context import NodeContext, notify
 from .prompt import prompt_overhead, select_heard, view_of
@@ -231,7 +231,7 @@ async def summarize(
             continue
         usage, text = context.add_call_usage(model, answer), cut(answer.text.strip(), policy.words)
         break
-    about = Summary(speaker=speaker.name, audience=NOBODY, since=since, thought=thought_of(answer))
+    about = Summary(speaker=speaker.name, audience=NOBODY, since=since, thought=get_thought(answer))
     return make_message(len(context.log), text or before, about, answer=answer), usage
 
 

@@ -263,7 +263,7 @@ class NodeContext:
             max_tokens: The default limit on the answer. No limit if None.
         """
         seed = self.conversation.seed
-        return CallSettings.of(
+        return CallSettings.make(
             model_settings, where, temperature=temperature, max_tokens=max_tokens, seed=seed
         )
 

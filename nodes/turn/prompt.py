@@ -6,7 +6,6 @@ reasoning is sent.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
@@ -43,12 +42,12 @@ from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.words import tokens_of, tokens_of_message
 from ..models.adapters.base import Prompting
-from ..models.adapters.families import prompting_of
+from ..models.adapters.families import find_prompting
 from ..models.tool_binding import (
     ToolOffer,
+    choose_offer,
     make_hand_off_tool,
     offered_tools,
-    offers_of,
     tokens_of_tools,
 )
 from .checks import rewrite_request
@@ -264,7 +263,7 @@ def callable_tools(
 ) -> tuple[list[BaseTool], str]:
     """Return the tools described to a speaker, and its tool choice."""
     may_call = context.position.tool_rounds < context.conversation.max_tool_rounds
-    are_described = may_call or bool(offers.described(speaker.tools))
+    are_described = may_call or (offers.is_in_prompt and bool(speaker.tools))
     tools = offered_tools(context.resources.registry, speaker) if are_described else []
     choice = speaker.tool_choice if may_call else "none"
     if choice != "none" and context.position.tool_rounds > 0:
@@ -338,16 +337,16 @@ async def _rebuild_prompt(
     )
     prompting = _find_prompting(context, before, after, name)
     speaker = adapt_to_stage(context.turn.stage, context.conversation.speaker(name))
-    offers = offers_of(prompting, speaker.tool_calling)
+    offers = choose_offer(prompting, speaker.tool_calling)
     if _needs_registry(speaker, offers, is_limited=prompt_limit(speaker, log) is not None):
         await resources.find(context.conversation)
     short = prompting.small_model_prompt(speaker)
     prompt = without_thoughts(
         build_prompt(context, speaker, log, turn_instructions(context), short)
     )
-    return offers.written_prompt(
-        prompt, partial(callable_tools, context, speaker, offers), prompting
-    )
+    if not offers.is_in_prompt:
+        return prompt
+    return offers(*callable_tools(context, speaker, offers)).prompt(prompt, prompting)
 
 
 def _find_prompting(context: NodeContext, before: State, after: State, name: str) -> Prompting:
@@ -355,10 +354,10 @@ def _find_prompting(context: NodeContext, before: State, after: State, name: str
     used, now = read_usage(before), read_usage(after)
     label = next((label for label in now if now[label] != used.get(label)), None)
     called = context.conversation.speaker(name).model or context.conversation.model
-    return prompting_of(called, label)
+    return find_prompting(called, label)
 
 
 def _needs_registry(speaker: Speaker, offers: type[ToolOffer], *, is_limited: bool) -> bool:
     """Return whether a registered schema or tool is needed to build or measure the prompt."""
-    tools = speaker.tools if is_limited else offers.described(speaker.tools)
-    return isinstance(speaker.format, SchemaFormat) or bool(tools)
+    needs_tools = bool(speaker.tools) and (is_limited or offers.is_in_prompt)
+    return isinstance(speaker.format, SchemaFormat) or needs_tools

@@ -63,7 +63,7 @@ from ..models.settings import CallSettings
 from ..models.stops import with_stop
 from ..models.tool_binding import (
     HandedOver,
-    offers_of,
+    choose_offer,
     read_hand_over,
     read_hand_over_calls,
     read_transfers,
@@ -130,7 +130,7 @@ async def _ask_for_text(
     settings: CallSettings,
 ) -> tuple[AIMessage, HandedOver]:
     """Ask for a message: text, tool calls, or a hand-over."""
-    offers = offers_of(model.adapter.prompting, speaker.tool_calling)
+    offers = choose_offer(model.adapter.prompting, speaker.tool_calling)
     tools, choice = callable_tools(context, speaker, offers)
     continues = context.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
     purpose = _choose_purpose(context, speaker)
@@ -235,7 +235,7 @@ async def _ask_for_structure(
     settings: CallSettings,
 ) -> tuple[AIMessage, HandedOver]:
     purpose = _choose_purpose(context, speaker)
-    answer, _ = await model.structured(
+    answer, _ = await model.answer_by_schema(
         prompt,
         schema,
         settings,

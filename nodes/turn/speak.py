@@ -54,7 +54,7 @@ from ...graphs.rules.turns import Checked, Problem, Worth, better, is_first_mess
 from ...graphs.speakers.replies import ModelReply, TextReply
 from ...graphs.speakers.reply_parts import ALOUD, Stop
 from ...graphs.speakers.speaker import Speaker
-from ..models.answers import thought_of
+from ..models.answers import get_thought
 from ..models.stops import stop_of, with_refusal
 from ..models.tool_binding import HandedOver
 from .checks import check_repeated_calls, check_reply
@@ -135,7 +135,7 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
         stage=turn.stage,
         source=given.source,
         parsed=given.parsed,
-        thought=thought_of(given.message, goes_back=calls or bool(given.handed.to)),
+        thought=get_thought(given.message, goes_back=calls or bool(given.handed.to)),
         stop=stop,
         handed_to=given.handed.to,
         private=given.handed.private,

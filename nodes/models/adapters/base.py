@@ -304,7 +304,7 @@ async def make_call(
     with adapter.errors(of_many=at_gate is not None):
         while True:
             refused = adapter.learned.refused | dropped
-            sent = settings.without(refused) if refused else settings
+            sent = settings.drop(refused) if refused else settings
             try:
                 answer = await repeat(partial(once, sent))
             except Exception as error:
@@ -316,13 +316,13 @@ async def make_call(
                 elif name in sent.defaults:
                     dropped.add(name)
                 else:
-                    raise _refused(adapter.label, name, sent, error) from error
+                    raise _build_refusal(adapter.label, name, sent, error) from error
             else:
                 adapter.learned.refused |= dropped
                 return answer
 
 
-def _refused(
+def _build_refusal(
     label: str, name: str, settings: CallSettings, error: Exception
 ) -> SettingRefusedError:
     inner = "extra_args." if name in settings.extra_args else ""

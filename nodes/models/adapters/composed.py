@@ -69,11 +69,11 @@ def is_chat(chat: object) -> TypeGuard[Chat]:
     """Return whether an object is a chat model, or a composition of only chat models."""
     if isinstance(chat, BaseChatModel):
         return True
-    inner = [*_inside(chat)]
+    inner = [*_list_inner(chat)]
     return bool(inner) and all(map(is_chat, inner))
 
 
-def _inside(chat: object) -> Iterator[object]:
+def _list_inner(chat: object) -> Iterator[object]:
     match chat:
         case RunnableWithFallbacks():
             yield from chat.runnables
@@ -88,14 +88,14 @@ def chat_models_in(chat: object) -> Iterator[BaseChatModel]:
     if isinstance(chat, BaseChatModel):
         yield chat
         return
-    for each in _inside(chat):
+    for each in _list_inner(chat):
         yield from chat_models_in(each)
 
 
 def first_chat_model(chat: object) -> BaseChatModel:
     """Return the chat model that is called first, in the default configuration."""
     while not isinstance(chat, BaseChatModel):
-        chat = next(_inside(chat))
+        chat = next(_list_inner(chat))
     return chat
 
 
@@ -105,7 +105,7 @@ def bound_options(chat: object) -> dict[str, Any]:
     while not isinstance(chat, BaseChatModel):
         if isinstance(chat, RunnableBindingBase):
             options = {**chat.kwargs, **options}
-        chat = next(_inside(chat))
+        chat = next(_list_inner(chat))
     return options
 
 

@@ -74,13 +74,9 @@ def _literal(text: str) -> str:
     """Quote a string, with code points for characters that are not printable ASCII."""
     if not text or not text.isprintable():
         raise ValueError(f"{text!r} can't be a mark; use one line of printable characters")
-    return '"' + "".join(map(_escaped, text)) + '"'
-
-
-def _escaped(character: str) -> str:
-    if character in '"\\':
-        return "\\" + character
-    return character if character.isascii() else f"\\U{ord(character):08X}"
+    escapes = {"\\": "\\\\", '"': '\\"'}
+    parts = (escapes.get(one, one if one.isascii() else f"\\U{ord(one):08X}") for one in text)
+    return '"' + "".join(parts) + '"'
 
 
 EMBEDDED = "embedded"
@@ -186,7 +182,7 @@ def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedSer
     There is one child per file, context size and process, shared by all threads. A child that has
     died is restarted. All children end when this process ends, even if it is killed.
     """
-    file = _checked(path)
+    file = _check_file(path)
     with _lock:
         key = (os.getpid(), file, n_ctx)
         known = _running.get(key)
@@ -198,7 +194,7 @@ def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedSer
         return _running[key][1]
 
 
-def _checked(path: Path | None) -> Path:
+def _check_file(path: Path | None) -> Path:
     """Resolve the path and refuse invalid files before any process is started."""
     if path is not None and not _has_server():
         raise ModelUnavailableError(

@@ -14,7 +14,7 @@ from ..connections import close_with_loop
 from . import embedded
 from .base import Adapter, Prompting
 from .composed import Chat, bound_options, is_chat, label_of
-from .langchain import LangChainModel, is_of_provider, loads_files, make_model, without_openai
+from .langchain import LangChainModel, is_of_provider, loads_files, make_model, strip_openai
 from .openai_compatible import OpenAICompatible, is_ours, reach_model
 
 OPENAI_MODEL = "gpt-4.1-mini"
@@ -95,9 +95,9 @@ class Families:
             self._tell_once(settings.notice, settings.notice, notify)
         if name is None:
             if settings.base_url not in self._first:
-                self._first[settings.base_url] = await _first_listed(settings, notify)
+                self._first[settings.base_url] = await _find_default_name(settings, notify)
             name = self._first[settings.base_url]
-        called = without_openai(name)
+        called = strip_openai(name)
         return await asyncio.to_thread(reach_model, called, loop, settings)
 
     def _tell_once(self, key: str | None, text: str, notify: Notify) -> None:
@@ -134,7 +134,7 @@ def adapter_of(label: str | None, chat: Chat) -> Adapter:
     return OpenAICompatible(label, chat) if is_ours(chat) else LangChainModel(label, chat)
 
 
-def prompting_of(name: str | None, label: str | None) -> Prompting:
+def find_prompting(name: str | None, label: str | None) -> Prompting:
     """Return the `Prompting` of a model that has spoken.
 
     Args:
@@ -226,7 +226,7 @@ def _lister() -> Callable[[Settings, Notify], Awaitable[list[str]]]:
     return fetch_model_names
 
 
-async def _first_listed(settings: Settings, notify: Notify) -> str:
+async def _find_default_name(settings: Settings, notify: Notify) -> str:
     """Return the default model of a server: OpenAI's default, or the first in the server's list."""
     if settings.base_url is None:
         return OPENAI_MODEL

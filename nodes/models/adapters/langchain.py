@@ -26,14 +26,14 @@ from ..refusals import (
     answer_in,
     excerpt_of,
     find_refusal,
+    has_passed,
     is_foreign,
     is_outage,
     is_unavailable,
-    passed,
     read_too_long,
 )
 from ..settings import CallSettings, Learned, learned_of_name, learned_of_object
-from ..tool_calls import Names, normalise_calls, recover_answer, without_mended_call
+from ..tool_calls import Names, drop_mended_call, normalise_calls, recover_answer
 from ..tools_by_schema import answer_schema
 from .base import Adapter, AnswerForm, Ask, Offer, find_in_profile
 from .composed import (
@@ -163,7 +163,7 @@ class LangChainModel(Adapter):
         """Return an answer with its calls in the form that the log stores."""
         read = normalise_calls(answer, names)
         keeps_broken = getattr(type(self._first), "keeps_broken_calls", False)
-        return read if keeps_broken else without_mended_call(read)
+        return read if keeps_broken else drop_mended_call(read)
 
     @contextmanager
     def errors(self, *, of_many: bool) -> Iterator[None]:
@@ -262,7 +262,7 @@ def ask_with_schema(
 
     def make(call: Prepared) -> Runnable[LanguageModelInput, Any]:
         model, options = call
-        further = parameters_of(model).structured(model, strict=strict)
+        further = parameters_of(model).structure_options(model, strict=strict)
         return bind_options(
             model.with_structured_output(wanted, include_raw=True, **further), options
         )
@@ -306,7 +306,7 @@ def is_of_provider(name: str | None) -> bool:
     return provider in _PACKAGES and bool(colon and model.strip())
 
 
-def without_openai(name: str) -> str:
+def strip_openai(name: str) -> str:
     """Return OpenAI's name for a model, without LangChain's prefix."""
     model = name.removeprefix(_OPENAI)
     return model if model.strip() else name
@@ -391,14 +391,14 @@ def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterat
         # A package that is not known here reports most failures by a status or a connection.
         is_failure = find_refusal(error) is not None or is_outage(error)
         is_of_others = is_foreign(error) and not is_failure
-        if is_of_others or passed(error, "langchain_core.callbacks.manager"):
+        if is_of_others or has_passed(error, "langchain_core.callbacks.manager"):
             raise
         kind = ModelUnavailableError if is_unavailable(error) else kind
-        said = f"{_told(error)}{advise_on_credit(error)}"
+        said = f"{_describe(error)}{advise_on_credit(error)}"
         raise kind(f"the model {label} failed: {said}") from error
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     # The input that pydantic quotes may contain a key.
     what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
     return excerpt(what) or type(error).__name__

@@ -172,7 +172,7 @@ class Parameters:
         """Return the client with tools bound to it, and with the arguments for their choice."""
         return chat.bind_tools(tools, **chosen)
 
-    def structured(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
+    def structure_options(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
         """Return further arguments of the client's ``with_structured_output``.
 
         Args:
@@ -226,7 +226,7 @@ class AnthropicParameters(Parameters):
             choice = "auto"
         return super().tool_choice(chat, choice, names)
 
-    def structured(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
+    def structure_options(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
         """Return the method that sends a schema, if the model supports it."""
         # LangChain's default forces a tool call, which newer models and thinking models refuse:
         # docs.claude.com, "Extended thinking", "Tool use with extended thinking".
@@ -311,7 +311,7 @@ class OllamaParameters(KnownParameters):
 class OpenAIParameters(Parameters):
     """OpenAI's parameters, for LangChain's own client."""
 
-    def structured(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
+    def structure_options(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
         """Return ``strict``, since OpenAI enforces a schema only on request."""
         return {} if strict is None else {"strict": strict}
 

@@ -154,7 +154,7 @@ class ChatModel(ChatOpenAI):
             generation.message.tool_calls = good
             generation.message.invalid_tool_calls = broken
             generation.message.additional_kwargs["refusal"] = message["refusal"]
-            generation.message.additional_kwargs |= _thought_in(message)
+            generation.message.additional_kwargs |= _read_thought(message)
             if fields := fields_of_calls(calls):
                 generation.message.additional_kwargs[CALL_FIELDS] = fields
             _add_kinds(generation.message, reply["usage"])
@@ -235,7 +235,7 @@ class ChatModel(ChatOpenAI):
         if made is not None:
             if refusal := delta.get("refusal"):
                 made.message.additional_kwargs["refusal"] = refusal
-            thought = _thought_in(delta)
+            thought = _read_thought(delta)
             # A list in a list, since LangChain would join the fields of complete items.
             pieces = {name: [thought[name]] for name in DETAILS if name in thought}
             made.message.additional_kwargs |= thought | pieces
@@ -272,7 +272,7 @@ def _as_usual(call: dict[str, Any]) -> ToolCallChunk:
     return tool_call_chunk(name=name, args=arguments, id=call["id"], index=call.get("index"))
 
 
-def _thought_in(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read_thought(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fields[name] for name in OPAQUE if fields.get(name)}
 
 

@@ -379,13 +379,13 @@ async def fetch_model_names(settings: Settings, notify: Callable[[str], None]) -
     loop = asyncio.get_running_loop()
     await close_with_loop()
 
-    def made() -> ApiClient:
+    def make() -> ApiClient:
         with _making:
             return _api(settings, settings.base_url, key, _http(loop, uses_proxies=True))
 
     address = address_of(settings)
     with failures("models", address):
-        asking = await asyncio.to_thread(made)
+        asking = await asyncio.to_thread(make)
         try:
             # OpenAI's own `models.list` raises TypeError if the reply is not a list of models.
             found = await repeat_call(

@@ -28,6 +28,7 @@ from ..refusals import (
     excerpt_of,
     failed_in_reply,
     find_refusal,
+    has_passed,
     is_api_error,
     is_clients,
     is_for_now,
@@ -35,7 +36,6 @@ from ..refusals import (
     is_repeatable,
     is_status_error,
     is_unavailable,
-    passed,
     read_retry_seconds,
     read_too_long,
 )
@@ -73,13 +73,13 @@ def failures(label: str, address: str | None) -> Iterator[None]:
     except DuologueError:
         raise
     except Exception as error:
-        if is_foreign(error) or passed(error, "langchain_core.callbacks.manager"):
+        if is_foreign(error) or has_passed(error, "langchain_core.callbacks.manager"):
             raise
         if (too_long := read_too_long(error, label)) is not None:
             raise too_long from error
         what = _what_went_wrong(error, label, address)
         kind = ModelUnavailableError if _is_lasting(error, address) else ModelError
-        raise kind(f"{at} {_redirected(error)}{what}") from error
+        raise kind(f"{at} {_describe_redirect(error)}{what}") from error
 
 
 def _is_lasting(error: Exception, address: str | None) -> bool:
@@ -106,14 +106,14 @@ def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:
         case openai.APIConnectionError():
             return _what_broke(error, below, address)
         case openai.APIStatusError():
-            return _refused(error, label)
+            return _describe_refusal(error, label)
         case openai.APIError():
             return f"sent an error instead of an answer{_detail(error)}"
         case _:
-            return f"failed: {_in_words(error)}"
+            return f"failed: {_explain(error)}"
 
 
-def _refused(error: "openai.APIStatusError", label: str) -> str:
+def _describe_refusal(error: "openai.APIStatusError", label: str) -> str:
     """Describe an error that a server reports by its HTTP status."""
     import openai
 
@@ -144,10 +144,10 @@ def _unreadable(error: Exception) -> str:
         return f"sent {error}"
     if isinstance(error, NoReplyError | json.JSONDecodeError):
         return (
-            f"does not answer like OpenAI's API ({_in_words(error)}); check its address, which "
+            f"does not answer like OpenAI's API ({_explain(error)}); check its address, which "
             "usually ends in /v1"
         )
-    return f"does not answer like OpenAI's API: {_in_words(error)}"
+    return f"does not answer like OpenAI's API: {_explain(error)}"
 
 
 def _what_broke(error: Exception, below: BaseException | None, address: str | None) -> str:
@@ -158,15 +158,15 @@ def _what_broke(error: Exception, below: BaseException | None, address: str | No
         case httpx2.TimeoutException():
             return "did not answer in time; increase DUOLOGUE_TIMEOUT or try again"
         case httpx2.DecodingError():
-            return f"sent a body that can't be decompressed ({_in_words(below)}); try again"
+            return f"sent a body that can't be decompressed ({_explain(below)}); try again"
         case httpx2.TooManyRedirects():
-            return f"keeps redirecting (last to {_shown(below.request.url)}); check its address"
+            return f"keeps redirecting (last to {_show(below.request.url)}); check its address"
         case httpx2.UnsupportedProtocol():
             return "is not an HTTP address; check it"
         case _ if broke_off(error):
             return "keeps closing the connection in mid-answer; try again"
         case httpx2.RemoteProtocolError():
-            return f"sent an incomplete HTTP answer ({_in_words(below)}); try again"
+            return f"sent an incomplete HTTP answer ({_explain(below)}); try again"
         case httpx2.ReadError() | httpx2.WriteError():
             return "keeps closing the connection before it answers; try again"
         case _ if address == _OPENAI:
@@ -180,7 +180,7 @@ def _http_error(error: BaseException | None) -> BaseException | None:
     return next((one for one in iter_causes(error) if comes_from(one, "httpx2")), None)
 
 
-def _redirected(error: Exception) -> str:
+def _describe_redirect(error: Exception) -> str:
     """Return the address of a redirect as the beginning of a sentence. Empty if there is none."""
     below: Any = _http_error(error)
     if is_status_error(error):
@@ -195,10 +195,10 @@ def _redirected(error: Exception) -> str:
         return ""
     if not is_elsewhere:
         return ""
-    return f"redirects to {_shown(reached)}, which "
+    return f"redirects to {_show(reached)}, which "
 
 
-def _shown(url: object) -> str:
+def _show(url: object) -> str:
     """Return the address of a redirect without its query and its secrets."""
     return excerpt(show_address(str(url)).partition("?")[0])
 
@@ -211,7 +211,7 @@ def _detail(error: "openai.APIError") -> str:
     return told and f": {told}"
 
 
-def _in_words(error: BaseException) -> str:
+def _explain(error: BaseException) -> str:
     """Return the message of an exception, with its type if the message alone is unclear."""
     if isinstance(error, RecursionError):
         return "the reply is nested too deeply"

@@ -150,11 +150,11 @@ def model_names(found: object) -> list[str]:
     # Some servers send only the list.
     models = found if isinstance(found, list) else _object(found).get("data")
     if not isinstance(models, list):
-        raise UnreadableReplyError(f"the reply contains no list of models: {_quoted(found)}")
+        raise UnreadableReplyError(f"the reply contains no list of models: {_quote(found)}")
     named = [one.get("id") for one in models if isinstance(one, Mapping)]
     names = [name for name in named if isinstance(name, str) and name.strip()]
     if models and not names:
-        raise UnreadableReplyError(f"no model in the reply has an id: {_quoted(found)}")
+        raise UnreadableReplyError(f"no model in the reply has an id: {_quote(found)}")
     return names
 
 
@@ -174,7 +174,7 @@ def read_json(text: str | bytes) -> object:
         raise NoReplyError(f"the reply is not JSON: {excerpt(shown) or 'empty'}") from None
 
 
-def _quoted(found: object) -> str:
+def _quote(found: object) -> str:
     return excerpt(_as_json(found), _QUOTED)
 
 

@@ -22,7 +22,7 @@ from duologue import (
 )
 from duologue.graphs.conversation.conversation_options import first_difference
 from duologue.graphs.kinds.load import forms_by_kind
-from duologue.nodes.models.adapters.families import prompting_of
+from duologue.nodes.models.adapters.families import find_prompting
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.script import ScriptExhaustedError
 from duologue.nodes.testing.server import ScriptedServer
@@ -165,9 +165,9 @@ def test_the_embedded_model_was_sent_the_brief(monkeypatch: pytest.MonkeyPatch) 
 
     def tiny(name: str | None, label: str | None) -> object:
         asked.append((name, label))
-        return prompting_of("embedded", label)
+        return find_prompting("embedded", label)
 
-    monkeypatch.setattr(prompting, "prompting_of", tiny)
+    monkeypatch.setattr(prompting, "find_prompting", tiny)
     prompt = Session("small", store="memory:sent").prompt("Ann")
     assert shown(prompt) == [
         ("system", "You cook. Cook."),

@@ -61,7 +61,7 @@ async def ask(
     **options: Any,
 ) -> AIMessage:
     model = model_of("scripted", client(server.url, streaming=streaming))
-    options = {"purpose": "speech", "speaker": "Ann", "tools": TOOLS, **options}
+    options = {"purpose": Speech, "speaker": "Ann", "tools": TOOLS, **options}
     return await model.answer(list(prompt), chosen(temperature=0), **options)
 
 
@@ -448,7 +448,7 @@ async def test_a_judge_of_such_an_endpoint_sees_no_calls_either() -> None:
     with ScriptedServer(['{"yes": true}', '{"yes": true}']) as server:
         model = model_of("scripted", client(server.url, streaming=False))
         for calling in ("schema", "native"):
-            _, found = await model.structured(
+            _, found = await model.answer_by_schema(
                 HISTORY, Yes, chosen(), purpose=Reflection, instead="x", tool_calling=calling
             )
             assert found == Yes(yes=True)

@@ -156,7 +156,7 @@ async def test_a_schema_is_sent_as_by_the_stock_client(name: str, schema: type[B
     settings = chosen(temperature=0.5, seed=1, stop=["END"], top_p=0.1, max_tokens=9)
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
         for kind in (ChatOpenAI, ChatModel):
-            await model_of(name, connected(kind, name, client)).structured(
+            await model_of(name, connected(kind, name, client)).answer_by_schema(
                 [HumanMessage("Hi")], schema, settings, purpose=Reflection, instead="x"
             )
     stock, ours = bodies

@@ -48,7 +48,7 @@ async def plainly(model: Model) -> object:
 
 
 async def structured(model: Model) -> object:
-    return await model.structured(
+    return await model.answer_by_schema(
         [HumanMessage("Hi")], Sum, chosen(), purpose=Reflection, instead="judge.form"
     )
 

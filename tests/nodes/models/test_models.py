@@ -476,7 +476,7 @@ def test_each_event_loop_of_a_process_has_clients_that_work() -> None:
 
 
 async def structured(model: Model) -> tuple[AIMessage, Sum | None]:
-    return await model.structured(
+    return await model.answer_by_schema(
         [HumanMessage("Add.")],
         Sum,
         chosen(temperature=0.3),

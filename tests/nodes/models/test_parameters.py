@@ -25,7 +25,7 @@ from duologue.nodes.testing.server import ScriptedServer
 from support.models import model_of
 
 GENERATION = ModelSettings(temperature=0.7, max_tokens=33, top_p=0.5, stop=("END",), seed=7)
-SETTINGS = CallSettings.of(GENERATION, "model_settings", temperature=0.2)
+SETTINGS = CallSettings.make(GENERATION, "model_settings", temperature=0.2)
 GIVEN = SETTINGS.values
 ANSWER = json.dumps({"n": 1, "action": "speak", "text": "Hi.", "message": "Hi."})
 
@@ -87,7 +87,7 @@ async def streamed(model: Model) -> None:
 
 
 async def structured(model: Model) -> None:
-    await model.structured([HumanMessage("Hi.")], Sum, SETTINGS, purpose=Speech, instead="x")
+    await model.answer_by_schema([HumanMessage("Hi.")], Sum, SETTINGS, purpose=Speech, instead="x")
 
 
 async def by_schema(model: Model) -> None:

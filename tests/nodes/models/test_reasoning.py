@@ -23,7 +23,7 @@ from openai import AsyncOpenAI
 from duologue.graphs import Result, converse, load_conversation
 from duologue.graphs.log.heard_text import HeardText
 from duologue.graphs.speakers.reply_parts import THOUGHT, Reasoning, Thought
-from duologue.nodes.models.answers import add_thought, count_usage, normalise_answer, thought_of
+from duologue.nodes.models.answers import add_thought, count_usage, get_thought, normalise_answer
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Tokens
 from duologue.nodes.models.opaque_fields import Family, family_of, prepare_prompt
@@ -115,7 +115,7 @@ WAYS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 async def test_r2_our_client_keeps_what_a_server_says_of_a_thought(way: str) -> None:
     for answer in await both(said_by(*WAYS[way])):
         assert answer.text == "Yes."
-        thought = thought_of(answer)
+        thought = get_thought(answer)
         assert thought is not None
         assert thought.text == HM
 
@@ -137,7 +137,7 @@ async def test_r2_what_a_gateway_gives_goes_back_whole() -> None:
     pieces += [{"reasoning_details": [other]}, {"content": "Yes."}]
     whole = {"content": "Yes.", "reasoning_details": [DETAIL, other]}
     for answer in await both(said_by(whole, pieces)):
-        thought = thought_of(answer, goes_back=True)
+        thought = get_thought(answer, goes_back=True)
         assert thought is not None
         assert thought.text == HM
         again = add_thought(AIMessage("Yes."), thought)
@@ -148,7 +148,7 @@ async def test_r2_no_thought_is_none() -> None:
     nothing = {"content": "Yes.", "reasoning_content": "", "reasoning": None}
     for answer in await both(said_by(nothing, [{"reasoning_content": ""}, {"content": "Yes."}])):
         assert answer.text == "Yes."
-        assert thought_of(answer, goes_back=True) is None
+        assert get_thought(answer, goes_back=True) is None
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_r2_reasoning_blocks_of_langchain_are_thoughts_and_go_back_unchanged(
     spoken = [] if content[-1] == "Yes." else [{"type": "text", "text": "Yes."}]
     answer = normalise_answer(AIMessage([*content, *spoken]), "m")
     assert answer.text == "Yes."
-    thought = thought_of(answer, goes_back=True)
+    thought = get_thought(answer, goes_back=True)
     assert thought is not None
     assert thought.text == HM
     kept = Thought.model_validate(thought.model_dump(mode="json"))
@@ -189,7 +189,7 @@ def test_r2_reasoning_blocks_of_langchain_are_thoughts_and_go_back_unchanged(
     assert again.content == [*blocks, {"type": "text", "text": "Yes."}]
     # Hidden thoughts are sent back to the model, too.
     hidden = [{"type": "redacted_thinking", "data": "x"}]
-    secret = thought_of(normalise_answer(AIMessage([*hidden, *spoken]), "m"), goes_back=True)
+    secret = get_thought(normalise_answer(AIMessage([*hidden, *spoken]), "m"), goes_back=True)
     assert secret is not None
     assert add_thought(AIMessage(""), secret).content == hidden
 
@@ -198,7 +198,7 @@ def test_r2_openais_responses_api_is_given_its_reasoning_items_again() -> None:
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     about = {"output_version": "responses/v1", "model_provider": "openai"}
     answer = normalise_answer(AIMessage([item], response_metadata=about), "m")
-    thought = thought_of(answer, goes_back=True)
+    thought = get_thought(answer, goes_back=True)
     assert thought is not None
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     sent = _construct_responses_api_input([add_thought(AIMessage("", tool_calls=[call]), thought)])
@@ -230,7 +230,7 @@ def test_r2_odd_thoughts_do_no_harm(odd: object) -> None:
     ):
         answer = count_usage(normalise_answer(message, "m"), [HumanMessage("Hi.")])
         assert answer.text == "Yes."
-        thought = thought_of(answer, goes_back=True)
+        thought = get_thought(answer, goes_back=True)
         if thought is not None:
             json.dumps(thought.model_dump(mode="json")).encode()
 
@@ -295,7 +295,7 @@ async def test_r2_parts_of_the_content_go_back_as_parts() -> None:
         return httpx2.Response(200, json={"choices": [choice]})
 
     first = normalise_answer(await said_by(*WAYS["parts"]).ainvoke("Hi."), "m")
-    thought = thought_of(first, goes_back=True)
+    thought = get_thought(first, goes_back=True)
     assert thought is not None
     call: Any = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
     sent = add_thought(AIMessage("Yes.", tool_calls=[call]), thought)
