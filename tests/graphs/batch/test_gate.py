@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import openai
 import pytest
@@ -71,7 +71,12 @@ async def run(
     **options: Any,
 ) -> StoredSession:
     events = run_session(
-        source, session, {"store": store, **options}, reset=False, tokens=False, gate=gate
+        source,
+        session,
+        cast("Any", {"store": store, **options}),
+        reset=False,
+        tokens=False,
+        gate=gate,
     )
     last = [event async for event in events][-1]
     assert isinstance(last, StoredSession)

@@ -37,7 +37,7 @@ def play(
         return next(given, replies[-1])
 
     judge = fields.pop("judge", None)
-    options = {} if judge is None else {"judge_model": ScriptedChatModel([judge])}
+    options: dict[str, Any] = {} if judge is None else {"judge_model": ScriptedChatModel([judge])}
     scenario = Scenario(**{"goal": ORDER, **fields})
     return simulate(scenario, reply, model=ScriptedChatModel(says), store="memory:", **options)
 

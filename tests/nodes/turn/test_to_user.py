@@ -314,14 +314,14 @@ def test_an_answer_that_is_asked_for_again_is_told_once(again: str) -> None:
     """G2: a repeated text is not streamed twice; a different text starts again."""
     telling = TokenStream({"Ann"})
     events = [
-        *telling.content("Ann", "First. ", "1"),
-        *telling.beside("Ann", "Now"),
+        *telling.add_content("Ann", "First. ", "1"),
+        *telling.add_text_beside_calls("Ann", "Now"),
         *(
             event
             for piece in again.split(" ")
-            for event in telling.content("Ann", piece + " ", "2")
+            for event in telling.add_content("Ann", piece + " ", "2")
         ),
-        *telling.whole(MessageSaid(id="m", speaker="Ann", text=again)),
+        *telling.complete(MessageSaid(id="m", speaker="Ann", text=again)),
     ]
     told = [event for event in events if isinstance(event, MessageToken | MessageStarted)]
     last = max(n for n, event in enumerate(told) if isinstance(event, MessageStarted))
