@@ -12,6 +12,7 @@ from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.model import Models
 from support.log import fields_of, of_kind
 from support.models import chosen
+from support.results import outcome_of
 
 pytestmark = pytest.mark.live
 
@@ -143,7 +144,6 @@ async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
     for speaker in conversation.speakers:
         assert speaker.tool_calling is None
     result = await aconverse(conversation, store="memory:")
-    assert result.outcome is not None
     answers = [message for message in result.messages if isinstance(message, ToolMessage)]
     assert [fields_of(answer).speaker for answer in answers] == ["Master", "Player"]
     for answer in answers:
@@ -151,7 +151,7 @@ async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
         assert "number is" in answer.text or "you won" in answer.text
     (master, first), (player, _) = result.transcript
     assert (master, first, player) == ("Master", answers[0].text, "Player")
-    assert result.outcome.total.calls == 3
+    assert outcome_of(result).total.calls == 3
 
 
 @pytest.mark.exhaustive

@@ -8,6 +8,7 @@ from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Reason, Result, aconverse, group_solve
 from support.log import Stage, fields_of, kind_of
+from support.results import outcome_of
 
 pytestmark = pytest.mark.live
 
@@ -88,15 +89,14 @@ async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, 
     judged = [verdict for message in result.messages if (verdict := fields_of(message).verdict)]
     assert judged
     assert {verdict.speaker for verdict in judged} == {MASTER}
-    assert result.outcome is not None
-    assert set(result.outcome.reasons) & {Reason.COMPLETED, Reason.MAX_ITERATIONS, *GUARDS}
-    if Reason.COMPLETED in result.outcome.reasons:
-        assert result.outcome.completed == (MASTER,)
+    assert set(outcome_of(result).reasons) & {Reason.COMPLETED, Reason.MAX_ITERATIONS, *GUARDS}
+    if Reason.COMPLETED in outcome_of(result).reasons:
+        assert outcome_of(result).completed == (MASTER,)
         assert [fields_of(message).speaker for message in last] == [PLAYER]
     else:
         assert last == []
-    assert result.outcome.messages == len(private) + len(opening) + len(speakers)
-    assert result.outcome.rounds == len(said) // 2
+    assert outcome_of(result).messages == len(private) + len(opening) + len(speakers)
+    assert outcome_of(result).rounds == len(said) // 2
     assert str(result.outcome).startswith("Ended after ")
 
 

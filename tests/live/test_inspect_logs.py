@@ -19,6 +19,7 @@ from duologue.graphs.scenarios import run_suite
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cli_help import duologue
 from support.files import PDF, PNG
+from support.results import outcome_of
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
@@ -112,11 +113,10 @@ def check_sample(sample: "EvalSample", session: Session) -> None:
     from inspect_ai.event import InfoEvent, ModelEvent, SpanBeginEvent, ToolEvent, event_tree
 
     result = session.state()
-    assert result.outcome is not None
     told = [(one["role"], one["content"] or "") for one in result.trajectory()]
     assert [(one.role, one.text) for one in sample.messages] == told
     assert sample.messages[1].metadata == {"speaker": "Head_Cook"}
-    used = result.outcome.usage[MODEL]
+    used = outcome_of(result).usage[MODEL]
     found = sample.model_usage[MODEL]
     assert (found.input_tokens, found.output_tokens) == (used.input_tokens, used.output_tokens)
     assert found.total_cost == used.cost
@@ -138,7 +138,7 @@ def check_sample(sample: "EvalSample", session: Session) -> None:
     assert spans == ["Head Cook", "Ben", "Head Cook", "Ben", "Judge"]
     assert len(event_tree(sample.events)) == 5 + 2  # the spans, why, and the limit
     facts = {one.source: one.data for one in sample.events if isinstance(one, InfoEvent)}
-    assert facts["verdict"] == result.outcome.verdicts[0].model_dump(mode="json")
+    assert facts["verdict"] == outcome_of(result).verdicts[0].model_dump(mode="json")
     steps = [one.model_dump(mode="json") for one in result.why()]
     assert facts["why"] == {"outcome": str(result.outcome), "steps": steps}
     assert sample.limit is not None

@@ -12,6 +12,7 @@ from duologue.graphs import Conversation, Reason, Session, astream
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.tools import Turn
 from support.log import kind_of
+from support.results import outcome_of
 
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
@@ -82,10 +83,9 @@ async def test_400_messages_end_on_a_small_context(
         if event.event == "notice":
             notices.append(event.text)
     result = Session("long", store=store).state()
-    assert result.outcome is not None
-    assert result.outcome.reason is Reason.MAX_ITERATIONS
-    assert result.outcome.messages == MESSAGES
-    spoken = [usage for name, usage in result.outcome.usage.items() if name != "cheap"]
+    assert outcome_of(result).reason is Reason.MAX_ITERATIONS
+    assert outcome_of(result).messages == MESSAGES
+    spoken = [usage for name, usage in outcome_of(result).usage.items() if name != "cheap"]
     assert [usage.calls for usage in spoken] == [BY_THE_MODEL // 2]
 
     kinds = [kind_of(message) for message in result.messages]

@@ -11,6 +11,7 @@ from duologue.graphs.kinds.load import forms_by_kind
 from duologue.graphs.prompts import prompts as texts
 from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK, PROMPTS
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+from support.tables import each_row
 
 TALK: dict[str, Any] = {
     "task": "Plan a garden.",
@@ -87,23 +88,7 @@ def test_other_words_are_what_the_model_is_told() -> None:
     assert "Left: the beds" in [message.text for message in result.messages]
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "words"),
-    [
-        (
-            "rewrite_reply",
-            "{problem} Again, {you}!",
-            "unknown placeholder {you}; use only {problem}",
-        ),
-        ("begin", "Begin, {me}.", "unknown placeholder {me}; this prompt has no placeholders"),
-        ("rewrite_reply", "Again!", "the placeholder {problem} is missing; add it"),
-        ("conversation_so_far", "{transcript}", "the placeholder {question} is missing; add it"),
-        ("begn", "Go!", "there is no such prompt; did you mean 'begin'?"),
-        ("begin", {}, "is empty; set a text, or the name of a registered text"),
-        ("begin", " ", "must not be empty"),
-        ("begin", {"path": "begin.txt"}, "there is no such field"),
-    ],
-)
+@each_row("words_that_can_not_be_filled_are_refused_by_name")
 def test_words_that_can_not_be_filled_are_refused_by_name(
     name: str, given: object, words: str
 ) -> None:

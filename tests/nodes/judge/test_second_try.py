@@ -10,6 +10,7 @@ from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.script import Script
 from support.log import fields_of, rejections
+from support.results import reason_of
 
 FORMS: dict[str, tuple[dict[str, Any], Line, Line]] = {
     "structured": (
@@ -60,8 +61,7 @@ def before(name: str) -> list[Line]:
 def test_r17_a_verdict_that_cannot_be_read_is_asked_for_once_more(name: str) -> None:
     judge, bad, good = FORMS[name]
     result, model = play(judge, [*before(name), bad, good])
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "completed"
+    assert reason_of(result) == "completed"
     assert verdicts(result) == [True]
     first, second = (call.messages[-1].text for call in model.calls[-2:])
     assert second == prompts.RETRY_FORMAT.replace("{question}", first)
@@ -80,8 +80,7 @@ def test_r17_only_verdicts_that_stay_unreadable_count(name: str) -> None:
     once = [*before(name)[1:], bad, bad]
     script = ["Forty.", *once, "Fifty is my price.", "Forty-five it is.", *once]
     result, _ = play(judge, script, end_chat=end)
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "unreadable_verdicts"
+    assert reason_of(result) == "unreadable_verdicts"
     assert verdicts(result) == [False, False]
 
 
@@ -101,13 +100,11 @@ def test_r4_a_conditional_or_partial_verdict_is_asked_for_once_more(
 ) -> None:
     judge, _, good = FORMS[name]
     result, _ = play(judge, [*before(name), doubtful, good])
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "completed"
+    assert reason_of(result) == "completed"
     end = {"mode": "end_chat_after_first_completion", "max_iterations": 1}
     once = judge | ({"final_verdict": False} if name == "lines" else {})
     result, _ = play(once, [*before(name), doubtful, doubtful, "Fine."], end_chat=end)
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "max_iterations"
+    assert reason_of(result) == "max_iterations"
     assert verdicts(result)[0] is False
 
 
@@ -119,8 +116,7 @@ def test_r17_a_kill_between_the_tries_repeats_nothing(name: str) -> None:
     with pytest.raises(RuntimeError, match="killed"):
         play(judge, [*before(name), bad, RuntimeError("killed")], store=store, session="s")
     result, model = resumed(store, [good])
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "completed"
+    assert reason_of(result) == "completed"
     assert "could not be read" in model.calls[0].messages[-1].text
 
 

@@ -31,6 +31,8 @@ from duologue.graphs.text.words import read_name
 from duologue.nodes.judge.self_judge import read_lines
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import fields_of, of_kind
+from support.results import outcome_of, reason_of
+from support.tables import each_row
 
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
 GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
@@ -88,11 +90,10 @@ def test_the_chat_completes_when_all_criteria_are_met() -> None:
         ["Beans?", "Agreed, beans.", "For three coins."],
         [found("inconclusive", "not_met"), found("met", "met")],
     )
-    assert result.outcome is not None
     assert str(result.outcome) == (
         "Ended after 1 round and 3 messages: the judge found all criteria met."
     )
-    assert result.outcome.by is None
+    assert outcome_of(result).by is None
     assert [verdict["objectives_left"] for verdict in verdicts(result)] == [CRITERIA, ()]
     assert verdicts(result)[0]["findings"] == {
         CRITERIA[0]: Finding.INCONCLUSIVE,
@@ -104,8 +105,7 @@ def test_the_chat_completes_when_all_criteria_are_met() -> None:
 def test_one_criterion_that_is_not_met_is_enough_to_go_on(finding: str) -> None:
     script = [found("met", finding)] * 3
     result, _ = play(judged(), [f"Line number {n} of all." for n in range(6)], script)
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "max_iterations"
+    assert reason_of(result) == "max_iterations"
 
 
 def test_the_judge_sees_everything_said_and_asks_in_one_call() -> None:
@@ -151,8 +151,7 @@ def test_the_judge_sees_everything_said_and_asks_in_one_call() -> None:
     said = "\n\n".join((*lines, "Bob: Is it seven?"))
     assert said in question
     assert question.endswith(prompts.JUDGE_CRITERIA)
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "completed"
+    assert reason_of(result) == "completed"
 
 
 def test_the_transcript_comes_before_the_question_so_that_it_can_be_cached() -> None:
@@ -197,8 +196,7 @@ def test_without_stoppers_the_judge_is_asked_after_every_turn() -> None:
 def test_all_criteria_met_complete_every_stoppers_task() -> None:
     spec = judged(Bob={"checks_completion": True}, end_chat={"mode": ALL})
     result, _ = play(spec, ["Beans?"], [found("met", "met")])
-    assert result.outcome is not None
-    assert result.outcome.completed == ("Ann", "Bob")
+    assert outcome_of(result).completed == ("Ann", "Bob")
 
 
 def test_last_words_follow_a_separate_judges_verdict() -> None:
@@ -207,44 +205,26 @@ def test_last_words_follow_a_separate_judges_verdict() -> None:
     assert [name for name, _ in result.transcript] == ["Ann", "Bob", "Ann"]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "They all are.",
-        {"criterion_1": "met"},
-        {"criterion_1": "met", "criterion_2": "nearly"},
-        {"criterion_1": "met", "criterion_2": "met", "Criterion 2": "not met"},
-    ],
-)
+@each_row("what_cannot_be_read_counts_as_not_complete_and_is_recorded")
 def test_what_cannot_be_read_counts_as_not_complete_and_is_recorded(answer: Line) -> None:
     spec = judged(end_chat={"mode": FIRST, "max_iterations": 1})
     result, _ = play(spec, ["Beans?", "Beans."], [answer, answer])
     (verdict,) = verdicts(result)
     assert not verdict["readable"]
     assert not verdict["complete"]
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "max_iterations"
+    assert reason_of(result) == "max_iterations"
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        'I look at both: {"criterion_1": "met", "criterion_2": "met"}. That is all.',
-        '```json\n{"Criterion 1": "Met", "Criterion 2": "MET"}\n```',
-        {"criterion_1": "met", "criterion_2": "met", "reason": "They said so."},
-    ],
-)
+@each_row("r4_a_verdict_is_read_as_models_write_it")
 def test_r4_a_verdict_is_read_as_models_write_it(answer: Line) -> None:
     result, _ = play(judged(), ["Beans?"], [answer])
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "completed"
+    assert reason_of(result) == "completed"
 
 
 def test_three_unreadable_verdicts_in_a_row_end_it() -> None:
     said = [f"This is line {n} of them all." for n in range(5)]
     result, _ = play(judged(), said, ["Hm."] * 6)
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "unreadable_verdicts"
+    assert reason_of(result) == "unreadable_verdicts"
 
 
 def test_a_judge_without_structured_output_answers_in_lines() -> None:
@@ -255,8 +235,7 @@ def test_a_judge_without_structured_output_answers_in_lines() -> None:
     assert (
         judge.calls[0].messages[-1].text.endswith(prompts.JUDGE_IN_LINES.removeprefix("{question}"))
     )
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "completed"
+    assert reason_of(result) == "completed"
 
 
 def test_a_judge_that_cannot_be_held_to_a_schema_is_one_clear_error() -> None:
@@ -376,8 +355,7 @@ def test_a_choice_that_stays_unreadable_falls_back_on_the_order_with_a_warning(
     assert [name for name, _ in result.transcript] == ["Ann", "Bob", "Ann"]
     again = "Name only the next speaker, one of: Bob, Cid."
     assert [again in str(call.prompt) for call in moderator.calls] == [False, True, False]
-    assert result.outcome is not None
-    (warning,) = result.outcome.warnings
+    (warning,) = outcome_of(result).warnings
     assert warning.startswith("1 of the moderator's choices could not be read")
     (step,) = [one for one in result.why() if one.kind is OutcomeStepKind.CHOICE]
     assert (step.speaker, step.message) == ("Bob", "m0003")
@@ -390,8 +368,7 @@ def test_a_choice_is_read_in_another_form_than_requested(answer: str, form: str)
     said: list[Line] = ["Line one.", "Line two.", "Line three."]
     result, _ = play(spec, said, [answer, "Ann"])
     assert [name for name, _ in result.transcript] == ["Ann", "Cid", "Ann"]
-    assert result.outcome is not None
-    assert result.outcome.warnings == ()
+    assert outcome_of(result).warnings == ()
     assert not [one for one in result.why() if one.kind is OutcomeStepKind.CHOICE]
 
 

@@ -47,6 +47,7 @@ from duologue.graphs import (
 )
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import Source, fields_of
+from support.results import outcome_of, reason_of
 
 YES = {"name": "Bob", "replies": [{"kind": "text", "text": "Yes."}]}
 APPROVE = {"decisions": [{"type": "approve"}]}
@@ -344,8 +345,7 @@ def summarise(query: str) -> str:
 
 def used(result: Result) -> tuple[int, int]:
     """Return the number of calls and of tokens."""
-    assert result.outcome is not None
-    parts = result.outcome.usage.values()
+    parts = outcome_of(result).usage.values()
     calls = sum(part.calls for part in parts)
     return calls, sum(part.input_tokens + part.output_tokens for part in parts)
 
@@ -387,12 +387,11 @@ def test_a_budget_holds_after_the_turn_that_reaches_it(end: Any, reason: str) ->
     prices = {"ScriptedChatModel": {"input": 2, "output": 2}}
     made = talk(agent, rounds=9, end_chat={"when": end}, prices=prices)
     result = converse(made, store="memory:")
-    assert result.outcome is not None
-    assert (result.outcome.reason.value, result.transcript) == (
+    assert (reason_of(result), result.transcript) == (
         reason,
         [("Ann", "It found beans 1.")],
     )
-    assert (result.outcome.usage["ScriptedChatModel"].cost or 0) > 0
+    assert (outcome_of(result).usage["ScriptedChatModel"].cost or 0) > 0
 
 
 def test_a_model_without_a_price_is_refused_before_it_is_asked() -> None:
@@ -412,8 +411,7 @@ def test_without_prices_the_list_of_the_provider_counts(monkeypatch: pytest.Monk
     far = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"))
     dear: Any = {"rounds": 9, "end_chat": {"when": MaxCost(limit=0.000_001)}}
     result = converse(talk(far, **dear), store="memory:")
-    assert result.outcome is not None
-    assert (result.outcome.reason.value, len(result.transcript)) == ("max_cost", 1)
+    assert (reason_of(result), len(result.transcript)) == ("max_cost", 1)
     near = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"), base_url="http://localhost:9/v1")
     with pytest.raises(SpecError, match=r"'gpt-4o', which .* has no price .max_cost needs a price"):
         converse(talk(near, **dear), store="memory:")

@@ -20,43 +20,21 @@ from duologue.graphs.speakers.speaker import Speaker
 from duologue.nodes.judge.self_judge import yes_or_no
 from duologue.nodes.turn.checks import check_reply, has_done_token
 from support.log import make_line
+from support.tables import each_row
 
 DONE = "<CAMEL_TASK_DONE>"
 ROLE_PLAY = role_play("Build a bot", "Stock Trader", "Python Programmer")
 TRADER, PROGRAMMER = ROLE_PLAY.speakers
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(DONE, id="Z4-alone"),
-        pytest.param(f"  {DONE} \n", id="Z4-white-space"),
-        pytest.param(f"Thank you.\n{DONE}", id="Z4-last-line"),
-        pytest.param("CAMEL_TASK_DONE", id="Z4-without-its-brackets"),
-        pytest.param("<camel_task_done>", id="Z4-other-case"),
-        pytest.param(f"**{DONE}**", id="Z4-bold"),
-        pytest.param(f"`{DONE}`", id="Z4-code"),
-        pytest.param(f'"{DONE}"', id="Z4-quoted"),
-    ],
-)
+@each_row("the_done_token_counts_as_the_whole_message_or_its_last_line")
 def test_the_done_token_counts_as_the_whole_message_or_its_last_line(text: str) -> None:
     assert has_done_token(ROLE_PLAY, TRADER, text)
     heard = [speech(0, PROGRAMMER.name, "Solution: Done. Next request.")]
     assert check_reply(ROLE_PLAY, TRADER, text, heard).problem is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(f"I will say {DONE} when it is.", id="Z4-in-a-sentence"),
-        pytest.param(f"{DONE} is what I say at the end.", id="Z4-begins-a-sentence"),
-        pytest.param(f"Instruction: say {DONE}\nInput: None", id="Z4-behind-a-mark"),
-        pytest.param(f"{DONE}\nThank you.", id="Z4-first-line"),
-        pytest.param(f"All is well.\r\n\r\n{DONE}\r\nBye.", id="Z4-line-between"),
-        pytest.param(f"{DONE}{DONE}", id="Z4-twice-on-a-line"),
-        pytest.param("", id="Z4-blank"),
-    ],
-)
+@each_row("a_mention_of_the_done_token_ends_nothing")
 def test_a_mention_of_the_done_token_ends_nothing(text: str) -> None:
     assert not has_done_token(ROLE_PLAY, TRADER, text)
 
@@ -92,32 +70,7 @@ def test_without_a_done_token_nothing_is_one() -> None:
     assert not has_done_token(conversation, conversation.speakers[0], DONE)
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        pytest.param("yes", True, id="Y9-yes"),
-        pytest.param("Yes.", True, id="Y9-Yes-stop"),
-        pytest.param("**yes**", True, id="Y9-bold"),
-        pytest.param("_YES_!", True, id="Y9-loud"),
-        pytest.param(" \n yes \n", True, id="Y9-white-space"),
-        pytest.param('"Yes"', True, id="Y9-quoted"),
-        pytest.param("No.", False, id="Y9-No-stop"),
-        pytest.param("NO", False, id="Y9-NO"),
-        pytest.param("`no`", False, id="Y9-code"),
-        pytest.param("I do not know", None, id="Y9-do-not-know"),
-        pytest.param("None", None, id="Y9-None"),
-        pytest.param("nothing left", None, id="Y9-nothing-left"),
-        pytest.param("no idea", None, id="Y9-no-idea"),
-        pytest.param("Not yet", None, id="Y9-not-yet"),
-        pytest.param("Yesterday", None, id="Y9-yesterday"),
-        pytest.param("yes and no", None, id="Y9-both"),
-        pytest.param("yes yes", True, id="R4-twice"),
-        pytest.param("", None, id="Y9-blank"),
-        pytest.param("  \n", None, id="Y9-white-space-only"),
-        pytest.param("...", None, id="Y9-dots"),
-        pytest.param("👍", None, id="Y9-sign"),
-    ],
-)
+@each_row("a_verdict_is_read_as_a_word_never_as_a_substring")
 def test_a_verdict_is_read_as_a_word_never_as_a_substring(text: str, read: bool | None) -> None:
     assert yes_or_no(text) is read
 
@@ -280,17 +233,7 @@ def test_a_broken_form_is_told_with_the_form_asked_for() -> None:
     assert "'Next request.'" in problem.text
 
 
-@pytest.mark.parametrize(
-    ("text", "flipped"),
-    [
-        ("Ben: could you check the budget?", None),
-        ("Cy, Ben: what do you say?", None),
-        ("Ben: I think so.\nCy: Me too.", "Ben"),
-        ("Ann: What now?\nBen: Dig.", "Ben"),
-        ("Ann: What now?", None),
-        ("A list:\nBen: digs\nCy: waters", None),
-    ],
-)
+@each_row("among_many_a_name_in_front_may_be_who_is_spoken_to")
 def test_among_many_a_name_in_front_may_be_who_is_spoken_to(text: str, flipped: str | None) -> None:
     names = ("Ann", "Ben", "Cy")
     conversation = Conversation(task="Plan", speakers=tuple(Speaker(name=name) for name in names))

@@ -46,6 +46,7 @@ from duologue.graphs.session.run import run_session
 from duologue.nodes.models.gate import PlannedCall
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import kind_of, of_kind
+from support.results import outcome_of
 
 NAMES = ("Ann", "Bob", "Cid")
 
@@ -152,8 +153,7 @@ def test_a_failed_call_is_repeated_alone(tmp_path: Path) -> None:
         "Cid": 2,
     }
     assert result.transcript == play(vote(), models()).transcript
-    assert result.outcome is not None
-    assert result.outcome.total.calls == 6
+    assert outcome_of(result).total.calls == 6
 
 
 async def test_after_an_interruption_only_the_call_in_flight_is_repeated(tmp_path: Path) -> None:
@@ -256,8 +256,7 @@ def test_ends_apply_when_the_round_is_complete(when: Any, reason: str) -> None: 
 def test_the_calls_of_a_round_belong_to_their_speakers() -> None:
     conversation = vote(end_chat=MaxCalls(2, by="Bob") | MaxMessages(12))
     result = play(conversation, models())
-    assert result.outcome is not None
-    assert result.outcome.explanations == ("Bob's cap on model calls was reached (2 calls)",)
+    assert outcome_of(result).explanations == ("Bob's cap on model calls was reached (2 calls)",)
     assert names_of(result) == [*NAMES, *NAMES]
 
 
@@ -282,8 +281,7 @@ def test_bounds_count_whole_rounds() -> None:
     capped = vote(end_chat=MaxMessages(4))
     assert most_messages(capped) >= 6
     result = play(capped, models())
-    assert result.outcome is not None
-    assert result.outcome.total.calls == plain_calls(capped) == 6
+    assert outcome_of(result).total.calls == plain_calls(capped) == 6
 
 
 # Turns

@@ -26,6 +26,8 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 from duologue.tools import Hook
 from support.log import fields_of, kind_of
 from support.people_help import Played, play
+from support.results import outcome_of
+from support.tables import each_row
 
 MARKS = {"lines": ["Instruction:", "Input:"], "end": "Next."}
 
@@ -142,34 +144,11 @@ def test_a_kill_behind_the_first_part_asks_for_the_rest_alone(tmp_path: Path) ->
     model = ScriptedChatModel(script=["ee.", "Fine."])
     result = Session("s", store=store).resume(model=model)
     assert result.transcript == [("Ann", "One two three."), ("Bob", "Fine.")]
-    assert result.outcome is not None
-    assert result.outcome.total.calls == 3
+    assert outcome_of(result).total.calls == 3
 
 
 @pytest.mark.part(1)
-@pytest.mark.parametrize(
-    ("first", "rest", "whole"),
-    [
-        pytest.param(
-            "Ann: Instruction: Plant",
-            " it.\nInput: None\nNext.",
-            "Instruction: Plant it.\nInput: None\nNext.",
-            id="R3-a-label-is-taken-away",
-        ),
-        pytest.param(
-            "- Instruction: Plant it in",
-            "in rows.",
-            "Instruction: Plant it in rows.\nInput: None\nNext.",
-            id="R3-and-the-sign-of-a-list",
-        ),
-        pytest.param(
-            "Instruction: Plant it. Input: see",
-            "ds, or none.\nNext.",
-            "Instruction: Plant it.\nInput: seeds, or none.\nNext.",
-            id="R3-marks-get-lines-of-their-own",
-        ),
-    ],
-)
+@each_row("what_was_joined_is_mended")
 def test_what_was_joined_is_mended(first: str, rest: str, whole: str) -> None:
     form = MARKS | {"optional": ["Input:"]}
     played = play(talk(format=form, on_length="continue"), [cut(first), rest, "So."])
@@ -215,17 +194,7 @@ def test_it_happens_once_a_turn_beside_a_reply_that_is_rejected() -> None:
 
 
 @pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("form", "text"),
-    [
-        pytest.param(MARKS, "Instruction: Go.\nInput: No", id="its end"),
-        pytest.param(MARKS, "Instruction: Go and", id="a mark behind the first"),
-        pytest.param({"begin": "<<", "end": ">>"}, "So <<plan it", id="a block's end"),
-        pytest.param({"begin": "<<", "end": ">>", "required": True}, "<<plan", id="required"),
-        pytest.param({"languages": ["python"]}, "```python\nprint(", id="a fence"),
-        pytest.param({"kind": "code", "required": True}, "~~~\nprint(", id="another fence"),
-    ],
-)
+@each_row("its_missing_end_is_no_reason_to_ask_again")
 def test_its_missing_end_is_no_reason_to_ask_again(form: dict[str, Any], text: str) -> None:
     """R3."""
     played = play(talk(format=form), [cut(text), "Fine."])
@@ -380,29 +349,7 @@ def test_tokens_are_those_of_the_whole_message() -> None:
     assert texts == ["It is forty-two.", "Fine."]
 
 
-@pytest.mark.parametrize(
-    ("first", "rest", "whole"),
-    [
-        pytest.param("It is forty-t", "wo.", "It is forty-two.", id="within a word"),
-        pytest.param("I am hap", "happy to help", "I am happy to help", id="with the word"),
-        pytest.param("I am happy to", "happy to help", "I am happy to help", id="with more words"),
-        pytest.param("One two", "One two three", "One two three", id="from the beginning"),
-        pytest.param("One two", " three", "One two three", id="with a space"),
-        pytest.param("One two ", "three", "One two three", id="behind a space"),
-        pytest.param("I like", " likewise", "I like likewise", id="a new word that begins alike"),
-        pytest.param("It is so.", "And so on.", "It is so. And so on.", id="a new sentence"),
-        pytest.param("It is so", ". And so on.", "It is so. And so on.", id="a full stop"),
-        pytest.param("Ask Bo", "b.", "Ask Bob.", id="a letter"),
-        pytest.param("It costs 3.", "50 euros", "It costs 3.50 euros", id="within a number"),
-        pytest.param("谢谢你们。我们明", "天见。", "谢谢你们。我们明天见。", id="no spaces"),
-        pytest.param("a {\n  b {\n  }\n", "}\n", "a {\n  b {\n  }\n}\n", id="signs again"),
-        pytest.param("```py\nx = 1", "\n```\nDone.", "```py\nx = 1\n```\nDone.", id="a fence"),
-        pytest.param(
-            "```py\nx = 1\ny =", "```py\ny = 2\n```", "```py\nx = 1\ny = 2\n```", id="reopened"
-        ),
-        pytest.param("```js\na.b", "Cd()\n```", "```js\na.bCd()\n```", id="a name in code"),
-    ],
-)
+@each_row("two_parts_are_joined")
 def test_two_parts_are_joined(first: str, rest: str, whole: str) -> None:
     """R3."""
     assert join_parts(first, rest) == whole

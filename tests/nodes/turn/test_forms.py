@@ -12,6 +12,7 @@ from duologue.graphs.log.parsing import Mended, mended, parse
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of, rejections
+from support.tables import each_row
 
 ROLE_PLAY = role_play("Add up", "Lead", "Coder", specify_task=False, max_iterations=1)
 ORDER = "Instruction: Add two numbers.\nInput: 1 and 2"
@@ -29,19 +30,7 @@ def played(*lines: Line, **options: Any) -> Result:
     return result
 
 
-@pytest.mark.parametrize(
-    ("text", "heard"),
-    [
-        pytest.param("Solution: 3\nNext request", ANSWER, id="R8-no-full-stop"),
-        pytest.param("Solution: 3. Next request", "Solution: 3. Next request.", id="R8-on-a-line"),
-        pytest.param("Solution: 3\n**Next request**", ANSWER, id="R8-bold-without-full-stop"),
-        pytest.param("Solution: 3\nnext request!", ANSWER, id="R8-another-sign"),
-        pytest.param("Coder: Solution: 3\nNext request.", ANSWER, id="R8-own-label"),
-        pytest.param("**coder:** Solution: 3\nNext request", ANSWER, id="R8-label-in-bold"),
-        pytest.param("Coder:\nSolution: 3\nNext request.", ANSWER, id="R8-label-on-a-line"),
-        pytest.param("Coder:Solution:3", "Solution:3\nNext request.", id="R8-wide-label"),
-    ],
-)
+@each_row("r8_what_a_solution_lacks_is_added_without_asking_again")
 def test_r8_what_a_solution_lacks_is_added_without_asking_again(text: str, heard: str) -> None:
     result = played(ORDER, text)
     assert result.last_message("Coder") == heard
@@ -51,15 +40,7 @@ def test_r8_what_a_solution_lacks_is_added_without_asking_again(text: str, heard
     assert fields_of(result.messages[-1]).flaw is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("Solution:3\nNext request。", id="R8-wide-signs"),
-        pytest.param("SOLUTION: 3\nNEXT REQUEST.", id="R8-case"),
-        pytest.param("**Solution:** 3\n*Next request.*", id="R8-emphasis"),
-        pytest.param("### Solution\uff1a 3\n> Next request.", id="R8-heading"),
-    ],
-)
+@each_row("r8_what_is_whole_is_heard_as_it_was_said")
 def test_r8_what_is_whole_is_heard_as_it_was_said(text: str) -> None:
     result = played(ORDER, text)
     assert result.last_message("Coder") == text
@@ -145,17 +126,7 @@ def test_r8_a_heading_of_a_solution_may_come_again() -> None:
     assert played(ORDER, text).last_message("Coder") == text
 
 
-@pytest.mark.parametrize(
-    ("text", "made"),
-    [
-        pytest.param("Claim: 1\nProof: 2", "Claim: 1\nSource: None\nProof: 2\nOver.", id="between"),
-        pytest.param("Claim: 1 Proof: 2 Over", None, id="end-in-a-sentence"),
-        pytest.param(
-            "Claim: 1. Proof: 2. Over", "Claim: 1.\nSource: None\nProof: 2. Over.", id="one-line"
-        ),
-        pytest.param("Claim: 1\nSource: 2", None, id="what-is-not-optional"),
-    ],
-)
+@each_row("r8_only_optional_lines_may_be_missing")
 def test_r8_only_optional_lines_may_be_missing(text: str, made: str | None) -> None:
     expected = None if made is None else Mended(made, is_opened=False)
     if text.endswith("Over") and made is None:
@@ -178,13 +149,7 @@ def test_r8_anothers_label_or_mark_is_still_anothers_part() -> None:
     assert plays(ROLE_PLAY, lead, "Lead: Instruction: go on") is None
 
 
-@pytest.mark.parametrize(
-    ("form", "said"),
-    [
-        ({"lines": ["A:", "B:"], "optional": ["C:"]}, "'C:' is not one of the lines"),
-        ({"lines": ["A:", "B:"], "optional": ["A:"]}, "'A:' begins the reply"),
-    ],
-)
+@each_row("r8_what_can_t_be_missing_is_refused")
 def test_r8_what_can_t_be_missing_is_refused(form: dict[str, Any], said: str) -> None:
     speakers = [{"name": "Ann", "format": form}, {"name": "Bob"}]
     with pytest.raises(SpecError, match=f"speakers.0.format.optional: {said}"):

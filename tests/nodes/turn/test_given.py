@@ -8,6 +8,7 @@ from duologue.graphs import Conversation, converse
 from duologue.graphs.conversation.limits import most_messages
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import of_kind
+from support.results import outcome_of
 
 
 @tool
@@ -61,8 +62,7 @@ def test_a7_code_beside_the_word_that_ends_it_is_run_first() -> None:
     result = converse(code_and_word(), model=model, store="memory:")
     assert [who for who, _ in result.transcript] == ["Ann", "Box"]
     assert "42" in result.transcript[1][1]
-    assert result.outcome is not None
-    assert result.outcome.reasons == ("done_token",)
+    assert outcome_of(result).reasons == ("done_token",)
 
 
 def test_a7_code_beside_the_word_that_ends_it_lengthens_nothing() -> None:
@@ -72,6 +72,5 @@ def test_a7_code_beside_the_word_that_ends_it_lengthens_nothing() -> None:
     conversation = code_and_word(when=[{"kind": "done_token", "token": "DONE"}, ends])
     result = converse(conversation, model=model, store="memory:")
     assert [who for who, _ in result.transcript] == ["Ann", "Box", "Ann"]
-    assert result.outcome is not None
-    assert result.outcome.reasons == ("done_token", "max_messages")
-    assert result.outcome.messages == most_messages(conversation)
+    assert outcome_of(result).reasons == ("done_token", "max_messages")
+    assert outcome_of(result).messages == most_messages(conversation)

@@ -13,6 +13,7 @@ from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line as Said, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.log import Flaw, Source, fields_of, of_kind, place_of, without_ids
+from support.results import outcome_of
 from support.shape_help import kinds, shown, talk, texts
 
 from .hooks_help import adding, calling, either, hooked, in_form, play, raising
@@ -141,8 +142,7 @@ def test_a_hook_changes_what_is_said(form: str) -> None:
     for name in ("Ann", "Bob"):
         view = shown(result.viewpoint(name))
         assert not any(text in {"a:Beans?", "u:Beans?"} for text in view)
-    assert result.outcome is not None
-    assert result.outcome.messages == 4
+    assert outcome_of(result).messages == 4
 
 
 def test_the_hooks_behind_a_speaker_see_what_each_other_made_of_it_in_their_order() -> None:
@@ -187,8 +187,7 @@ def test_what_all_hear_is_what_counts() -> None:
 
     result, _ = play(spec, ["DONE", "Why?", "Then:"], hooks={"mend": Hook(after_speaker=mend)})
     assert [text for _, text in result.transcript] == ["Not yet.", "Why?", "DONE"]
-    assert result.outcome is not None
-    assert result.outcome.reasons[0] is Reason.DONE_TOKEN
+    assert outcome_of(result).reasons[0] is Reason.DONE_TOKEN
 
 
 def test_hooks_see_no_rejected_draft_but_the_reply_that_mends_it() -> None:
@@ -269,8 +268,7 @@ def test_a_hook_that_leaves_nothing_makes_a_blank_reply() -> None:
     spec = talk({"name": "Ann", "hooks": ["h"]}, {"name": "Bob", "hooks": ["h"]}, rounds=4)
     hook = Hook(after_speaker=lambda turn, reply: AIMessage(""))
     result, _ = play(spec, ["One.", "Two."], hooks={"h": hook})
-    assert result.outcome is not None
-    assert result.outcome.reasons[0] is Reason.BLANK_REPLIES
+    assert outcome_of(result).reasons[0] is Reason.BLANK_REPLIES
 
 
 class Offer(BaseModel):

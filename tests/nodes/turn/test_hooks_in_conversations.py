@@ -32,6 +32,7 @@ from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.log import fields_of, of_kind
+from support.results import outcome_of
 from support.shape_help import kinds, never, talk, texts
 
 from .hooks_help import (
@@ -288,8 +289,7 @@ def test_a_speaker_judges_itself_by_what_it_heard_and_said_in_the_end(form: str)
     assert asked[:2] == [f"u:({prompts.BEGIN})", "a:One.!"]
     assert "u:(Two.)" in asked
     assert "a:Three.!" in asked
-    assert result.outcome is not None
-    assert result.outcome.reason is Reason.COMPLETED
+    assert outcome_of(result).reason is Reason.COMPLETED
 
 
 def test_a_hard_stop_between_answer_and_hook_still_says_the_message() -> None:
@@ -299,8 +299,7 @@ def test_a_hard_stop_between_answer_and_hook_still_says_the_message() -> None:
     script = ["One.", "Two.", "Three."]
     result, _ = play(spec, script, hooks=hooks)
     assert [text for _, text in result.transcript] == ["One.!", "Two.", "Three.!"]
-    assert result.outcome is not None
-    assert result.outcome.reason is Reason.MAX_CALLS
+    assert outcome_of(result).reason is Reason.MAX_CALLS
 
 
 def test_a_hard_stop_between_tool_and_hook_comes_behind_the_hook() -> None:
@@ -308,8 +307,7 @@ def test_a_hard_stop_between_tool_and_hook_comes_behind_the_hook() -> None:
     spec = hooked("h", end_chat={"when": {"kind": "max_seconds", "limit": 1e-9}})
     # The first step uses up the time, so only answers that already exist are processed.
     result, _ = play(spec, [], hooks={"h": hook})
-    assert result.outcome is not None
-    assert result.outcome.reason is Reason.MAX_SECONDS
+    assert outcome_of(result).reason is Reason.MAX_SECONDS
     spec = hooked("h", end_chat={"when": {"kind": "max_calls", "limit": 1}})
     result, _ = play(spec, [calling(1, 2)], hooks={"h": hook})
     # The call is part of an answer, so it is said; its tool has not run, so it never runs.
@@ -327,8 +325,7 @@ def test_a_stop_that_is_asked_for_in_a_hook_ends_it_after_the_turn(tmp_path: Pat
     hooks = {"h": Hook(after_speaker=stop)}
     result, _ = play(hooked("h", rounds=3), ["One."], hooks=hooks, session="s", store=store)
     assert result.transcript == [("Ann", "One.!")]
-    assert result.outcome is not None
-    assert result.outcome.reason is Reason.STOP_REQUESTED
+    assert outcome_of(result).reason is Reason.STOP_REQUESTED
 
 
 async def test_a_hook_that_waits_holds_up_no_other_conversation() -> None:

@@ -43,6 +43,7 @@ from duologue.graphs.session.stored_session import StoredSession
 from duologue.graphs.speakers.replies import ConversationReply
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import Source, fields_of
+from support.results import outcome_of
 
 YES = {"name": "Bob", "replies": [{"kind": "text", "text": "Yes."}]}
 ASKS = {"name": "Bob", "replies": [{"kind": "text", "text": "Do it."}]}
@@ -80,8 +81,7 @@ def kinds(messages: Any) -> list[str]:  # noqa: ANN401
 
 def calls_of(result: StoredSession) -> int:
     """Return the number of model calls that a session has counted."""
-    assert result.outcome is not None
-    return sum(one.calls for one in result.outcome.usage.values())
+    return sum(one.calls for one in outcome_of(result).usage.values())
 
 
 # As a speaker.
@@ -98,8 +98,7 @@ def test_a_speaker_replies_by_an_inner_conversation() -> None:
     tasks = [one.prompt[0]["content"].partition("The task: ")[2] for one in model.calls]
     second = "Bob: Do it.\n\nAnn: Two.\n\nBob: Do it."
     assert tasks == ["Do it.", "Do it.", second, second]
-    assert result.outcome is not None
-    assert sum(one.calls for one in result.outcome.usage.values()) == 4
+    assert sum(one.calls for one in outcome_of(result).usage.values()) == 4
     said = [one for one in result.messages if fields_of(one).speaker == "Ann"]
     assert kinds(said) == ["inner_session", "speech", "inner_session", "speech"]
     assert fields_of(said[1]).source is Source.CONVERSATION

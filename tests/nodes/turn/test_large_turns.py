@@ -25,6 +25,7 @@ from duologue.graphs.ends.end_chat import Reason
 from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK, LEFT_OUT
 from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from support.results import outcome_of
 
 MARK: Final = LEFT_OUT.partition("}")[2]
 LIMIT: Final = 4000
@@ -145,8 +146,7 @@ def test_a_turn_larger_than_the_context_ends_as_usual(
     model = Narrow(*rounds, names_limit=names_limit)
     chat = ScriptedChatModel(script=model)
     found = play(talk(context=context), chat, result)
-    assert found.outcome is not None
-    assert found.outcome.reason is Reason.MAX_ITERATIONS
+    assert outcome_of(found).reason is Reason.MAX_ITERATIONS
     if context is not None and context["limit"] > 1000:
         by_ann = [one for one in chat.calls if one.tools]
         assert all(sum(map(tokens_of_message, one.messages)) <= 3000 for one in by_ann)
@@ -163,6 +163,7 @@ def test_the_head_and_the_tail_of_the_oldest_results_are_left() -> None:
         model := Narrow(*[["look"]] * 4),
         say(1500),
     )
+    assert outcome_of(found)
     last = [one for one in model.accepted if "You are Ann." in str(one[0])][-1]
     results = [str(one["content"]) for one in last if one["role"] == "tool"]
     lengths = [len(one) for one in results]
@@ -173,7 +174,6 @@ def test_the_head_and_the_tail_of_the_oldest_results_are_left() -> None:
         assert one.endswith("The end.")
     left_out = int(results[0].partition("\n(")[2].partition(" ")[0])
     assert left_out == len(say(1500)) - len(results[0].replace(MARK, "")) + len(f"\n[{left_out}\n")
-    assert found.outcome is not None
 
 
 def test_a_shortened_result_stays_equal_from_call_to_call() -> None:
@@ -220,8 +220,7 @@ def test_other_parts_of_a_prompt_are_shortened_too(
 
     model = Narrow(*[["look"]] * 4, **args)
     found = play(talk(context=context, **ann), model, tools=[look])
-    assert found.outcome is not None
-    assert found.outcome.reason is Reason.MAX_ITERATIONS
+    assert outcome_of(found).reason is Reason.MAX_ITERATIONS
     shown = json.dumps(model.accepted)
     assert MARK in shown
     for prompt in model.accepted:
@@ -254,8 +253,7 @@ def test_a_large_message_of_another_speaker_or_a_person_is_shortened(
     converse(spec, session="s", store=store, **given)
     for text in (long, "And now?", "Once more."):
         result = Session("s", store=store).answer(text, **given)
-    assert result.outcome is not None
-    assert result.outcome.reason is Reason.MAX_ITERATIONS
+    assert outcome_of(result).reason is Reason.MAX_ITERATIONS
     assert result.transcript[0] == ("User", long)
     assert MARK in str(model.accepted[0][-1]["content"])
     assert all(size_of(one) <= LIMIT for one in model.accepted)
@@ -276,8 +274,7 @@ def test_a_speaker_judges_its_task_after_a_large_turn() -> None:
     model = ScriptedChatModel(script=answer)
     tools = [returning("look", say(10_000))]
     found = converse(spec, model=model, tools=tools, store=f"memory:{uuid4().hex}")
-    assert found.outcome is not None
-    assert found.outcome.reason is Reason.COMPLETED
+    assert outcome_of(found).reason is Reason.COMPLETED
 
 
 def test_a_judge_reads_a_large_message_shortened() -> None:
@@ -298,8 +295,7 @@ def test_a_judge_reads_a_large_message_shortened() -> None:
 
     model = ScriptedChatModel(script=answer)
     found = converse(spec, model=model, store=f"memory:{uuid4().hex}")
-    assert found.outcome is not None
-    assert found.outcome.reason is Reason.COMPLETED
+    assert outcome_of(found).reason is Reason.COMPLETED
 
 
 def test_the_sent_prompt_of_a_large_turn_is_shown_as_sent() -> None:

@@ -16,6 +16,7 @@ from duologue.graphs.text.similarity import is_placeholder, repeats
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Hook
 from support.log import Flaw, fields_of, kind_of, rejections
+from support.tables import each_row
 
 CODE = "```python\ndef add(a, b):\n    return a + b\n```"
 ORDER = "Instruction: Write a function that adds two numbers.\nInput: None"
@@ -135,29 +136,7 @@ def test_r15_a_missing_closing_mark_costs_no_call_and_is_heard() -> None:
 
 
 @pytest.mark.part(4)
-@pytest.mark.parametrize(
-    "second",
-    [
-        pytest.param("Solution: <your solution>\nNext request.", id="R15-placeholder"),
-        pytest.param("**Solution:** `<your solution>`. Next request.", id="R15-decorated"),
-        pytest.param("<your solution>", id="R15-placeholder-alone"),
-        pytest.param("Solution: <insert your code here>", id="R15-another-placeholder"),
-        pytest.param("Solution: Next request.", id="R15-empty"),
-        pytest.param("Solution: ...\nNext request.", id="R15-dots"),
-        pytest.param("Next request.", id="R15-nothing-but-the-end"),
-        pytest.param("", id="R15-blank"),
-        pytest.param(
-            "Your message must begin with 'Solution:' and end with 'Next request.'.",
-            id="R15-what-was-wrong",
-        ),
-        pytest.param(
-            "Solution: Please write your message anew, and nothing else.\nNext request.",
-            id="R15-how-it-was-asked",
-        ),
-        pytest.param("Please write your message anew", id="R15-how-it-was-asked-in-part"),
-        pytest.param("Instruction: Go on.\nInput: None", id="R15-another's-part"),
-    ],
-)
+@each_row("r15_real_code_without_a_mark_is_said_where_the_second_try_is_no_reply")
 def test_r15_real_code_without_a_mark_is_said_where_the_second_try_is_no_reply(
     second: str,
 ) -> None:
@@ -220,15 +199,7 @@ Good day to you, dear neighbour!"""
 SAME = "I would like to have the boat."
 
 
-@pytest.mark.parametrize(
-    "echo",
-    [
-        "You already sent this message. Say something new. Please write your message anew.",
-        "Please write your message anew, and nothing else.",
-        "You buy a boat and pay little. Never say more than two sentences.",
-        "<my next offer>",
-    ],
-)
+@each_row("r15_an_echo_of_what_it_was_told_is_said_by_nobody")
 def test_r15_an_echo_of_what_it_was_told_is_said_by_nobody(echo: str) -> None:
     result = free_talk("A boat!", SAME, "Forty?", SAME, echo)
     assert result.transcript[-1] == ("Bob", SAME)
@@ -236,17 +207,7 @@ def test_r15_an_echo_of_what_it_was_told_is_said_by_nobody(echo: str) -> None:
 
 
 @pytest.mark.part(3)
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "Good day to you, dear neighbour!",
-        "<no deal>",
-        "<p>",
-        "I buy a boat and pay little.",
-        "Never say more than two sentences. Is that so?",
-        "Talk.",
-    ],
-)
+@each_row("r15_what_a_prompt_lets_it_say_is_a_reply")
 def test_r15_what_a_prompt_lets_it_say_is_a_reply(reply: str) -> None:
     result = free_talk("A boat!", reply, "Forty?", "No.")
     assert result.transcript[1] == ("Bob", reply)
@@ -295,40 +256,12 @@ def test_r15_how_a_reply_is_asked_for_again_does_not_contradict_itself() -> None
     assert "say it again" not in told
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("<your solution>", True),
-        ("**<your solution>**", True),
-        ("<your solution>\n<your code>", True),
-        ("<solution>", True),
-        ("<Create a function that returns the second largest number of a list.>", False),
-        ("<br>", False),
-        ("<a href='x'>", False),
-        ("<b>bold words</b>", False),
-        ("x < y and y > z", False),
-        ("Say <your name>.", False),
-        ("", False),
-    ],
-)
+@each_row("r15_placeholders")
 def test_r15_placeholders(text: str, found: bool) -> None:
     assert is_placeholder(text, "Solution: <solution>\n", ["Solution:"]) is found
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("You give one instruction at a time.", True),
-        ("You give one instruction at a time. You never carry one out!", True),
-        ("you give ONE instruction at a time", True),
-        ("You give one instruction.", False),
-        ("You give one instruction at a time. That is fine.", False),
-        ("Be kind.", False),
-        ("Then say what I say to you:", True),
-        ("It is a fine day today.", False),
-        ("", False),
-    ],
-)
+@each_row("r15_sentences_of_a_prompt")
 def test_r15_sentences_of_a_prompt(text: str, found: bool) -> None:
     prompt = """Be kind. You give one instruction at a time. You never carry one out.
 Then say what I say to you:

@@ -9,6 +9,7 @@ from duologue.graphs import Conversation, MessageQuestion, Speaker, group_solve,
 from duologue.nodes.testing import Line
 from duologue.tools import Hook
 from support.people_help import Played, play
+from support.tables import each_row
 
 YOU: dict[str, Any] = {"name": "You", "replies": ["human"]}
 DONE = {"objectives_left": [], "complete": True}
@@ -117,16 +118,7 @@ def test_a_person_leads_a_role_play_in_words_of_its_own() -> None:
     assert (found.reason, found.outcome.by) == ("done_token", "Owner")
 
 
-@pytest.mark.parametrize(
-    ("mode", "after"),
-    [
-        ("one_last_chat_after_first_completion", ["Cy: Line 2."]),
-        (
-            "one_last_group_chat_after_first_completion",
-            ["Cy: Line 2.", "You: Last.", "Ann: Line 3."],
-        ),
-    ],
-)
+@each_row("last_words_are_a_persons_too")
 def test_last_words_are_a_persons_too(mode: str, after: list[str]) -> None:
     ann = {"name": "Ann", "checks_completion": True}
     spec = talk(YOU, ann, "Cy", end_chat={"mode": mode, "max_iterations": 5})
@@ -161,24 +153,7 @@ def test_a_judge_of_its_own_decides_after_a_persons_turns() -> None:
 
 
 @pytest.mark.part(1)
-@pytest.mark.parametrize(
-    ("more", "shown"),
-    [
-        pytest.param({}, "A.", id="plain"),
-        pytest.param({"labels": True}, "Ann: A.", id="labels"),
-        pytest.param({"prefixes": {"Ann": "Consider: "}}, "Consider: A.", id="prefix"),
-        pytest.param(
-            {
-                "examples": [
-                    {"role": "user", "content": "Q"},
-                    {"role": "assistant", "content": "A"},
-                ]
-            },
-            "A.",
-            id="few-shot",
-        ),
-    ],
-)
+@each_row("it_shows_what_is_heard_as_the_speaker_hears_it")
 def test_it_shows_what_is_heard_as_the_speaker_hears_it(more: dict[str, Any], shown: str) -> None:
     found = play(talk("Ann", YOU | more), ["A.", "B."], ["One.", "exit"])
     assert found.heard[0] == shown

@@ -29,7 +29,9 @@ from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 from support.log import Flaw, Source, fields_of, of_kind
+from support.results import outcome_of
 from support.shape_help import never, play, talk
+from support.tables import each_row
 
 MODEL = "model"
 FIXED = {"kind": "text", "text": "The fixed words."}
@@ -116,8 +118,7 @@ def test_where_nothing_gives_words_the_reply_is_blank_and_the_guard_counts_it() 
     spec = talk({"name": "Ann", **silent}, {"name": "Bob", **silent}, rounds=5)
     result, _ = play(spec, [], functions={"none": gives(None)})
     assert result.transcript == [("Ann", ""), ("Bob", "")]
-    assert result.outcome is not None
-    assert result.outcome.reasons[0] is Reason.BLANK_REPLIES
+    assert outcome_of(result).reasons[0] is Reason.BLANK_REPLIES
     assert of_kind(result.messages, "draft") == []
 
 
@@ -282,9 +283,8 @@ def test_a_speaker_without_a_model_needs_none() -> None:
     assert [text for _, text in result.transcript] == [
         *("Line one.", "The fixed words.", "Line two.", "The fixed words."),
     ]
-    assert result.outcome is not None
-    assert result.outcome.total.calls == 0
-    assert result.outcome.usage == {}
+    assert outcome_of(result).total.calls == 0
+    assert outcome_of(result).usage == {}
 
 
 def test_the_verdict_of_a_speaker_without_a_model_still_needs_one() -> None:
@@ -303,8 +303,7 @@ def test_a_fixed_text_never_counts_as_the_same_reply() -> None:
     long = {"kind": "text", "text": "Please go on with what you were about to do for us."}
     said = [f"Line {word} of them all." for word in ("one", "two", "three", "four", "five")]
     result, _ = play(proxy(long, rounds=5), said)
-    assert result.outcome is not None
-    assert result.outcome.reasons == (Reason.MAX_ITERATIONS,)
+    assert outcome_of(result).reasons == (Reason.MAX_ITERATIONS,)
 
 
 def test_a_function_that_gives_the_same_reply_is_stopped_by_the_guard() -> None:
@@ -312,9 +311,8 @@ def test_a_function_that_gives_the_same_reply_is_stopped_by_the_guard() -> None:
     said = ["So be it.", "Well.", "Well.", "Well."]
     text = "Please go on with what you were about to do for us."
     result, _ = play(proxy(function("f"), rounds=5), said, functions={"f": gives(text)})
-    assert result.outcome is not None
-    assert result.outcome.reasons[0] is Reason.SAME_REPLIES
-    assert result.outcome.by == "Bob"
+    assert outcome_of(result).reasons[0] is Reason.SAME_REPLIES
+    assert outcome_of(result).by == "Bob"
 
 
 def test_a_fixed_text_said_before_is_not_counted_for_a_function_either() -> None:
@@ -327,20 +325,10 @@ def test_a_fixed_text_said_before_is_not_counted_for_a_function_either() -> None
         said,
         functions={"f": lambda turn: next(given)},
     )
-    assert result.outcome is not None
-    assert result.outcome.reasons == (Reason.MAX_ITERATIONS,)
+    assert outcome_of(result).reasons == (Reason.MAX_ITERATIONS,)
 
 
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        pytest.param("function", "Ann: I speak for you.", id="a-functions-flip"),
-        pytest.param("function", "", id="a-functions-blank"),
-        pytest.param("function", "no form", id="a-functions-lack-of-form"),
-        pytest.param("text", "Ann: I speak for you.", id="a-texts-flip"),
-        pytest.param("text", "no form", id="a-texts-lack-of-form"),
-    ],
-)
+@each_row("what_no_model_said_is_not_asked_for_again")
 def test_what_no_model_said_is_not_asked_for_again(source: str, said: str) -> None:
     """A10: only a model can repair a reply; a model's same reply is requested again."""
     reply = function("f") if source == "function" else {"kind": "text", "text": said}
@@ -399,26 +387,13 @@ def test_a_done_token_in_a_functions_reply_ends_it() -> None:
         function("f"), rounds=5, end_chat={"when": {"kind": "done_token", "token": "DEAL"}}
     )
     result, _ = play(spec, ["Forty?"], functions={"f": gives("Fine.\nDEAL")})
-    assert result.outcome is not None
-    assert (result.outcome.reasons[0], result.outcome.by) == (Reason.DONE_TOKEN, "Bob")
+    assert (outcome_of(result).reasons[0], outcome_of(result).by) == (Reason.DONE_TOKEN, "Bob")
 
 
 # Replies as data.
 
 
-@pytest.mark.parametrize(
-    ("replies", "words"),
-    [
-        ([], "speakers.1.replies: needs at least 1"),
-        ([MODEL, FIXED], "speakers.1.replies: the reply after 'model' is never reached"),
-        ([FIXED, function("f")], "speakers.1.replies: the reply after 'text' is never reached"),
-        ([FIXED, MODEL], "speakers.1.replies: the reply after 'text' is never reached"),
-        (["modl"], "speakers.1.replies.0.kind: 'modl' is unknown; did you mean 'model'?"),
-        (["function"], "speakers.1.replies.0.name: is missing"),
-        ([{"kind": "text", "text": " "}], "speakers.1.replies.0.text: must not be empty"),
-        ([{"kind": "function", "nam": "f"}], "speakers.1.replies.0.nam: there is no such field"),
-    ],
-)
+@each_row("replies_that_can_not_be_are_refused_when_read")
 def test_replies_that_can_not_be_are_refused_when_read(replies: list[Any], words: str) -> None:
     with pytest.raises(SpecError) as caught:
         proxy(*replies)

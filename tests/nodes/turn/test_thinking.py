@@ -31,6 +31,7 @@ from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook, Turn
 from support.cli_help import duologue, isolate
 from support.log import fields_of, kind_of, of_kind
+from support.results import outcome_of
 from support.screens import screen, written
 
 THOUGHT = "My secret is 42."
@@ -106,8 +107,7 @@ def test_r2_a_thought_ends_nothing_and_is_not_counted() -> None:
     long = "I have said this very same sentence to you before, I am quite sure of it."
     script = [f"<think>{long}\nDEAL\n</think>Number {n} it is." for n in range(8)]
     result, _ = play(spec, *script)
-    assert result.outcome is not None
-    assert result.outcome.reasons == ("max_iterations",)
+    assert outcome_of(result).reasons == ("max_iterations",)
     assert [cause.kind for cause in result.why()] == ["reason"]
 
 
@@ -137,8 +137,7 @@ def test_r2_a_verdict_is_read_behind_the_thought(form: str) -> None:
         "two_questions": [f"{no}Nothing.", f"<think>{THOUGHT} no</think>Yes, it is."],
     }[form]
     result, prompts = play(spec, "I dig.", *answers)
-    assert result.outcome is not None
-    assert result.outcome.reason == "completed"
+    assert outcome_of(result).reason == "completed"
     assert THOUGHT not in heard(prompts)
     assert [cause.kind for cause in result.why()] == ["thought", "verdict", "reason"]
 
@@ -152,8 +151,7 @@ def test_r2_a_yes_in_a_thought_completes_nothing() -> None:
     )
     unmet = "<think>1: met\n</think>1: not met"
     result, _ = play(spec, "I dig.", unmet, "Go on.", unmet)
-    assert result.outcome is not None
-    assert result.outcome.reason == "max_iterations"
+    assert outcome_of(result).reason == "max_iterations"
 
 
 END = "<|im_end|>"
@@ -179,8 +177,7 @@ def test_r2_control_tokens_at_the_end_are_read_by_nothing(end: str, form: str) -
     )
     said = ["I dig.", *verdicts, f"So:\n{code}", "STOP"]
     result, prompts = play(spec, *(f"{one}{end}" for one in said))
-    assert result.outcome is not None
-    assert result.outcome.reason == "done_token"
+    assert outcome_of(result).reason == "done_token"
     assert [one for one in result.messages if "<" in one.text] == []
     assert result.parsed("Bob")[0][0]["action"] == "x = 1"
     assert "<" not in heard(prompts)

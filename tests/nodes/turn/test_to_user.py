@@ -46,6 +46,8 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
 from support.log import fields_of, kind_of
+from support.results import outcome_of
+from support.tables import each_row
 
 from ..models.test_to_user_argument import PLACES, TEXTS, pieces, placed
 
@@ -206,8 +208,7 @@ def test_the_words_reach_all_and_the_tool_does_not_see_them(
         (written,) = sent
         assert written["content"] == "Well."
         assert json.loads(written["tool_calls"][0]["function"]["arguments"]) == args
-    assert found.result.outcome is not None
-    assert found.result.outcome.total.output_tokens == sum(
+    assert outcome_of(found.result).total.output_tokens == sum(
         one.usage_metadata["output_tokens"]
         for reply in script
         if (one := ScriptedChatModel(script=[reply]).invoke("")).usage_metadata
@@ -486,9 +487,7 @@ def test_equal_calls_are_equal_whatever_is_said_beside_them() -> None:
     found = run(model, guarded)
     silent: list[Line] = [calls(call({"path": "a"}, f"c{n}")) for n in range(9)]
     plain = run([*silent, "Fine.", "Ok."], guarded)
-    assert found.result.outcome is not None
-    assert plain.result.outcome is not None
-    assert found.result.outcome.reason == plain.result.outcome.reason
+    assert outcome_of(found.result).reason == outcome_of(plain.result).reason
     assert len(found.result.messages) == len(plain.result.messages)
 
 
@@ -504,13 +503,7 @@ def test_call_ids_that_come_again_hold_their_words() -> None:
     assert [one.text for one in own] == ["", ""]
 
 
-@pytest.mark.parametrize(
-    ("changes", "said", "args"),
-    [
-        pytest.param("No secret.", "No secret.", {"path": "a"}, id="G1-changed"),
-        pytest.param(None, "A secret.", {TO_USER: "A secret.", "path": "a"}, id="G1-as-it-was"),
-    ],
-)
+@each_row("words_that_a_hook_changes_are_no_argument")
 def test_words_that_a_hook_changes_are_no_argument(
     changes: str | None, said: str, args: dict[str, Any]
 ) -> None:

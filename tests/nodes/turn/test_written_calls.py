@@ -12,6 +12,7 @@ from duologue import Conversation, chat, converse, stream
 from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.log import rejections
+from support.tables import each_row
 
 TEXTS = tomllib.loads(Path(__file__).with_name("written_calls.toml").read_text())
 CALL = '<tool_call>{"name": "look", "arguments": {"city": "Oslo"}}</tool_call>'
@@ -91,13 +92,7 @@ def test_the_second_reply_may_call_the_tool() -> None:
     assert result.messages[-1].text == "Sunny."
 
 
-@pytest.mark.parametrize(
-    ("task", "options"),
-    [
-        ("Show the JSON of a call.", {}),
-        ("Weather?", {"system_prompt": "You write examples in JSON."}),
-    ],
-)
+@each_row("a_speaker_whose_task_is_about_json_shows_it")
 def test_a_speaker_whose_task_is_about_json_shows_it(task: str, options: dict[str, str]) -> None:
     tools, model = Tools(), ScriptedChatModel(script=[PLAIN])
     result = converse(talk_with(tools, task, **options), model=model, store="memory:")
