@@ -200,3 +200,9 @@ def through_json(dump: dict[str, Any]) -> dict[str, Any]:
     """Return a dump after a round trip through JSON."""
     again: dict[str, Any] = json.loads(json.dumps(dump, allow_nan=False))
     return again
+
+
+def with_verdicts(lines: Sequence[Line]) -> list[Line]:
+    """Return a script in which the words YES and NO are verdicts."""
+    verdicts: dict[str, Line] = {"YES": YES, "NO": NO}
+    return [verdicts.get(str(one), one) for one in lines]

@@ -22,7 +22,9 @@ from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.position import max_steps
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.fork_help import with_verdicts
 from support.log import fields_of, kind_of, of_kind, place_of
+from support.tables import read_rows
 
 MODES = list(EndChatMode)
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
@@ -116,48 +118,14 @@ def capped(cap: int, mode: EndChatMode = MODES[0]) -> dict[str, Any]:
 # Opening and rounds. The others' views contain the last message even if it has no answer.
 
 
-@pytest.mark.parametrize(
-    ("opening", "script", "seen_by_a", "seen_by_b"),
-    [
-        pytest.param(
-            {},
-            ["A1", "B1", "B2", "A2"],
-            ["u:P1", "a:A1", "u:B2", "a:A2"],
-            ["u:P2", "a:B1", "u:A1", "a:B2", "u:A2"],
-            id="Y5-default-shift",
-        ),
-        pytest.param(
-            {"first_speaker": "A"},
-            ["A1", "B1", "A2", "B2"],
-            ["u:P1", "a:A1", "u:B1", "a:A2", "u:B2"],
-            ["u:P2", "a:B1", "u:A2", "a:B2"],
-            id="Y6-shift-owner-a",
-        ),
-        pytest.param(
-            {"first_line": "go"},
-            ["A1", "B1", "B2", "A2"],
-            ["u:P1", "a:A1", "u:B2", "a:A2"],
-            ["u:P2", "a:B1", "u:go", "a:B2", "u:A2"],
-            id="Y7-shift-content",
-        ),
-        pytest.param(
-            {"first_line": "go", "first_speaker": "A"},
-            ["A1", "B1", "A2", "B2"],
-            ["u:P1", "a:A1", "u:go", "a:A2", "u:B2"],
-            ["u:P2", "a:B1", "u:A2", "a:B2"],
-            id="Y7-shift-content-and-owner",
-        ),
-    ],
-)
-async def test_after_opening_answers_the_shift_begins_the_rounds(
-    opening: dict[str, Any], script: list[str], seen_by_a: list[str], seen_by_b: list[str]
-) -> None:
-    """Y3, Y4: cap 1 allows two messages each, because opening answers do not count."""
-    ran = await scripted(dual(opening={"answers": True, **opening}, end_chat=capped(1)), script)
-    assert ran.seen("A") == seen_by_a
-    assert ran.seen("B") == seen_by_b
-    assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
-    assert (ran.outcome.rounds, ran.outcome.messages) == (1, 4)
+async def test_after_opening_answers_the_shift_begins_the_rounds() -> None:
+    """Y3 to Y7: cap 1 allows two messages each, because opening answers do not count."""
+    for row in read_rows(__file__, "shifts"):
+        opening = {"answers": True, **row["opening"]}
+        ran = await scripted(dual(opening=opening, end_chat=capped(1)), row["script"])
+        assert (ran.seen("A"), ran.seen("B")) == (row["seen_by_a"], row["seen_by_b"])
+        assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
+        assert (ran.outcome.rounds, ran.outcome.messages) == (1, 4)
 
 
 async def test_opening_answers_are_given_blindly_and_alone() -> None:
@@ -197,82 +165,25 @@ async def test_a_done_token_in_an_opening_answer_ends_nothing() -> None:
 # Ends by completed tasks.
 
 
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("mode", "count", "stoppers", "cap", "script", "said", "reasons"),
-    [
-        pytest.param(
-            MODES[1], 2, "B", 3, ["a1", "b1", NO, "a2", "b2", YES],
-            "a1 b1 a2 b2", ["completed"], id="Y12-stops-at-once",
-        ),
-        pytest.param(
-            MODES[1], 2, "AB", 3, ["a1", YES],
-            "a1", ["completed"], id="Y12-in-mid-round",
-        ),
-        pytest.param(
-            MODES[1], 2, "B", 1, ["a1", "b1", YES],
-            "a1 b1", ["completed", "max_iterations"], id="Y12-on-the-caps-turn",
-        ),
-        pytest.param(
-            MODES[1], 2, "B", 1, ["a1", "b1", NO],
-            "a1 b1", ["max_iterations"], id="Y12-never-complete",
-        ),
-        pytest.param(
-            MODES[2], 2, "B", 3, ["a1", "b1", YES, "a2"],
-            "a1 b1 a2", ["completed"], id="Y13-one-more",
-        ),
-        pytest.param(
-            MODES[2], 3, "A", 3, ["a1", YES, "b1"],
-            "a1 b1", ["completed"], id="Y13-by-the-next-of-three",
-        ),
-        pytest.param(
-            MODES[2], 2, "B", 1, ["a1", "b1", YES, "a2"],
-            "a1 b1 a2", ["completed", "max_iterations"], id="Y13-past-the-cap",
-        ),
-        pytest.param(
-            MODES[3], 3, "B", 3, ["a1", "b1", YES, "c1", "a2", "b2"],
-            "a1 b1 c1 a2 b2", ["completed"], id="Y14-everyone-once-more",
-        ),
-        pytest.param(
-            MODES[3], 3, "ABC", 1, ["a1", NO, "b1", NO, "c1", YES, "a2", "b2", "c2"],
-            "a1 b1 c1 a2 b2 c2", ["completed", "max_iterations"], id="Y14-past-the-cap",
-        ),
-        pytest.param(
-            MODES[4], 2, "AB", 4, ["a1", YES, "b1", NO, "a2", "b2", YES],
-            "a1 b1 a2 b2", ["completed"], id="Y15-a-finished-one-is-not-asked-again",
-        ),
-        pytest.param(
-            MODES[4], 3, "AC", 4, ["a1", NO, "b1", "c1", YES, "a2", YES],
-            "a1 b1 c1 a2", ["completed"], id="Y15-only-stoppers-count",
-        ),
-        pytest.param(
-            MODES[4], 2, "AB", 2, ["a1", YES, "b1", NO, "a2", "b2", NO],
-            "a1 b1 a2 b2", ["max_iterations"], id="Y15-the-cap-applies",
-        ),
-    ],
-)  # fmt: skip
-async def test_completed_tasks_end_it_as_the_mode_says(
-    mode: EndChatMode,
-    count: int,
-    stoppers: str,
-    cap: int,
-    script: list[Line],
-    said: str,
-    reasons: list[str],
-) -> None:
-    ran = await scripted(dual(count, stoppers, task="P", end_chat=capped(cap, mode)), script)
-    assert [message.text for message in of_kind(ran.log, "speech")] == said.split()
-    assert [fields_of(message).speaker for message in of_kind(ran.log, "speech")] == [
-        text[0].upper() for text in said.split()
-    ]
-    assert ran.outcome.reasons == tuple(Reason(reason) for reason in reasons)
-    assert ran.outcome.message == place_of(of_kind(ran.log, "speech")[-1])
-    assert ran.outcome.messages == len(said.split())
-    # R11: last words belong to a round.
-    assert ran.outcome.rounds == len(said.split()) // count
-    completed = [verdict.speaker for verdict in ran.verdicts if verdict.complete]
-    assert list(ran.outcome.completed) == completed
-    assert ran.outcome.by == (completed[-1] if reasons[0] == "completed" else None)
+async def test_completed_tasks_end_it_as_the_mode_says() -> None:
+    """Y12 to Y15: the stoppers are asked after their turns."""
+    for row in read_rows(__file__, "completions"):
+        count, said = row["count"], [one for one in row["script"] if one not in ("YES", "NO")]
+        end_chat = capped(row["cap"], EndChatMode(row["mode"]))
+        talk = dual(count, row["stoppers"], task="P", end_chat=end_chat)
+        ran = await scripted(talk, with_verdicts(row["script"]))
+        speeches = of_kind(ran.log, "speech")
+        assert [message.text for message in speeches] == said, row
+        assert [fields_of(one).speaker for one in speeches] == [one[0].upper() for one in said]
+        assert ran.outcome.reasons == tuple(map(Reason, row["reasons"])), row
+        assert ran.outcome.message == place_of(speeches[-1])
+        assert ran.outcome.messages == len(said)
+        # R11: last words belong to a round.
+        assert ran.outcome.rounds == len(said) // count
+        completed = [verdict.speaker for verdict in ran.verdicts if verdict.complete]
+        assert list(ran.outcome.completed) == completed
+        is_completed = row["reasons"][0] == "completed"
+        assert ran.outcome.by == (completed[-1] if is_completed else None), row
 
 
 @pytest.mark.parametrize(
@@ -368,6 +279,7 @@ async def test_a_word_that_is_neither_yes_nor_no_is_not_complete_and_recorded_as
         pytest.param('{"objectives_left": ["x"], "complete": true}', id="R4-contradiction"),
         pytest.param('{"complete": true} {"complete": false}', id="R4-two"),
         pytest.param('{"objectives_left": [], "complete": "maybe"}', id="Y9-no-boolean"),
+        pytest.param('{"complete": true, "objectives_left": ["pri', id="Y9-broken-off"),
         pytest.param("", id="Y9-blank"),
     ],
 )
@@ -409,15 +321,6 @@ async def test_r4_a_verdict_is_read_as_models_write_it(answer: str, http: bool) 
         ran = await scripted(conversation, script)
     assert ran.verdicts == [Verdict(speaker="B", complete=True)]
     assert ran.outcome.reasons[0] is Reason.COMPLETED
-
-
-async def test_an_answer_that_breaks_off_in_mid_list_is_not_read_as_complete() -> None:
-    """Y9: an answer that is cut off in its list of objectives does not count as complete."""
-    conversation = dual(2, "B", task="P", end_chat=capped(1, MODES[1]))
-    broken_off = '{"complete": true, "objectives_left": ["pri'
-    with ScriptedServer(["a1", "b1", broken_off, broken_off]) as server:
-        ran = await served(conversation, server)
-    assert ran.verdicts == [Verdict(speaker="B", complete=False, readable=False)]
 
 
 @pytest.mark.parametrize(
@@ -505,19 +408,15 @@ async def test_a_done_token_on_the_first_turn_is_said_twice_or_not_at_all() -> N
     assert ran.said == [f"{USER}: {STEP.format(1)}", f"{HELPER}: {DID.format(1)}"]
 
 
-async def test_the_two_temperatures_are_sent() -> None:
-    """Z1: the temperature is 1.0 for the task and 0.2 for both agents."""
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [({}, [1.0, 0.2, 0.2]), ({"task_temperature": 0.7, "temperature": 0.0}, [0.7, 0.0, 0.0])],
+)
+async def test_the_two_temperatures_are_sent(options: dict[str, Any], sent: list[float]) -> None:
+    """Z1: the temperature is 1.0 for the task and 0.2 for both agents; both can be set."""
     with ScriptedServer(["A tea bot", STEP.format(1), DID.format(1)]) as server:
-        await served(play(specify_task=True, max_iterations=1), server)
-    assert [call.body["temperature"] for call in server.calls] == [1.0, 0.2, 0.2]
-
-
-async def test_the_two_temperatures_can_be_set() -> None:
-    """Z1: both temperatures can be set."""
-    conversation = play(specify_task=True, max_iterations=1, task_temperature=0.7, temperature=0.0)
-    with ScriptedServer(["A tea bot", STEP.format(1), DID.format(1)]) as server:
-        await served(conversation, server)
-    assert [call.body["temperature"] for call in server.calls] == [0.7, 0.0, 0.0]
+        await served(play(specify_task=True, max_iterations=1, **options), server)
+    assert [call.body["temperature"] for call in server.calls] == sent
 
 
 @pytest.mark.parametrize(
@@ -622,15 +521,6 @@ async def test_a_rewrite_that_stays_too_long_is_cut_at_a_sentence(rewrite: str, 
     spec = play(specify_task=True, word_limit=5, end_chat=AT_ONCE)
     ran = await scripted(spec, [long, rewrite, DONE])
     assert ran.task == cut
-
-
-async def test_without_specification_the_task_is_taken_as_given() -> None:
-    """Z2: the specification can be switched off."""
-    model = ScriptedChatModel(script=[DONE])
-    ran = await run(play(specify_task=False, end_chat=AT_ONCE), model)
-    assert ran.task == "Build a bot"
-    assert "Build a bot" in model.calls[0].prompt[0]["content"]
-    assert ran.kinds("specified_task") == []
 
 
 async def test_a_blank_rewrite_leaves_the_task_as_given() -> None:

@@ -23,23 +23,18 @@ from duologue import (
     converse,
     list_sessions,
 )
-from duologue.graphs.ends.end import Facts
 from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK
-from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.session.fork import carry_over
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from support.fork_help import NO, YES, go_on, plain, run, timeless, told
+from support.fork_help import NO, YES, go_on, plain, run, timeless, told, with_verdicts
 from support.log import (
-    Stage,
     fields_of,
     kind_of,
-    make_line,
     of_kind,
     place_of,
-    read_metadata,
     without_ids,
 )
+from support.tables import check_rows, read_rows
 
 TRIO = [{"name": "Ann"}, {"name": "Ben"}, {"name": "Cat"}]
 STOPPERS = [{"name": "Ann", "checks_completion": True}, {"name": "Ben", "checks_completion": True}]
@@ -59,11 +54,6 @@ def reason(result: Result) -> Reason:
 
 def spoken(result: Result) -> list[str]:
     return [text for _, text in result.transcript]
-
-
-def prompts_end_with_the_others(model: ScriptedChatModel) -> bool:
-    """Return whether no speaker had to answer itself."""
-    return all(call.prompt[-1]["role"] != "assistant" for call in model.calls)
 
 
 def test_a_finished_talk_of_three_goes_on_with_a_higher_cap_and_each_is_told_its_turn_once(
@@ -159,39 +149,24 @@ ONE = EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION
 GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
 ALL = EndChatMode.ALL_TASK_MUST_COMPLETE
 CAP = EndChatMode.MAX_ITERATIONS_ONLY
-LATER: list[tuple[EndChatMode, int, EndChatMode, list[Line], Reason]] = [
-    (GROUP, 1, FIRST, [], Reason.COMPLETED),
-    (GROUP, 1, ONE, [], Reason.COMPLETED),
-    (GROUP, 1, GROUP, ["B, last"], Reason.COMPLETED),
-    # Ann's last words were an ordinary turn, so Ben is next.
-    (GROUP, 1, CAP, ["B2"], Reason.MAX_ITERATIONS),
-    (GROUP, 1, ALL, [NO, "B2"], Reason.MAX_ITERATIONS),
-    (GROUP, 1, ALL, [YES], Reason.COMPLETED),
-    (GROUP, 2, ONE, [], Reason.COMPLETED),
-    (GROUP, 2, CAP, [], Reason.MAX_ITERATIONS),
-    (ONE, 1, GROUP, [], Reason.COMPLETED),
-    (ONE, 1, FIRST, [], Reason.COMPLETED),
-    (ONE, 1, CAP, ["B2"], Reason.MAX_ITERATIONS),
-    (ONE, 1, ALL, [NO, "B2"], Reason.MAX_ITERATIONS),
-]
 
 
-@pytest.mark.part(4)
-@pytest.mark.parametrize(("before", "words", "mode", "lines", "why"), LATER)
-def test_last_words_are_not_promised_twice_nor_spoken_to_oneself(
-    before: EndChatMode, words: int, mode: EndChatMode, lines: list[Line], why: Reason, store: str
-) -> None:
-    end_chat = {"mode": before.value, "max_iterations": 2}
-    last: list[Line] = ["A, last", "B, last"] if before is GROUP else ["A, last"]
-    first: list[Line] = ["A1", NO, "B1", YES]
-    conversation = plain(speakers=STOPPERS, end_chat=end_chat)
-    whole = run(conversation, [*first, *last], session="one", store=store)
-    at = place_of(whole.messages[6 + words])
-    new = Session("one", store=store).fork(at=at, end_chat={"mode": mode}).id
-    model = ScriptedChatModel(script=lines)
-    ended = Session(new, store=store).resume(model=model)
-    assert (reason(ended), len(model.calls)) == (why, len(lines))
-    assert prompts_end_with_the_others(model)
+def test_last_words_are_not_promised_twice_nor_spoken_to_oneself(store: str) -> None:
+    def check(number: int, row: dict[str, Any]) -> None:
+        last = ["A, last", "B, last"] if row["before"] == GROUP.value else ["A, last"]
+        end_chat = {"mode": row["before"], "max_iterations": 2}
+        conversation = plain(speakers=STOPPERS, end_chat=end_chat)
+        script = ["A1", NO, "B1", YES, *last]
+        whole = run(conversation, script, session=f"s{number}", store=store)
+        at = place_of(whole.messages[6 + row["words"]])
+        new = whole.session.fork(at=at, end_chat={"mode": row["mode"]})
+        model = ScriptedChatModel(script=with_verdicts(row["lines"]))
+        ended = new.resume(model=model)
+        assert (reason(ended).value, len(model.calls)) == (row["why"], len(row["lines"]))
+        # No speaker had to answer itself.
+        assert all(call.prompt[-1]["role"] != "assistant" for call in model.calls)
+
+    check_rows(enumerate(read_rows(__file__, "last_words")), check)
 
 
 @pytest.mark.parametrize("order", ["moderator", "round_robin"])
@@ -325,54 +300,20 @@ def test_what_ended_it_may_be_taken_away_and_else_ends_the_fork_too(store: str) 
     assert reason(go_on(without, store, ["A2", "B2"])) is Reason.MAX_ITERATIONS
 
 
-BEANS_AND_PEAS_AGAIN: list[Line] = [
-    *["I like beans very much."] * 2,
-    *["I like peas a great deal."] * 2,
-]
+def test_what_a_guard_stopped_goes_on_with_the_guard_off(store: str) -> None:
+    def check(row: dict[str, Any]) -> None:
+        name, guards = row["name"], row["guards"]
+        conversation = plain(end_chat={"max_iterations": 2, "guards": guards})
+        ended = run(conversation, row["lines"], session=name, store=store)
+        assert reason(ended).value == name
+        # Without a change the fork has ended, too.
+        same = go_on(ended.session.fork().id, store, [])
+        assert timeless(same.outcome) == timeless(ended.outcome)
+        for off in ({name: 0}, Guards.model_validate(guards | {name: 0})):
+            new = ended.session.fork(end_chat={"guards": off}).id
+            assert reason(go_on(new, store, row["rest"])) is Reason.MAX_ITERATIONS
 
-GUARDED: list[tuple[str, dict[str, Any], list[Line], list[Line]]] = [
-    ("blank_replies", {}, ["", "", "", ""], ["A2", "B2"]),
-    ("farewells", {"farewells": 2}, ["Bye", "Bye"], ["A2", "B2"]),
-    (
-        "same_replies",
-        {"same_replies": 2},
-        # A repeated reply is requested again.
-        ["I like beans very much.", "I like peas a great deal.", *BEANS_AND_PEAS_AGAIN],
-        [],
-    ),
-    (
-        "echo",
-        {"echo": 1},
-        ["I like beans very much.", *["I like beans very much."] * 2],
-        ["A2", "B2"],
-    ),
-    (
-        "role_flips",
-        {"role_flips": 1},
-        ["Ben: I am Ann.", "Ben: I am Ann."],
-        ["B1", "A2", "B2"],
-    ),
-]
-
-
-@pytest.mark.part(2)
-@pytest.mark.parametrize(
-    ("name", "guards", "lines", "rest"), GUARDED, ids=[one[0] for one in GUARDED]
-)
-@pytest.mark.parametrize("given", ["dict", "object"])
-def test_what_a_guard_stopped_goes_on_with_the_guard_off(
-    given: str, name: str, guards: dict[str, Any], lines: list[Line], rest: list[Line], store: str
-) -> None:
-    end_chat = {"max_iterations": 2, "guards": guards}
-    ended = run(plain(end_chat=end_chat), lines, session="one", store=store)
-    assert reason(ended).value == name
-    # Without a change the fork has ended, too.
-    assert timeless(go_on(Session("one", store=store).fork().id, store, []).outcome) == timeless(
-        ended.outcome
-    )
-    off = {name: 0} if given == "dict" else Guards.model_validate(guards | {name: 0})
-    new = Session("one", store=store).fork(end_chat={"guards": off}).id
-    assert reason(go_on(new, store, rest)) is Reason.MAX_ITERATIONS
+    check_rows([(row,) for row in read_rows(__file__, "guards")], check)
 
 
 def test_calls_that_a_guard_did_not_run_are_run_with_the_guard_off(store: str) -> None:
@@ -505,36 +446,3 @@ def test_a_price_table_may_come_with_the_fork(store: str) -> None:
     new = Session("one", store=store).fork(at="m0002", prices=prices, end_chat=end_chat).id
     ended = timeless(go_on(new, store, ["A2"]).outcome)
     assert (ended.reason, ended.total.calls) == (Reason.MAX_COST, 3)
-
-
-# Positions.
-
-
-def test_positions_carry_over() -> None:
-    old = plain(speakers=STOPPERS, end_chat={"mode": GROUP})
-    new = plain(speakers=STOPPERS, end_chat={"mode": ONE})
-    verdict = {"speaker": "Ben", "complete": True}
-    log = [
-        make_line(0, "B1", speaker="Ben"),
-        make_line(1, "Yes", read_metadata({"kind": "reflection", "verdict": verdict})),
-    ]
-    spent = Facts(calls=3, tokens=5, cost=0.5, seconds=7)
-    done = Position(
-        phase=Phase.JUDGED,
-        speaker="Ben",
-        turns=2,
-        completed=("Ben",),
-        owed=("Ann", "Ben"),
-        facts=spent.model_copy(update={"stop_requested": True, "counts": {Reason.FAREWELLS: 3}}),
-    )
-    counted = {"messages": 1, "counts": {Reason.SAME_REPLIES: 1}}
-    kept = done.model_copy(update={"facts": spent.model_copy(update=counted)})
-    assert carry_over(old, old, done, log) == kept
-    assert carry_over(old, new, done, log) == kept.model_copy(update={"owed": ("Ann",)})
-    later = {"phase": Phase.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann", "owed": ("Ben",)}
-    word = make_line(2, "A2", speaker="Ann", stage=Stage.LAST_WORDS)
-    found = carry_over(old, new, done.model_copy(update=later), [*log, word])
-    assert (found.owed, found.stage, found.turns) == ((), Stage.LAST_WORDS, 2)
-    cap = plain(speakers=STOPPERS)
-    found = carry_over(old, cap, done.model_copy(update=later), [*log, word])
-    assert (found.owed, found.stage, found.turns) == ((), Stage.ROUNDS, 3)

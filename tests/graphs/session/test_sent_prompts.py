@@ -29,6 +29,7 @@ from duologue.nodes.testing.server import ScriptedServer
 from duologue.nodes.turn import prompt as prompting
 from support.cli_help import DONE, FIRST, SHORT, duologue, isolate
 from support.stores import store_address
+from support.tables import read_rows
 
 
 @tool
@@ -238,31 +239,13 @@ def test_between_two_what_the_conversation_says_is_told_from_what_the_other_says
 
 # R14: a session keeps the prompts that it began with, even if a new release has others
 
-ROLES = {"user_role": "Owner", "assistant_role": "Gardener"}
-GARDEN = {"kind": "role_play", "task": "Plan a garden", "specify_task": False, **ROLES}
-TASKS = [{"name": "Ann", "task": "Dig."}, {"name": "Bob", "task": "Sow."}]
-
-SOURCES: dict[str, dict[str, Any]] = {
-    "role_play": GARDEN,
-    "blogger": {"task": "Bees."},
-    "coder": {"task": "Sum 0 to 4."},
-    "chat": {"message": "Hello."},
-    "user_proxy": {"message": "Hello.", "human_input_mode": "NEVER"},
-    "group_solve": {"speakers": TASKS},
-    "simulation": {"goal": "Get a refund."},
-}
+SOURCES: dict[str, dict[str, Any]] = read_rows(__file__, "kinds_of_conversations")
 """The smallest valid input of each kind."""
 
-CHANGES: dict[str, dict[str, Any]] = {
-    "role_play": {"user_prompt": "Lead.", "max_iterations": 9, "done_token": "<END>"},
-    "blogger": {"critic_prompt": "Judge.", "rounds": 9, "satisfied": "<GOOD>"},
-    "coder": {"coder_prompt": "Code.", "executions": 9},
-    "chat": {"assistant_prompt": "Talk.", "max_iterations": 9},
-    "user_proxy": {"assistant_prompt": "Help.", "termination": "END"},
-    "simulation": {"persona": "Rude.", "done_token": "<END>", "max_iterations": 9},
-    "group_solve": {"shift_content": "Go.", "max_tool_rounds": 9},
-}
+CHANGES: dict[str, dict[str, Any]] = read_rows(__file__, "changed_fields")
 """Fields that must equal the session's if they are set."""
+
+GARDEN = {"kind": "role_play", **SOURCES["role_play"]}
 
 
 def made(kind: str, **fields: object) -> Conversation:

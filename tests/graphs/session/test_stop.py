@@ -34,79 +34,21 @@ from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, Scrip
 from duologue.nodes.testing.server import ScriptedServer
 from support.breaking import Breakage
 from support.cli_help import duologue, isolate, meanwhile
-from support.fork_help import NO, YES, plain
+from support.fork_help import YES, plain, with_verdicts
 from support.log import kind_of
 from support.stores import SHARED_STORES, store_address
+from support.tables import read_rows
 
 STOPPERS = [{"name": "Ann", "checks_completion": True}, {"name": "Ben", "checks_completion": True}]
-TRIO = [{"name": name} for name in ("Ann", "Ben", "Cat")]
-BOTH = StopRequested() & MaxMessages(limit=4)
+CASES: dict[str, dict[str, Any]] = read_rows(__file__, "stops")
 
 
-def mode(name: str, **more: Any) -> dict[str, Any]:
-    return {"mode": name, "max_iterations": 5, **more}
-
-
-FIRST = "end_chat_after_first_completion"
-GROUP = "one_last_group_chat_after_first_completion"
-CASES: dict[str, tuple[Conversation, list[Line], int, list[str], str]] = {
-    "in a turn": (
-        plain(),
-        ["A1", "B1"],
-        1,
-        ["A1", "B1"],
-        "1 round and 2 messages: a stop was requested",
-    ),
-    "before a rejected reply is mended": (
-        plain(),
-        ["A1", " ", "B1"],
-        1,
-        ["A1", "B1"],
-        "1 round and 2 messages: a stop was requested",
-    ),
-    "in the judge's question": (
-        plain(speakers=STOPPERS, end_chat=mode(FIRST)),
-        ["A1", NO],
-        1,
-        ["A1"],
-        "0 rounds and 1 message: a stop was requested",
-    ),
-    "in the first of the judge's two questions": (
-        plain(speakers=STOPPERS, end_chat=mode(FIRST), judge={"form": "two_questions"}),
-        ["A1", "Beans.", "No."],
-        1,
-        ["A1"],
-        "0 rounds and 1 message: a stop was requested",
-    ),
-    "in the verdict that promises last words": (
-        plain(speakers=STOPPERS, end_chat=mode(GROUP)),
-        ["A1", YES],
-        1,
-        ["A1"],
-        "0 rounds and 1 message: a stop was requested",
-    ),
-    "in last words": (
-        plain(speakers=STOPPERS, end_chat=mode(GROUP)),
-        ["A1", YES, "B, last"],
-        2,
-        ["A1", "B, last"],
-        "1 round and 2 messages: a stop was requested",
-    ),
-    "in the choice of a speaker": (
-        plain(speakers=TRIO, turn_order={"kind": "moderator"}),
-        ["A1", {"next_speaker": "Cat"}],
-        1,
-        ["A1"],
-        "0 rounds and 1 message: a stop was requested",
-    ),
-    "with a cap that must be reached too": (
-        plain(end_chat=mode("max_iterations_only", when=BOTH)),
-        ["A1", "B1", "A2", "B2"],
-        0,
-        ["A1", "B1", "A2", "B2"],
-        "2 rounds and 4 messages: a stop was requested",
-    ),
-}
+def case(name: str) -> tuple[Conversation, list[Line], int, list[str], str]:
+    """Return a conversation, its script, the delayed answer, and its messages and end."""
+    row = CASES[name]
+    stoppers = {"speakers": STOPPERS} if row.get("stoppers") else {}
+    conversation = plain(**stoppers, **row["fields"])
+    return conversation, with_verdicts(row["lines"]), row["held"], row["said"], row["why"]
 
 
 @pytest.fixture(params=SHARED_STORES)
@@ -165,7 +107,7 @@ def assert_stopped(store: str, said: list[str], why: str) -> None:
 @pytest.mark.part(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_that_is_asked_to_stop_ends_after_its_turn(name: str, sqlite: str) -> None:
-    conversation, lines, held, said, why = CASES[name]
+    conversation, lines, held, said, why = case(name)
     with running(conversation, lines, held) as (server, _):
         Session("g", store=sqlite).stop()
     assert len(server.calls) == len(lines)
@@ -177,7 +119,7 @@ def test_a_run_that_is_asked_to_stop_ends_after_its_turn(name: str, sqlite: str)
 def test_a_run_in_another_process_is_asked_by_a_command(
     place: str, start_child: Callable[..., Any]
 ) -> None:
-    conversation, lines, held, said, why = CASES["in a turn"]
+    conversation, lines, held, said, why = case("in a turn")
     with ScriptedServer(lines, hold=[held]) as server:
         child = start_child(
             environment={"OPENAI_BASE_URL": server.url, "DUOLOGUE_MODEL": "scripted"},
@@ -197,7 +139,7 @@ def test_a_run_in_another_process_is_asked_by_a_command(
 def test_a_command_that_is_asked_to_stop_says_why_and_has_done_its_work(
     sqlite: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation, lines, held, said, why = CASES["in a turn"]
+    conversation, lines, held, said, why = case("in a turn")
     Path("talk.json").write_text(json.dumps(conversation.stored()))
     with ScriptedServer(lines, hold=[held]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -221,7 +163,9 @@ def test_a_command_that_is_asked_to_stop_says_why_and_has_done_its_work(
 
 
 def test_what_else_held_is_told_too(sqlite: str) -> None:
-    talk = plain(speakers=STOPPERS, end_chat=mode(FIRST))
+    talk = plain(
+        speakers=STOPPERS, end_chat={"mode": "end_chat_after_first_completion", "max_iterations": 5}
+    )
     with running(talk, ["A1", YES], 1) as (_, results):
         Session("g", store=sqlite).stop()
     assert results[0].outcome is not None
