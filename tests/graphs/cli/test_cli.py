@@ -17,6 +17,7 @@ from duologue.nodes.testing import Line, Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import ANSWER, DONE, FIRST, SHORT, TASK, duologue, isolate
 from support.installed import install_package, shaped
+from support.tables import read_rows
 
 
 @pytest.fixture(autouse=True)
@@ -641,22 +642,7 @@ def test_text_is_never_read_as_markup_or_sent_raw_to_a_terminal(serve: Serve) ->
     assert duologue("show", "--as", "[red]Owner[/red]\x1b[31m", "--", "-g").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--{}",),
-        ("{}",),
-        ("sessions", "--{}"),
-        ("sessions", "-{}"),
-        ("sessions", "--limit", "{}"),
-        ("sessions", "--json={}"),
-        ("copy", "a", "b", "{}"),
-        ("batch", "{}"),
-        ("show", "{}"),
-        ("check", "{}.toml"),
-        ("models", "--{}"),
-    ],
-)
+@pytest.mark.parametrize("arguments", read_rows(__file__, "odd_arguments"))
 def test_an_argument_is_printed_escaped(arguments: tuple[str, ...]) -> None:
     odd = "\u202e\x1b[31m\r\u2028x"
     refused = duologue(*(one.format(odd) for one in arguments))

@@ -15,6 +15,7 @@ from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import ANSWER, FIRST, SHORT, duologue, isolate, meanwhile, serving, ways_on
 from support.installed import install_package
+from support.tables import read_rows
 
 CHAT = ["chat", "--session", "c"]
 
@@ -147,21 +148,7 @@ def test_an_answer_is_refused_while_another_run_asks(server: ScriptedServer) -> 
 
 
 @pytest.mark.part(1)
-@pytest.mark.parametrize(
-    ("lines", "decision"),
-    [
-        ("a\n", {"type": "approve"}),
-        ("maybe\n\nApprove\n", {"type": "approve"}),
-        ("r\n\n", {"type": "reject"}),
-        ("reject\nToo late.\n", {"type": "reject", "message": "Too late."}),
-        ("s\n\ns\nIt went.\n", {"type": "respond", "message": "It went."}),
-        (
-            'e\nnot json\n[]\n{"to": "bob"}\n',
-            {"type": "edit", "edited_action": {"name": "send", "args": {"to": "bob"}}},
-        ),
-        ("e\n\na\n", {"type": "approve"}),
-    ],
-)
+@pytest.mark.parametrize(("lines", "decision"), read_rows(__file__, "decisions"))
 def test_a_call_is_decided_on_by_letters_and_words(
     lines: str, decision: object, offer: Callable[[str], None]
 ) -> None:

@@ -27,6 +27,7 @@ from duologue.graphs.events import (
 )
 from duologue.graphs.rules.outcome import OutcomeStep, OutcomeStepKind
 from support.screens import screen, written
+from support.tables import read_rows
 
 
 def flowed(text: str, width: int, *, pieces: int = 1) -> str:
@@ -39,21 +40,7 @@ def flowed(text: str, width: int, *, pieces: int = 1) -> str:
     return written(console)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("one two three", "one two\nthree\n"),
-        ("a\n\n    b c\n", "a\n\n    b c\n"),
-        ("\n\n  a  ", "  a\n"),
-        ("0123456789abc d", "0123456789\nabc d\n"),
-        ("漢字漢字漢字", "漢字漢字漢\n字\n"),
-        ("", ""),
-        (" \n ", ""),
-        ("a\x1b[2Jb", "a\\x1b[2Jb\n"),
-        ("a\r\nb\r\n", "a\nb\n"),
-        ("a\rb\r", "a\\rb\\r\n"),
-    ],
-)
+@pytest.mark.parametrize(("text", "shown"), read_rows(__file__, "wrapped"))
 def test_text_is_wrapped_between_words(text: str, shown: str) -> None:
     assert flowed(text, 10) == shown
     assert flowed(text, 10, pieces=100) == shown
@@ -269,16 +256,7 @@ def test_the_panel_tells_the_last_steps_that_led_to_the_reasons_and_no_others() 
     assert told(Reason.FAREWELLS, width=24)[-1].endswith("…")
 
 
-@pytest.mark.parametrize(
-    ("cost", "text"),
-    [
-        (0, "1 model call, 2,000 tokens read, 3 written."),
-        (1234.567, "1 model call, 2,000 tokens read, 3 written, 1,234.57 spent."),
-        (0.5, "1 model call, 2,000 tokens read, 3 written, 0.5 spent."),
-        (0.003276, "1 model call, 2,000 tokens read, 3 written, 0.003276 spent."),
-        (1e-9, "1 model call, 2,000 tokens read, 3 written, less than 0.000001 spent."),
-    ],
-)
+@pytest.mark.parametrize(("cost", "text"), read_rows(__file__, "costs"))
 def test_what_it_cost_is_told_where_there_is_a_price(cost: float, text: str) -> None:
     assert text in panel(ended(cost, "a held"))
     assert text in shown(ended(cost, "a held"), live=False)

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from duologue.graphs.cli.terminal.events import Reply
+from support.tables import read_rows
 
 _ERASED = "\x1b[1A\x1b[2K"
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
@@ -49,36 +50,7 @@ def shown(text: str, width: int = 40) -> str:
     return on_screen(written(text, width)).removesuffix("\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "page"),
-    [
-        ("Instruction: Dig.\nInput: None", "Instruction: Dig.\nInput: None"),
-        ("It is **bold** and *so* and `code`.", "It is bold and so and code."),
-        ("# One\n## Two", "One\n\nTwo"),
-        ("- a\n* b\n+ c", " • a\n\n • b\n\n + c"),
-        ("3. a\n4. b", " 3. a\n 4. b"),
-        (
-            "- one two three four five six seven eight",
-            " • one two three four five six seven\n   eight",
-        ),
-        ("> said", "▌ said"),
-        ("| a | b |\n| - | -: |\n| 1 | 22 |", " a   b\n ─────\n 1  22"),
-        ("So:\n```py\nx = 1\n\n\ny = 2\n```\nDone.", "So:\n\nx = 1\n\n\ny = 2\n\nDone."),
-        ("```\nnever closed", "never closed"),
-        ("a\n\n\n    b c\n\n", "a\n\n\n    b c"),
-        ("漢字**漢字**漢字", "漢字漢字漢字"),
-        # Text that is no markup, or that would be hidden, is shown unchanged.
-        ("**b** 2*3*4 and 2**3 + 4**5", "b 2*3*4 and 2**3 + 4**5"),
-        ("**b** __init__ and _x_", "b __init__ and _x_"),
-        ("**b** <DONE> &amp; \\(x\\)", "b <DONE> &amp; \\(x\\)"),
-        ("**b** [a](http://b) ![i](j)", "b [a](http://b) ![i](j)"),
-        ("<answer>\n\n**b**\n\n</answer>", "<answer>\n\nb\n\n</answer>"),
-        ("**b**\n\n[x]: http://y", "b\n\n[x]: http://y"),
-        ("**b** [bold]rich[/bold] :smile:", "b [bold]rich[/bold] :smile:"),
-        ("**a\x1b[2Jb**\r\nc\u202ed", "a\\x1b[2Jb\nc\\u202ed"),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "page"), read_rows(__file__, "rendered"))
 def test_markdown_is_rendered_and_all_else_is_shown_as_it_is(text: str, page: str) -> None:
     assert shown(text) == page
 

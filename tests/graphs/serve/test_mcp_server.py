@@ -46,6 +46,7 @@ from duologue.graphs.serve.security import TokenGuard
 from duologue.graphs.serve.tools import ServedTool, read_tools
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.tables import read_rows
 
 PORT = 4321
 TOKEN = "a token of the test"  # noqa: S105  # a sample
@@ -268,17 +269,7 @@ async def test_a_session_is_unknown_to_other_clients_and_to_other_tools(store: s
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("tool", "arguments", "problem"),
-    [
-        ("nothing", {}, "name: there is no tool 'nothing'; call one of garden, bees"),
-        ("garden", {"tusk": "x"}, "tusk: there is no such field; did you mean 'task'?"),
-        ("garden", {"task": 7}, "task: "),
-        ("garden", {"task": " "}, "task: must not be empty; enter a text or leave it out"),
-        ("garden", {"message": "x"}, "message: this conversation has no such argument; pass task"),
-        ("bees", {"task": "x"}, "task: this conversation has no such argument; pass message"),
-        ("garden", {"answer": "x"}, "answer: belongs to a session; pass the session"),
-        ("garden", {"task": "x", "session": "y"}, "task: a session that has begun keeps its own"),
-        ("garden", {"session": "../x"}, "session: there is no session '../x'; leave session out"),
-    ],
+    read_rows(__file__, "wrong_arguments"),
 )
 async def test_wrong_arguments_are_one_sentence_and_call_no_model(
     tool: str, arguments: dict[str, Any], problem: str, store: str

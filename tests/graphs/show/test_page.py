@@ -24,6 +24,7 @@ from support.cases import drawn_cases
 from support.fork_help import run
 from support.fork_talks import TALKS
 from support.log import make_line, make_tool_line, read_metadata
+from support.tables import read_rows
 
 
 class Seen(HTMLParser):
@@ -201,16 +202,7 @@ def test_sessions_that_wait_or_are_broken_off_say_so() -> None:
     assert "Ann, now you." in waits
 
 
-@pytest.mark.parametrize(
-    ("reason", "tone"),
-    [
-        ("completed", "good"),
-        ("done_token", "good"),
-        ("farewells", "warn"),
-        ("max_iterations", "plain"),
-        ("stop_requested", "bad"),
-    ],
-)
+@pytest.mark.parametrize(("reason", "tone"), read_rows(__file__, "ends"))
 def test_an_end_has_its_tone_and_says_what_was_owed(reason: str, tone: str) -> None:
     outcome = Outcome(
         reasons=(Reason(reason), Reason.MAX_MESSAGES),

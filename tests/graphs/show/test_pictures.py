@@ -32,6 +32,7 @@ from duologue.graphs.rules.position import BETWEEN_TURNS, Position
 from duologue.graphs.rules.transitions import Decision, Node, decide
 from oracle.paths import Choices, Walk
 from support.log import Stage
+from support.tables import read_rows
 
 NAMES = ("Ann", "Bob", "Cid", "Dot")
 DONE = DoneToken(token="DONE", by="Bob")  # noqa: S106
@@ -86,121 +87,32 @@ def _decoded(text: str) -> str:
     return re.sub(r"#(\d+);", lambda code: chr(int(code[1])), text)
 
 
-@pytest.mark.parametrize(
-    ("conversation", "expected"),
-    [
-        (
-            talk("max_iterations_only", 1),
-            {"Start > Ann: ", "Ann > Bob: ", "Bob > The end: 1 round"},
-        ),
-        (
-            role_play("Plan", "Ann", "Bob", max_iterations=7),
-            {
-                "Start > The task is made more specific: ",
-                "The task is made more specific > Ann: ",
-                "Ann > The end: says <CAMEL_TASK_DONE>",
-                "Ann > Bob: ",
-                "Bob > Ann: ",
-                "Bob > The end: 7 rounds",
-            },
-        ),
-        (
-            blogger("Bees", rounds=1),
-            {
-                "Start > Writer: ",
-                "Writer > Critic: ",
-                "Critic > The end: says SATISFIED",
-                "Critic > Writer: ",
-                "Writer > The end: 3 messages",
-            },
-        ),
-        (
-            coder("Count", executions=9),
-            {
-                "Start > Coder: ",
-                "Coder > The end: no code",
-                "Coder > The end: 19 messages",
-                "Coder > Executor: ",
-                "Executor > Sandbox: python and shell: the message contains code",
-                "Sandbox: python and shell > Executor: the output",
-                "Executor > Coder: ",
-            },
-        ),
-        (
-            chat(tools=["clock", "shell"], interrupt_on={"shell": True}),
-            {
-                "Start > User: ",
-                "User > The end: the person leaves",
-                "User > Assistant: ",
-                "Assistant > Tools: clock, shell: a person approves 'shell'",
-                "Tools: clock, shell > Assistant: results",
-                "Assistant > User: ",
-            },
-        ),
-        (
-            user_proxy("Go.", human_input_mode="NEVER", code=False),
-            {
-                "Start > User: ",
-                "User > Assistant: ",
-                "Assistant > The end: says TERMINATE",
-                "Assistant > The end: 100 automatic replies",
-                "Assistant > User: ",
-            },
-        ),
-        (
-            talk("end_chat_after_first_completion", stoppers=["Ann"], when=DONE & WON),
-            {
-                "Start > Ann: ",
-                "Ann > The end: says DONE and won()",
-                "Ann > judge of Ann: ",
-                "judge of Ann > The end: yes",
-                "judge of Ann > Bob: no",
-                "Bob > The end: says DONE and won()",
-                "Bob > Ann: ",
-                "Bob > The end: 3 rounds",
-            },
-        ),
-        (
-            talk(
-                "one_last_chat_after_first_completion",
-                stoppers=["Ann"],
-                judge={"criteria": ["They agree."]},
-            ),
-            {
-                "Start > Ann: ",
-                "Ann > The judge: ",
-                "The judge > Bob last words: yes",
-                "Bob last words > The end: ",
-                "The judge > Bob: no",
-                "Bob > Ann: ",
-                "Bob > The judge: 3 rounds",
-                "The judge > Ann last words: yes",
-                "Ann last words > The end: ",
-                "The judge > The end: 3 rounds",
-            },
-        ),
-        (
-            talk(
-                "max_iterations_only",
-                9,
-                turn_order="concurrent",
-                stoppers=[],
-                when=DoneToken(token="DONE", by="Ann") | MaxMessages(limit=3),  # noqa: S106
-            ),
-            {
-                "Start > Ann: ",
-                "Ann > Bob: ",
-                "Bob > Ann: ",
-                "Bob > The end: says DONE",
-                "Bob > The end: 3 messages",
-            },
-        ),
-    ],
-)
-def test_only_what_a_conversation_can_do_is_drawn(
-    conversation: Conversation, expected: set[str]
-) -> None:
-    assert arrows(conversation) == expected
+DRAWN = {
+    "one round": talk("max_iterations_only", 1),
+    "role play": role_play("Plan", "Ann", "Bob", max_iterations=7),
+    "blogger": blogger("Bees", rounds=1),
+    "coder": coder("Count", executions=9),
+    "chat": chat(tools=["clock", "shell"], interrupt_on={"shell": True}),
+    "user proxy": user_proxy("Go.", human_input_mode="NEVER", code=False),
+    "task is checked": talk("end_chat_after_first_completion", stoppers=["Ann"], when=DONE & WON),
+    "separate judge": talk(
+        "one_last_chat_after_first_completion",
+        stoppers=["Ann"],
+        judge={"criteria": ["They agree."]},
+    ),
+    "concurrent": talk(
+        "max_iterations_only",
+        9,
+        turn_order="concurrent",
+        stoppers=[],
+        when=DoneToken(token="DONE", by="Ann") | MaxMessages(limit=3),  # noqa: S106
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_only_what_a_conversation_can_do_is_drawn(name: str) -> None:
+    assert arrows(DRAWN[name]) == {*read_rows(__file__, "drawn")[name]}
 
 
 def test_a_tool_that_ends_it_leads_to_the_end() -> None:

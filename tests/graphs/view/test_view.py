@@ -30,6 +30,7 @@ from duologue.graphs.view.app import Form, answer_of, view_app
 from duologue.graphs.view.local_server import HEADERS, Guard, bind_port
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from pages import HOSTILE
+from support.tables import read_rows
 
 from ..show.test_page import Seen
 
@@ -292,15 +293,7 @@ def test_an_answer_is_given_and_the_session_goes_on(user: TestClient, store: str
 
 
 @pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("fields", "result"),
-    [
-        ({"decision0": "approve"}, "6"),
-        ({"decision0": "edit", "args0": '{"expression": "5*5"}'}, "25"),
-        ({"decision0": "respond", "text0": "many"}, "many"),
-        ({"decision0": "reject", "text0": "Not now."}, "Not now."),
-    ],
-)
+@pytest.mark.parametrize(("fields", "result"), read_rows(__file__, "decisions"))
 def test_a_call_of_a_tool_is_decided(
     user: TestClient, store: str, fields: dict[str, str], result: str
 ) -> None:
