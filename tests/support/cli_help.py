@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -124,9 +125,15 @@ def meanwhile(work: Callable[[], object]) -> Iterator[None]:
         raise failed[0]
 
 
+Serve = Callable[..., ScriptedServer]
+"""The type of the fixture `serve`, which starts a model server with a script."""
+
+
 @contextmanager
-def serving(monkeypatch: pytest.MonkeyPatch, *script: Line) -> Iterator[ScriptedServer]:
+def serving(
+    monkeypatch: pytest.MonkeyPatch, *script: Line, **options: Any
+) -> Iterator[ScriptedServer]:
     """Yield a model server that the command calls."""
-    with ScriptedServer(script) as server:
+    with ScriptedServer(script, **options) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         yield server

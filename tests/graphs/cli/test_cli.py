@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,43 +12,10 @@ from duologue.graphs import Session
 from duologue.graphs.cli.options import EXAMPLES
 from duologue.graphs.ends.events import DoneToken
 from duologue.graphs.store.open import open_store
-from duologue.nodes.testing import Line, Reply
-from duologue.nodes.testing.server import ScriptedServer
-from support.cli_help import ANSWER, DONE, FIRST, SHORT, TASK, duologue, isolate
+from duologue.nodes.testing import Reply
+from support.cli_help import ANSWER, DONE, FIRST, SHORT, TASK, Serve, duologue
 from support.installed import install_package, shaped
 from support.tables import read_rows
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    isolate(monkeypatch, tmp_path)
-
-
-@pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator["Serve"]:
-    with Serve(monkeypatch) as serving:
-        yield serving
-
-
-class Serve:
-    """A function that starts a scripted server and sets the environment for it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-        self._servers: list[ScriptedServer] = []
-
-    def __enter__(self) -> "Serve":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for server in self._servers:
-            server.close()
-
-    def __call__(self, *script: Line, api_key: str | None = None) -> ScriptedServer:
-        server = ScriptedServer(list(script), api_key=api_key).__enter__()
-        self._servers.append(server)
-        self._monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        return server
 
 
 def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:

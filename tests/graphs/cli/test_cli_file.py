@@ -10,15 +10,10 @@ from duologue.graphs import converse, load_conversation
 from duologue.graphs.cli.descriptions import read_sample
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing import ScriptedChatModel
-from support.cli_help import duologue, isolate
+from support.cli_help import duologue
 from support.installed import install_package
 
 KINDS = [*forms_by_kind(), "conversation"]
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    isolate(monkeypatch, tmp_path)
 
 
 @pytest.mark.part(3)

@@ -9,7 +9,7 @@ import pytest
 from duologue.graphs import BatchRun, Session, converse, run_batch
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from support.cli_help import duologue, isolate
+from support.cli_help import Serve, duologue
 
 PRICE, DAY = "A price is named.", "A day is named."
 HALF = {"criterion_1": "met", "criterion_2": "not_met"}
@@ -19,11 +19,6 @@ TALK = {
     "end_chat": {"max_iterations": 1},
 }
 JUDGED = "  met: A price is named.\n  not met: A day is named.\n"
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    isolate(monkeypatch, tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -99,16 +94,13 @@ def test_a_session_that_cannot_be_judged_does_not_stop_the_others(server: Script
     assert "Judged 1 of 2 sessions." in ran.stdout
 
 
-def test_reasons_are_shown_below_their_findings(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_reasons_are_shown_below_their_findings(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "why.toml").write_text(f'criteria = ["{PRICE}", "{DAY}"]\nwith_reasons = true\n')
     first = {"reason": "Ann names\x1b[2J forty.", "message": 1, "finding": "met"}
     second = {"reason": "Nobody names it.", "message": 0, "finding": "not_met"}
     lines = [json.dumps({"criterion_1": first, "criterion_2": second})]
-    with ScriptedServer(lines) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        ran = duologue("judge", "one", "--criteria", "why.toml")
+    serve(*lines)
+    ran = duologue("judge", "one", "--criteria", "why.toml")
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert "\x1b" not in ran.stdout
     assert "Ann names" in ran.stdout

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 import typer
@@ -13,12 +12,7 @@ from duologue.graphs.cli import sessions
 from duologue.graphs.store import rows
 from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.graphs.store.open import open_store
-from support.cli_help import duologue, isolate
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    isolate(monkeypatch, tmp_path)
+from support.cli_help import duologue
 
 
 @pytest.fixture

@@ -11,12 +11,7 @@ from duologue.graphs import Session, converse, role_play
 from duologue.graphs.session.export_formats import FORMATS, ExportFormat
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from support.cli_help import ANSWER, DONE, FIRST, duologue, isolate
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    isolate(monkeypatch, tmp_path)
+from support.cli_help import ANSWER, DONE, FIRST, duologue
 
 
 @pytest.fixture

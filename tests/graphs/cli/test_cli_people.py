@@ -13,7 +13,7 @@ import pytest
 from duologue.graphs import Question, Session, aconverse, chat
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
-from support.cli_help import ANSWER, FIRST, SHORT, duologue, isolate, meanwhile, serving, ways_on
+from support.cli_help import ANSWER, FIRST, SHORT, Serve, duologue, meanwhile, serving, ways_on
 from support.installed import install_package
 from support.tables import read_rows
 
@@ -23,17 +23,6 @@ CHAT = ["chat", "--session", "c"]
 def waits() -> str:
     """Return the lines about a session "c" that waits for a message."""
     return f"Session c waits for an answer. User, it is your turn. exit: leave.\n{ways_on()}"
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    isolate(monkeypatch, tmp_path)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
-    with serving(monkeypatch, "It is 42.", "Bye.") as server:
-        yield server
 
 
 @pytest.fixture
@@ -218,26 +207,23 @@ def test_a_tools_own_question_takes_json_or_text(
 
 
 def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    serve: Serve, tmp_path: Path
 ) -> None:
     """A5: the person is asked at a termination message if nothing else ends it."""
     (tmp_path / "sums.toml").write_text(
         'kind = "user_proxy"\nmessage = "What is 2 + 2?"\nhuman_input_mode = "TERMINATE"\n'
     )
-    with ScriptedServer(["4. TERMINATE", "8. TERMINATE", "4. TERMINATE"]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        ran = duologue("run", "sums.toml", "--session", "s")
-        assert ran.exit_code == 5
-        assert (
-            "Write a message to continue. Empty: the conversation ends. exit: leave." in ran.stderr
-        )
-        ran = duologue("resume", "s", lines="And 4 + 4?\n\n")
-        assert (ran.exit_code, ran.stderr) == (0, "")
-        assert "\nUser:\nAnd 4 + 4?\n\nAssistant:\n8. TERMINATE\n" in ran.stdout
-        assert Session("s").state().outcome is not None
-        duologue("run", "sums.toml", "--session", "s", "--reset")
-        assert duologue("answer", "s", "").exit_code == 0
-        assert len(server.calls) == 3
+    server = serve("4. TERMINATE", "8. TERMINATE", "4. TERMINATE")
+    ran = duologue("run", "sums.toml", "--session", "s")
+    assert ran.exit_code == 5
+    assert "Write a message to continue. Empty: the conversation ends. exit: leave." in ran.stderr
+    ran = duologue("resume", "s", lines="And 4 + 4?\n\n")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert "\nUser:\nAnd 4 + 4?\n\nAssistant:\n8. TERMINATE\n" in ran.stdout
+    assert Session("s").state().outcome is not None
+    duologue("run", "sums.toml", "--session", "s", "--reset")
+    assert duologue("answer", "s", "").exit_code == 0
+    assert len(server.calls) == 3
 
 
 def test_options_of_a_chat_reach_its_conversation(server: ScriptedServer) -> None:
@@ -256,12 +242,9 @@ def test_options_of_a_chat_reach_its_conversation(server: ScriptedServer) -> Non
     assert ran.exit_code == 5
 
 
-def test_an_interrupted_run_without_people_is_no_waiting_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with ScriptedServer([FIRST, ANSWER, Reply(error=400)]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        assert duologue(*SHORT).exit_code == 3
+def test_an_interrupted_run_without_people_is_no_waiting_one(serve: Serve) -> None:
+    serve(FIRST, ANSWER, Reply(error=400))
+    assert duologue(*SHORT).exit_code == 3
     assert duologue("show", "g").stdout.endswith(
         "\n\nNot finished. Continue with:\nduologue resume g\n"
     )

@@ -19,11 +19,10 @@ from support.cli_help import (
     DONE,
     FIRST,
     SHORT,
+    Serve,
     duologue,
-    isolate,
     main_thread_gets,
     meanwhile,
-    serving,
     signals_kept,
     started,
     ways_on,
@@ -32,37 +31,31 @@ from support.cli_help import (
 pytestmark = pytest.mark.live
 
 
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    isolate(monkeypatch, tmp_path)
-
-
 @pytest.mark.process
 def test_a_signal_that_is_sent_twice_in_mid_turn_leaves_a_session_that_goes_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    serve: Serve, tmp_path: Path
 ) -> None:
     """After two signals in the middle of a turn, a session continues without repeated calls."""
     store = str(tmp_path / "a file.db")
-    with ScriptedServer([FIRST, "lost", ANSWER, DONE], hold=[1]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        process = started(*SHORT, "--store", store, "--model", "scripted")
-        server.wait_for(2, timeout=60)
-        for _ in range(2):
-            process.send_signal(signal.SIGTERM)
-            time.sleep(0.05)
-        out, err = process.communicate(timeout=60)
-        assert process.returncode == 143
-        # On a busy machine it also prints the duration.
-        told = [line for line in err.splitlines() if not line.endswith(" s so far.")]
-        assert told == [
-            "",
-            "Terminated.",
-            f"Continue with: duologue resume --store '{store}' --model scripted g",
-        ]
-        assert FIRST in out
-        assert "Traceback" not in out
-        server.release()
-        assert_goes_on(server, "--store", store, "--model", "scripted")
+    server = serve(FIRST, "lost", ANSWER, DONE, hold=[1])
+    process = started(*SHORT, "--store", store, "--model", "scripted")
+    server.wait_for(2, timeout=60)
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    # On a busy machine it also prints the duration.
+    told = [line for line in err.splitlines() if not line.endswith(" s so far.")]
+    assert told == [
+        "",
+        "Terminated.",
+        f"Continue with: duologue resume --store '{store}' --model scripted g",
+    ]
+    assert FIRST in out
+    assert "Traceback" not in out
+    server.release()
+    assert_goes_on(server, "--store", store, "--model", "scripted")
 
 
 @pytest.mark.process
@@ -71,22 +64,21 @@ def test_a_signal_that_is_sent_twice_in_mid_turn_leaves_a_session_that_goes_on(
     [(signal.SIGINT, 130, "Interrupted."), (signal.SIGTERM, 143, "Terminated.")],
 )
 def test_a_signal_in_mid_turn_leaves_a_session_that_goes_on_without_repeating_a_call(
-    number: signal.Signals, code: int, word: str, monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals, code: int, word: str, serve: Serve
 ) -> None:
-    with ScriptedServer([FIRST, "lost", ANSWER, DONE], hold=[1]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    server = serve(FIRST, "lost", ANSWER, DONE, hold=[1])
 
-        def send() -> None:
-            server.wait_for(2, timeout=60)
-            main_thread_gets(number)
+    def send() -> None:
+        server.wait_for(2, timeout=60)
+        main_thread_gets(number)
 
-        with signals_kept(), meanwhile(send):
-            ran = duologue(*SHORT)
-        assert ran.exit_code == code
-        assert ran.stderr == f"\n{word}\nContinue with: duologue resume g\n"
-        assert FIRST in ran.stdout
-        server.release()
-        assert_goes_on(server)
+    with signals_kept(), meanwhile(send):
+        ran = duologue(*SHORT)
+    assert ran.exit_code == code
+    assert ran.stderr == f"\n{word}\nContinue with: duologue resume g\n"
+    assert FIRST in ran.stdout
+    server.release()
+    assert_goes_on(server)
 
 
 def assert_goes_on(server: ScriptedServer, *options: str) -> None:
@@ -98,35 +90,34 @@ def assert_goes_on(server: ScriptedServer, *options: str) -> None:
     assert FIRST not in ran.stdout
 
 
-def test_a_closed_pipe_ends_it_quietly(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with ScriptedServer([FIRST, ANSWER, ANSWER, DONE, DONE], hold=[1]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        reading, writing = os.pipe()
+def test_a_closed_pipe_ends_it_quietly(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    server = serve(FIRST, ANSWER, ANSWER, DONE, DONE, hold=[1])
+    reading, writing = os.pipe()
 
-        def read() -> None:
-            with os.fdopen(reading) as file:
-                assert file.readline() == "Plan a garden\n"
-                server.wait_for(2, timeout=60)
-            server.release()
+    def read() -> None:
+        with os.fdopen(reading) as file:
+            assert file.readline() == "Plan a garden\n"
+            server.wait_for(2, timeout=60)
+        server.release()
 
-        with (
-            meanwhile(read),
-            os.fdopen(writing, "w") as file,
-            patch.multiple(sys, stdout=file, argv=["duologue", *SHORT]),
-            pytest.raises(SystemExit) as ended,
-        ):
-            main()
-        assert duologue("resume", "g").exit_code == 0
+    with (
+        meanwhile(read),
+        os.fdopen(writing, "w") as file,
+        patch.multiple(sys, stdout=file, argv=["duologue", *SHORT]),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    assert duologue("resume", "g").exit_code == 0
     assert ended.value.code == 141
     assert capsys.readouterr().err == ""
 
 
-def test_json_in_a_pipe_is_all_there_is_on_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_in_a_pipe_is_all_there_is_on_stdout(
+    monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with serving(monkeypatch, FIRST, ANSWER, DONE):
-        ran = duologue(*SHORT, "--json")
+    serve(FIRST, ANSWER, DONE)
+    ran = duologue(*SHORT, "--json")
     assert (ran.exit_code, ran.stderr) == (0, "")
     events = [json.loads(line) for line in ran.stdout.splitlines()]
     assert all(isinstance(event, dict) for event in events)
@@ -156,33 +147,31 @@ def test_a_session_that_is_running_is_busy(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.process
 def test_a_question_outlives_the_process_that_asked_it_and_was_killed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    serve: Serve, tmp_path: Path
 ) -> None:
     """G5: a question in SQLite survives the kill of the process that asked it."""
     store = str(tmp_path / "my chats.db")
-    with serving(monkeypatch, "It is 42.", "Bye.") as server:
-        process = started(
-            *("chat", "--session", "c", "--store", store, "--model", "scripted"),
-        )
-        assert process.stdin is not None
-        process.stdin.write("What is it?\n")
-        process.stdin.flush()
-        until = time.monotonic() + 60
-        while not (Path(store).exists() and waits(store, messages=2)):
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        process.kill()
-        process.communicate()
-        ran = duologue("answer", "c", "Thanks.", "--store", store, "--model", "scripted")
-        assert ran.exit_code == 5
-        # The output repeats the options that the session does not store.
-        assert ran.stderr.endswith(
-            ways_on("--store", f"'{store}'", "--model", "scripted", store=store)
-        )
-        assert [text for _, text in Session("c", store=store).state().transcript] == [
-            *("What is it?", "It is 42.", "Thanks.", "Bye."),
-        ]
-        assert len(server.calls) == 2
+    server = serve("It is 42.", "Bye.")
+    process = started(
+        *("chat", "--session", "c", "--store", store, "--model", "scripted"),
+    )
+    assert process.stdin is not None
+    process.stdin.write("What is it?\n")
+    process.stdin.flush()
+    until = time.monotonic() + 60
+    while not (Path(store).exists() and waits(store, messages=2)):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    process.kill()
+    process.communicate()
+    ran = duologue("answer", "c", "Thanks.", "--store", store, "--model", "scripted")
+    assert ran.exit_code == 5
+    # The output repeats the options that the session does not store.
+    assert ran.stderr.endswith(ways_on("--store", f"'{store}'", "--model", "scripted", store=store))
+    assert [text for _, text in Session("c", store=store).state().transcript] == [
+        *("What is it?", "It is 42.", "Thanks.", "Bye."),
+    ]
+    assert len(server.calls) == 2
 
 
 def waits(store: str, *, messages: int) -> bool:

@@ -28,8 +28,7 @@ from duologue.graphs.events import (
     SpeakerChosen,
 )
 from duologue.nodes.testing import Reply, ScriptedChatModel
-from duologue.nodes.testing.server import ScriptedServer
-from support.cli_help import ANSWER, DONE, FIRST, SHORT, duologue, isolate
+from support.cli_help import ANSWER, DONE, FIRST, SHORT, Serve, duologue
 
 BEGAN = SessionStarted(session="s", store="x", title="T", resumed=False)
 ERASED = "\r\x1b[2K"
@@ -201,7 +200,8 @@ def test_it_takes_one_line_however_narrow_the_terminal_is() -> None:
     assert len(waiting.passes(1).removeprefix(ERASED)) < 20
 
 
-def test_a_pipe_is_told_at_first_and_then_seldom() -> None:
+def test_a_pipe_is_told_at_first_and_then_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_FIRST_LINE", 5.0)
     waiting = Waiting(live=False)
     run = uuid4()
     waiting.progress.on_chat_model_start({}, [], run_id=run, metadata={"speaker": "Ann"})
@@ -217,17 +217,16 @@ def test_a_pipe_is_told_at_first_and_then_seldom() -> None:
 
 @pytest.mark.exhaustive
 def test_what_waits_leaves_nothing_in_what_goes_into_a_pipe(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    monkeypatch: pytest.MonkeyPatch, serve: Serve
 ) -> None:
     # A wait is shown only on stderr, and not at all with --json.
-    isolate(monkeypatch, tmp_path_factory.mktemp("work"), DUOLOGUE_MAX_RETRIES="2")
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "2")
     busy = Reply(error=503, retry_after=0)
     slow = Reply(text=FIRST, delay=0.5)
     monkeypatch.setattr(progress, "_FIRST_LINE", 0.2)
-    with ScriptedServer([busy, slow, ANSWER, DONE, busy, FIRST, ANSWER, DONE]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        plain = duologue(*SHORT)
-        as_json = duologue(*SHORT, "--json", "--reset")
+    server = serve(busy, slow, ANSWER, DONE, busy, FIRST, ANSWER, DONE)
+    plain = duologue(*SHORT)
+    as_json = duologue(*SHORT, "--json", "--reset")
     told = f"The model server at {server.url} is busy or can't be reached: try 2 of 3."
     assert plain.exit_code == 0
     assert told in plain.stderr.splitlines()
@@ -240,10 +239,8 @@ def test_what_waits_leaves_nothing_in_what_goes_into_a_pipe(
     assert as_json.stderr == ""
 
 
-def test_listing_models_tells_of_each_try_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    isolate(monkeypatch, tmp_path_factory.mktemp("work"), DUOLOGUE_MAX_RETRIES="1")
+def test_listing_models_tells_of_each_try_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "1")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     ran = duologue("models")
     where = "model server at http://127.0.0.1:9/v1"
@@ -254,10 +251,7 @@ def test_listing_models_tells_of_each_try_too(
     )
 
 
-def test_where_no_address_is_set_none_is_to_be_checked(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    isolate(monkeypatch, tmp_path_factory.mktemp("work"))
+def test_where_no_address_is_set_none_is_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
     # No request may leave this machine.
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")

@@ -10,7 +10,7 @@ import pytest
 
 from duologue.nodes.testing import Line, Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
-from support.cli_help import duologue, isolate, started
+from support.cli_help import duologue, started
 
 pytestmark = pytest.mark.live
 
@@ -69,7 +69,6 @@ def user() -> User:
 
 @pytest.fixture(autouse=True)
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: User) -> Iterator[ScriptedServer]:
-    isolate(monkeypatch, tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     Path("cli_shop.py").write_text(AGENT, encoding="utf-8")
     Path("shop.toml").write_text(SCENARIOS, encoding="utf-8")

@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 from duologue.graphs import Session, list_sessions
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
-from support.cli_help import duologue, isolate, main_thread_gets, serving, ways_on
+from support.cli_help import Serve, duologue, main_thread_gets, ways_on
 from support.installed import install_package
 
 pytest.importorskip("termios", reason="there are no such terminals")
@@ -20,17 +20,6 @@ pytest.importorskip("termios", reason="there are no such terminals")
 from support.pty_help import Terminal, at_terminal, in_a_process, leaves
 
 pytestmark = pytest.mark.live
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    isolate(monkeypatch, tmp_path)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
-    with serving(monkeypatch, "It is 42.", "Bye.") as server:
-        yield server
 
 
 def answers(*lines: str) -> Callable[[Terminal], None]:
@@ -110,19 +99,16 @@ def test_who_leaves_a_question_leaves_the_session_waiting(
     assert len(server.calls) == 1
 
 
-def test_while_an_answer_is_waited_for_a_line_says_so_and_is_gone_with_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with ScriptedServer(["It is 42."], hold=[0]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+def test_while_an_answer_is_waited_for_a_line_says_so_and_is_gone_with_it(serve: Serve) -> None:
+    server = serve("It is 42.", hold=[0])
 
-        def person(terminal: Terminal) -> None:
-            for text in ("Waiting for Assistant… 1 s", "Waiting for Assistant… 2 s"):
-                terminal.sees(text)
-            server.release()
-            answers("exit\r")(terminal)
+    def person(terminal: Terminal) -> None:
+        for text in ("Waiting for Assistant… 1 s", "Waiting for Assistant… 2 s"):
+            terminal.sees(text)
+        server.release()
+        answers("exit\r")(terminal)
 
-        code, text = at_terminal("chat", "What is it?", "--session", "c", person=person)
+    code, text = at_terminal("chat", "What is it?", "--session", "c", person=person)
     assert code == 0
     assert f"\n\n── Assistant {'─' * 67}\nIt is 42.\n\nUser, it is your turn" in text
     assert "Waiting" not in text
@@ -139,18 +125,15 @@ def test_who_comes_back_is_told_what_was_said(server: ScriptedServer) -> None:
     assert at_terminal("resume", "c", person=person)[0] == 0
 
 
-def test_ctrl_c_still_stops_it_while_nobody_is_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with ScriptedServer(["Never heard."], hold=[0]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+def test_ctrl_c_still_stops_it_while_nobody_is_asked(serve: Serve) -> None:
+    server = serve("Never heard.", hold=[0])
 
-        def person(terminal: Terminal) -> None:
-            answers("Hello.\r")(terminal)
-            server.wait_for(1, timeout=60)
-            main_thread_gets(signal.SIGINT)
+    def person(terminal: Terminal) -> None:
+        answers("Hello.\r")(terminal)
+        server.wait_for(1, timeout=60)
+        main_thread_gets(signal.SIGINT)
 
-        code, text = at_terminal("chat", "--session", "c", person=person)
+    code, text = at_terminal("chat", "--session", "c", person=person)
     assert code == 130
     assert text.endswith("\nInterrupted.\nContinue with: duologue resume c\n")
     assert [row.status for row in list_sessions()] == ["unfinished"]
@@ -185,43 +168,42 @@ def test_prompts_stay_out_of_output_that_goes_into_a_file(
 
 @pytest.mark.exhaustive
 def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, serve: Serve, tmp_path: Path
 ) -> None:
     """Edits start from the current value, long arguments are cut, and a key is a signal."""
     install_package(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     words = "word " * 60 + "\x1b[2J\u202e\u200b  last"
     call = {"name": "send", "args": {"to": "ann", "body": words}, "id": "1"}
-    with ScriptedServer([Reply(tool_calls=[call]), "Sent."]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        with in_a_process("chat", "--session", "c", "--tool", "send") as (terminal, process):
-            for asked, keys in (
-                ("User> ", "Gone\x7f\x7f.\r"),
-                ('  to: "ann"', ""),
-                ("characters)", ""),
-                ("approve (a), edit (e), reject (r), respond (s), view all (v)> ", "what\r"),
-                ("'what' is not a decision", ""),
-                ("(v)> ", "v\r"),
-                ("last", ""),
-                ("(v)> ", "e\r"),
-                # The line starts with the current value.
-                ("last", "x\r"),
-                ("That is not JSON", ""),
-                ("empty: back)> ", '\x15["ann"]\r'),
-                ("The arguments must be a JSON object", ""),
-                ("empty: back)> ", '\x15{"to": "bob"}\r'),
-                ("User> ", "\x03"),
-            ):
-                terminal.sees(asked)
-                terminal.types(keys)
-            while process.poll() is None:
-                # If it comes before the wait for a line, it takes effect at the next key.
-                time.sleep(0.05)
-                terminal.types("\x03")
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(3)
-            while terminal.reads(0):
-                pass
+    server = serve(Reply(tool_calls=[call]), "Sent.")
+    with in_a_process("chat", "--session", "c", "--tool", "send") as (terminal, process):
+        for asked, keys in (
+            ("User> ", "Gone\x7f\x7f.\r"),
+            ('  to: "ann"', ""),
+            ("characters)", ""),
+            ("approve (a), edit (e), reject (r), respond (s), view all (v)> ", "what\r"),
+            ("'what' is not a decision", ""),
+            ("(v)> ", "v\r"),
+            ("last", ""),
+            ("(v)> ", "e\r"),
+            # The line starts with the current value.
+            ("last", "x\r"),
+            ("That is not JSON", ""),
+            ("empty: back)> ", '\x15["ann"]\r'),
+            ("The arguments must be a JSON object", ""),
+            ("empty: back)> ", '\x15{"to": "bob"}\r'),
+            ("User> ", "\x03"),
+        ):
+            terminal.sees(asked)
+            terminal.types(keys)
+        while process.poll() is None:
+            # If it comes before the wait for a line, it takes effect at the next key.
+            time.sleep(0.05)
+            terminal.types("\x03")
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(3)
+        while terminal.reads(0):
+            pass
     assert process.returncode == 130
     text = terminal.text.replace("^C", "")
     assert text.endswith("\nInterrupted.\nContinue with: duologue resume c\n")
@@ -235,28 +217,27 @@ def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
 
 @pytest.mark.process
 def test_in_a_terminal_of_its_own_a_message_is_brought_back_edited_and_pasted_whole(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, serve: Serve, tmp_path: Path
 ) -> None:
     if "GNU" not in str(pytest.importorskip("readline").__doc__):
         pytest.skip("another line editor knows less of it")
     up, left = "\x1b[A", "\x1b[D"
-    with ScriptedServer(["One.", "Two.", "Three.", "Four."]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("HOME", str(tmp_path / "home"))
-        (tmp_path / "home").mkdir()
-        with in_a_process("chat", "--session", "c") as (terminal, process):
-            for keys in (
-                "漢字 is?\r",
-                f"{up}{left}\x7ft\r",
-                # The marks that a terminal puts around pasted text.
-                "\x1b[200~First.\nSecond.\x1b[201~\r",
-                f"{up}{up}{up}\r",
-            ):
-                terminal.sees("User> ")
-                terminal.types(keys)
+    serve("One.", "Two.", "Three.", "Four.")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    with in_a_process("chat", "--session", "c") as (terminal, process):
+        for keys in (
+            "漢字 is?\r",
+            f"{up}{left}\x7ft\r",
+            # The marks that a terminal puts around pasted text.
+            "\x1b[200~First.\nSecond.\x1b[201~\r",
+            f"{up}{up}{up}\r",
+        ):
             terminal.sees("User> ")
-            terminal.types("exit\r")
-            process.wait(60)
+            terminal.types(keys)
+        terminal.sees("User> ")
+        terminal.types("exit\r")
+        process.wait(60)
     said = [text for speaker, text in Session("c").state().transcript if speaker == "User"]
     assert said == ["漢字 is?", "漢字 it?", "First.\nSecond.", "漢字 is?"]
     # None of it is stored.

@@ -9,7 +9,7 @@ import pytest
 
 from duologue.graphs.session.dump import DUMP_VERSION
 from duologue.nodes.testing import Reply
-from support.cli_help import ANSWER, DONE, FIRST, SHORT, duologue, isolate, serving
+from support.cli_help import ANSWER, DONE, FIRST, SHORT, Serve, duologue
 
 TABLE = tomllib.loads(Path(__file__).with_name("refused.toml").read_text(encoding="utf-8"))
 
@@ -21,31 +21,30 @@ def stored() -> list[str]:
 
 
 def test_a_refused_command_is_one_error_before_any_call(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, serve: Serve, tmp_path: Path
 ) -> None:
-    isolate(monkeypatch, tmp_path)
     for name, text in TABLE["files"].items():
         Path(name).write_text(text)
     Path("binary.toml").write_bytes(b"\xff\xfe\x00")
     Path("folder.toml").mkdir()
-    with serving(monkeypatch, FIRST, ANSWER, DONE, FIRST, Reply(error=400)) as server:
-        duologue(*SHORT)
-        duologue(*["h" if word == "g" else word for word in SHORT])
-        duologue("chat", "--session", "c")
-        duologue("chat", "--session", "ended", lines="exit\n")
-        duologue("dump", "g", "--output", "g.json")
-        duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
-        dump = json.loads(Path("g.json").read_text(encoding="utf-8"))
-        Path("newer.json").write_text(json.dumps(dump | {"version": DUMP_VERSION + 1}))
-        before, files, wrong = stored(), {*tmp_path.iterdir()}, []
-        for command, code, named in TABLE["rows"]:
-            ran = duologue(*shlex.split(command))
-            *usage, error = ran.stderr.splitlines() or [""]
-            is_named = error.startswith("Error: ") and named in error
-            is_short = not usage or usage[0].startswith(("Usage: ", "Continue with: "))
-            if (ran.exit_code, ran.stdout, is_named, is_short) != (code, "", True, True):
-                wrong.append((command, ran.exit_code, ran.output))
-        assert not wrong
-        assert len(server.calls) == 5
+    server = serve(FIRST, ANSWER, DONE, FIRST, Reply(error=400))
+    duologue(*SHORT)
+    duologue(*["h" if word == "g" else word for word in SHORT])
+    duologue("chat", "--session", "c")
+    duologue("chat", "--session", "ended", lines="exit\n")
+    duologue("dump", "g", "--output", "g.json")
+    duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
+    dump = json.loads(Path("g.json").read_text(encoding="utf-8"))
+    Path("newer.json").write_text(json.dumps(dump | {"version": DUMP_VERSION + 1}))
+    before, files, wrong = stored(), {*tmp_path.iterdir()}, []
+    for command, code, named in TABLE["rows"]:
+        ran = duologue(*shlex.split(command))
+        *usage, error = ran.stderr.splitlines() or [""]
+        is_named = error.startswith("Error: ") and named in error
+        is_short = not usage or usage[0].startswith(("Usage: ", "Continue with: "))
+        if (ran.exit_code, ran.stdout, is_named, is_short) != (code, "", True, True):
+            wrong.append((command, ran.exit_code, ran.output))
+    assert not wrong
+    assert len(server.calls) == 5
     assert (stored(), {*tmp_path.iterdir()}) == (before, files)
     assert len(before) == 5
