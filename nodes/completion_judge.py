@@ -25,8 +25,8 @@ from ..graphs.log.metadata import NOBODY, SpeakerChoice
 from ..graphs.log.state import State
 from ..graphs.prompts import prompts
 from ..graphs.rules.position import Phase
-from ..graphs.rules.transitions import after_check, after_choice, after_unread_choice
-from ..graphs.rules.turns import in_turn, next_speaker
+from ..graphs.rules.transitions import record_check, record_choice, record_unread_choice
+from ..graphs.rules.turns import next_in_order, next_speaker
 from ..graphs.speakers.call_settings import ModelSettings
 from ..graphs.speakers.structured_answers import OwnAnswer
 from ..graphs.text.words import read_name
@@ -48,7 +48,7 @@ async def completion_judge(state: State, resources: Resources) -> dict[str, Any]
     if due is Phase.CHECKED:
         # In a separate step, so that the speaker's message is stored even if a predicate raises an
         # error.
-        return await context.step(after_check(context.position), [])
+        return await context.step(record_check(context.position), [])
     if due is Phase.CHOSEN:
         return await choose(context)
     if isinstance(judge, SeparateJudge):
@@ -85,7 +85,7 @@ async def _call_order(context: NodeContext, function: str) -> str:
     spoken = heard_messages(context.log)
     if not spoken:
         # All messages were removed, and functions may look at the newest message.
-        return in_turn(context.conversation, context.position)
+        return next_in_order(context.conversation, context.position)
     name = await call("order", function, order, spoken, names)
     if name not in names:
         raise SpecError(
@@ -153,9 +153,9 @@ async def _record_choice(
     usage: dict[str, Usage] | None = None,
 ) -> dict[str, Any]:
     if name is None and context.position.phase is not Phase.UNCHOSEN:
-        position = after_unread_choice(context.position)
+        position = record_unread_choice(context.position)
     else:
-        position = after_choice(context.conversation, context.position, name)
+        position = record_choice(context.conversation, context.position, name)
     about = SpeakerChoice(
         audience=NOBODY,
         to=position.chosen,

@@ -18,7 +18,7 @@ from ..graphs.conversation.conversation_options import first_difference
 from ..graphs.conversation.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.conversation.served import AssistantSettings, prompts_set
 from ..graphs.conversation.usage import Usage, dump_usage, read_usage
-from ..graphs.log.memory import known_before
+from ..graphs.log.memory import list_known
 from ..graphs.log.messages import make_message, metadata
 from ..graphs.log.metadata import NOBODY, Draft, Flaw, SpecifiedTask
 from ..graphs.log.state import State, apply_update, hide_removed, log_of, update_of
@@ -246,7 +246,7 @@ async def _begin(
     context: NodeContext, task: str | None, new: list[AnyMessage], usage: dict[str, Usage]
 ) -> dict[str, Any]:
     """Return the update that lets the speakers begin."""
-    new = [*new, *known_before(context.conversation, len(context.log) + len(new))]
+    new = [*new, *list_known(context.conversation, len(context.log) + len(new))]
     return {"specified_task": task or ""} | await context.step(Position(), new, usage)
 
 

@@ -32,7 +32,7 @@ from ..graphs.rules.questions import (
     needing_approval,
     read_answer,
 )
-from ..graphs.rules.transitions import after_leaving, after_pause
+from ..graphs.rules.transitions import record_leaving, record_pause
 from ..graphs.rules.turns import person_of
 from ..graphs.speakers.call_settings import Action, AnyDecision, Approval, Decisions, Edit
 from ..graphs.speakers.speaker import Speaker
@@ -73,13 +73,13 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
         decided_now = ask_for_approval(context, request, speaker, message)
         if decided_now is None:
             leaving = Leaving(by=person_of(context.conversation, speaker.name), reason="quit")
-            return await context.step(after_leaving(context.position, context.turn, leaving), [])
+            return await context.step(record_leaving(context.position, context.turn, leaving), [])
         return {"decisions": decided_now}
     before = state.get("interpreter") or {}
     interpreter = Interpreter(context.conversation.sandbox, before)
     answers = await CallsRun(context, speaker, hooks, interpreter).run_all(message, decisions or {})
     if any(hook.after_tool for _, hook in hooks):
-        ran = after_pause(context.position, context.turn, Phase.RAN)
+        ran = record_pause(context.position, context.turn, Phase.RAN)
         lines = result_lines(context, speaker, answers, final=False)
         update = await context.step(ran, lines, usage_with_calls(context.usage, answers.values()))
     else:
@@ -101,7 +101,7 @@ async def _stop_calls(
         return await return_turn(context, speaker, message)
     person = None if is_seen(state, message) else await ask_about_calls(context)
     if isinstance(person, Leaving):
-        return await context.step(after_leaving(context.position, context.turn, person), [])
+        return await context.step(record_leaving(context.position, context.turn, person), [])
     if person is not None and person.content:
         return await interrupt_calls(context, speaker, message, person)
     return None if person is None else record_seen(message)

@@ -337,10 +337,10 @@ class EndRule:
     def explain(cls, at: AtEnd) -> str:
         """Describe in a few words why the conversation ended."""
         count = at.facts.count(cls.reason)
-        return cls.explanation.format(by=cls.ended_by(at), count=count, facts=at.facts)
+        return cls.explanation.format(by=cls.find_ender(at), count=count, facts=at.facts)
 
     @classmethod
-    def ended_by(cls, at: AtEnd) -> str | None:
+    def find_ender(cls, at: AtEnd) -> str | None:
         """Return the speaker that ended the conversation, or None if no speaker ended it.
 
         A speaker ends the conversation with a message, a tool call or a completed task.

@@ -119,7 +119,7 @@ class DoneToken(BaseEnd):
         return f"{listed(_all_speakers(at))} said the done token{answered}"
 
     @classmethod
-    def ended_by(cls, at: AtEnd) -> str:
+    def find_ender(cls, at: AtEnd) -> str:
         return _all_speakers(at)[-1]
 
     @classmethod
@@ -258,7 +258,7 @@ class ToolCalled(BaseEnd):
         return f"{listed(_all_callers(at))} called the tool {listed(tools)}"
 
     @classmethod
-    def ended_by(cls, at: AtEnd) -> str:
+    def find_ender(cls, at: AtEnd) -> str:
         return _all_callers(at)[-1]
 
     @classmethod
@@ -324,7 +324,7 @@ class NoCodeBlock(BaseEnd):
         return self.by == speaker.name
 
     @classmethod
-    def ended_by(cls, at: AtEnd) -> str | None:
+    def find_ender(cls, at: AtEnd) -> str | None:
         return at.speaker
 
     @classmethod

@@ -75,7 +75,7 @@ class Guard(EndRule):
         return count > 0 and 0 < cls.limit(dialogue) <= count
 
     @classmethod
-    def ended_by(cls, at: AtEnd) -> str | None:
+    def find_ender(cls, at: AtEnd) -> str | None:
         return at.speaker
 
     @classmethod
@@ -205,7 +205,7 @@ class RoleFlips(Guard):
         return cls._by_speaker(step.tallies)[step.about.speaker]
 
     @classmethod
-    def ended_by(cls, at: AtEnd) -> str | None:
+    def find_ender(cls, at: AtEnd) -> str | None:
         flips = cls._by_speaker(at.tallies)
         return max(flips, key=flips.__getitem__)
 
@@ -359,7 +359,7 @@ class Standstill(Guard):
         found = at.tallies[cls.reason]
         assert isinstance(found, _Stillness)  # noqa: S101  # made above
         if found.ends_by_one(cls.limit(at.dialogue)):
-            return f"{cls.ended_by(at)} said the same sentence {found.times} times"
+            return f"{cls.find_ender(at)} said the same sentence {found.times} times"
         return cls.explanation.format(count=found.rounds)
 
 

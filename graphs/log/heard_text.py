@@ -201,7 +201,7 @@ GAP = "\n\n"
 """The separator between the parts of a message."""
 
 
-def together(content: str, texts: Iterable[str], late: str = "") -> str:
+def join_texts(content: str, texts: Iterable[str], late: str = "") -> str:
     """Join a message's content with the texts in its calls."""
     spoken = [*texts]
     if not spoken:
@@ -211,7 +211,7 @@ def together(content: str, texts: Iterable[str], late: str = "") -> str:
     return GAP.join(part for part in parts if part.strip())
 
 
-def apart(text: str, texts: Iterable[str]) -> str | None:
+def split_texts(text: str, texts: Iterable[str]) -> str | None:
     """Return a message's content without the texts in its calls, or None if they differ."""
     spoken = GAP.join(texts)
     if text == spoken:
@@ -228,7 +228,7 @@ def put_back(
     text: str, calls: list[ToolCall], texts: Mapping[str, str]
 ) -> tuple[str, list[ToolCall]]:
     """Return a message and its calls as the speaker's model wrote them."""
-    content = apart(text, texts.values()) if texts else None
+    content = split_texts(text, texts.values()) if texts else None
     if content is None or not texts.keys() <= {call["id"] for call in calls}:
         return text, calls
     return content, [_with(call, texts) for call in calls]
@@ -240,7 +240,7 @@ def _with(call: ToolCall, texts: Mapping[str, str]) -> ToolCall:
     return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call")
 
 
-def handing_over(
+def show_handoffs(
     conversation: Conversation, about: SpeakerReply, message: BaseMessage
 ) -> list[tuple[ToolCall, ToolMessage]]:
     """Return the handoff calls of a message, each with its result.

@@ -88,7 +88,7 @@ def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | 
     for number, place in enumerate(places, start=1):
         until = places[number].start if number < len(places) else last[0]
         value = text[place.behind : until].strip()
-        values.append(_unsigned(value, place.open) if place.open else value)
+        values.append(_drop_signs(value, place.open) if place.open else value)
     return values
 
 
@@ -122,7 +122,7 @@ def _places(lines: Sequence[str], text: str) -> list[_Place]:
     return found
 
 
-def _unsigned(value: str, closing: str) -> str:
+def _drop_signs(value: str, closing: str) -> str:
     """Return the text after a mark without the end of an emphasis from before the mark."""
     head, line_break, rest = value.partition("\n")
     if head.count(closing) == 1 and head.rstrip().endswith(closing):
@@ -146,7 +146,7 @@ def _span_of(mark: str, line: str) -> tuple[int, int]:
     size = (before.end() if before else 0) + len(mark) + _SHARE
     while True:
         head = line if size >= len(line) else _head(line, size)
-        signs, places = _folded(head)
+        signs, places = _fold(head)
         leading = LEADING.match(signs)
         skipped = leading.end() if leading else 0
         if len(head) == len(line) or skipped + len(mark) <= len(signs):
@@ -179,7 +179,7 @@ def _start_of_end(mark: str, body: str) -> int | None:
     size = len(mark) + _SHARE
     while True:
         first = max(len(body) - size, 0)
-        signs, places = _folded(body[first:])
+        signs, places = _fold(body[first:])
         if first == 0 or len(signs) >= len(mark) or not mark.endswith(signs):
             break
         size *= 2
@@ -201,7 +201,7 @@ def _unsigned_text(text: str) -> str:
     return text.translate(_NARROW)
 
 
-def _folded(text: str) -> tuple[str, Sequence[int]]:
+def _fold(text: str) -> tuple[str, Sequence[int]]:
     """Normalize a text for comparison. Also return the original index of each character."""
     folded = text.translate(WIDE).casefold()
     # No character folds to an empty text, so equal lengths mean equal indices.

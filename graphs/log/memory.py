@@ -50,7 +50,7 @@ from .metadata import (
 )
 
 
-def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
+def recall(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     """Return a log without the messages that a speaker has forgotten."""
     place = next(
         (place for place in reversed(range(len(log))) if _forgets(log[place], name)),
@@ -70,9 +70,7 @@ def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
 
 def memory(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     """Return the messages in a speaker's memory."""
-    known = [
-        message for message in remembered(log, name) if not isinstance(metadata(message), Summary)
-    ]
+    known = [message for message in recall(log, name) if not isinstance(metadata(message), Summary)]
     found = [message for message in known if is_in_view(message, metadata(message), name)]
     return list(_as_hooks_made_it(found))
 
@@ -195,17 +193,17 @@ def _call_id(known: str | None, number: int) -> str:
 _OF_ANOTHER_LOG: Final = re.compile(r"-m\d{4,}$")
 
 
-def known_before(conversation: Conversation, first: int) -> list[AnyMessage]:
+def list_known(conversation: Conversation, first: int) -> list[AnyMessage]:
     """Return the messages that speakers know from the start, with places from `first` on."""
     lines: list[AnyMessage] = []
     for speaker in conversation.speakers:
-        for messages, stays in ((speaker.memory, False), (told_privately(speaker), True)):
+        for messages, stays in ((speaker.memory, False), (list_private(speaker), True)):
             place = first + len(lines)
             lines += private_lines(conversation, speaker.name, messages, place, stays=stays)
     return lines
 
 
-def told_privately(speaker: Speaker) -> list[AnyMessage]:
+def list_private(speaker: Speaker) -> list[AnyMessage]:
     """Return the messages of a speaker's private opening."""
     opening = speaker.private_opening
     return [] if opening is None else [HumanMessage(text) for text in opening.lines]
@@ -289,10 +287,10 @@ def _ends_of_rounds(
         yield before[0] + 1
 
 
-def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
+def list_heard(log: Sequence[BaseMessage], name: str) -> list[str]:
     """Return the places of the messages that a speaker has heard since its own newest message."""
     found: list[str] = []
-    for message in reversed(remembered(log, name)):
+    for message in reversed(recall(log, name)):
         about = metadata(message)
         if isinstance(message, ToolMessage) or not is_in_view(message, about, name):
             continue

@@ -263,7 +263,7 @@ def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [message for message in log if isinstance(metadata(message), Speech)]
 
 
-def since_end(log: Sequence[M]) -> Sequence[M]:
+def messages_since_end(log: Sequence[M]) -> Sequence[M]:
     """Return the messages after the last earlier end of the conversation, or all messages."""
     for place in reversed(range(len(log))):
         if isinstance(metadata(log[place]), EarlierEnd):
@@ -313,7 +313,7 @@ class Fold(Generic[S, T]):
         self._read: list[T] = []
         self._state = begin()
 
-    def of(self, log: Sequence[T]) -> S:
+    def read(self, log: Sequence[T]) -> S:
         """Return the value for a log. The next call changes it in place."""
         if not continues_log(self._read, log):
             self._read, self._state = [], self._begin()

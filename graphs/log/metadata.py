@@ -480,7 +480,7 @@ def as_reply(kind: type[R], reply: SpeakerReply, **changes: Any) -> R:
     return kind.model_validate(kept | changes)
 
 
-def parsed_of(about: MessageMetadata) -> JsonValue:
+def content_of(about: MessageMetadata) -> JsonValue:
     """Return the message's parsed content as plain values, or None."""
     return about.parsed if isinstance(about, SpeakerReply | CallOutcome) else None
 

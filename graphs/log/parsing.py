@@ -57,14 +57,14 @@ class Mended(NamedTuple):
     """Whether the first mark was missing, too, or was not at the beginning."""
 
 
-def mended(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
+def mend(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
     """Return a speaker's message with its missing marks added, or None if it can't be repaired."""
-    bare = _without_label(name, text)
+    bare = _drop_label(name, text)
     for given in dict.fromkeys((text, bare)):
         whole = _whole(marks, given)
         if whole is not None:
             return Mended(whole, is_opened=False)
-    opened = _opened(marks, bare)
+    opened = _move_first_mark(marks, bare)
     whole = None if opened is None else _whole(marks, opened)
     return None if whole is None else Mended(whole, is_opened=True)
 
@@ -79,7 +79,7 @@ def _lines_of(mark: str, text: str) -> list[tuple[int, str]]:
     return [one for one in prose_places(text) if begins(one[1], mark)]
 
 
-def _without_label(name: str, text: str) -> str:
+def _drop_label(name: str, text: str) -> str:
     """Return a message without its speaker's name as a label."""
     text = text.lstrip()
     first, label = text.partition("\n")[0], f"{name}:"
@@ -90,13 +90,13 @@ def _without_label(name: str, text: str) -> str:
 def _whole(marks: LabelledFormat, text: str) -> str | None:
     """Add the missing parts of a message, except its first mark. None if this is impossible."""
     if read_marks(marks.lines, marks.end, text) is None:
-        text = _in_lines(marks, _unlisted(marks, text))
+        text = _split_at_marks(marks, _drop_list_markers(marks, text))
         text = text if marks.end is None else _with_end_mark(marks.end, text)
         text = _with_optional(marks, text)
     return text if read_marks(marks.lines, marks.end, text) is not None else None
 
 
-def _unlisted(marks: LabelledFormat, text: str) -> str:
+def _drop_list_markers(marks: LabelledFormat, text: str) -> str:
     """Remove the list marker before a mark, as in "1. Input:", if no line begins with the mark."""
     missing = [mark for mark in marks.texts if not _lines_of(mark, text)]
     for start, one in reversed(prose_places(text)):
@@ -106,7 +106,7 @@ def _unlisted(marks: LabelledFormat, text: str) -> str:
     return text
 
 
-def _in_lines(marks: LabelledFormat, text: str) -> str:
+def _split_at_marks(marks: LabelledFormat, text: str) -> str:
     """Return a message in which each mark begins a line."""
     if all(_lines_of(mark, text) for mark in marks.lines[1:]):
         return text
@@ -132,7 +132,7 @@ def _with_optional(marks: LabelledFormat, text: str) -> str:
     return text
 
 
-def _opened(marks: LabelledFormat, text: str) -> str | None:
+def _move_first_mark(marks: LabelledFormat, text: str) -> str | None:
     """Return a message with its first mark at the beginning, moved there if it is further down."""
     first, text = marks.lines[0], text.strip()
     found = _lines_of(first, text)
@@ -197,7 +197,7 @@ def _values(found: JsonValue) -> Iterator[str]:
         yield from _values(one)
 
 
-def without_remarks(speaker: Speaker, text: str, request: str, *, announced: bool) -> str:
+def drop_remarks(speaker: Speaker, text: str, request: str, *, announced: bool) -> str:
     """Return a message without the sentences that repeat the request to rewrite the message.
 
     Marks and code are kept.
@@ -268,31 +268,31 @@ def parse(
     text = storable(text)
     match format:
         case LabelledFormat():
-            return _marked(format, text, stop, name)
+            return _parse_marks(format, text, stop, name)
         case BlockFormat():
-            return _listed(format, list(_blocks(format, text, stop)))
+            return _check_blocks(format, list(_blocks(format, text, stop)))
         case CodeFormat():
-            return _listed(format, list(_code(format, text, stop)))
+            return _check_blocks(format, list(_code(format, text, stop)))
         case SchemaFormat():
             if schema is None:
                 raise ValueError(f"schema: is missing; pass the model named {format.name!r}")
             return _fields(schema, text)
 
 
-def _marked(format: LabelledFormat, text: str, stop: Sequence[str], name: str) -> Parsed:  # noqa: A002
+def _parse_marks(format: LabelledFormat, text: str, stop: Sequence[str], name: str) -> Parsed:  # noqa: A002
     if begins_anew(format, text):
         return Parsed(problem=describe_repeated_marks(format))
-    for whole in (text, *_ended(text, format.end, stop)):
+    for whole in (text, *_complete(text, format.end, stop)):
         found = read_marks(format.lines, format.end, whole)
         if found is not None:
             return Parsed(value=dict(zip(format.lines, found, strict=True)))
-    made = mended(format, text, name)
+    made = mend(format, text, name)
     if made is None or made.is_opened:
         return Parsed(problem=describe_format(format), text=made and made.text)
-    return _marked(format, made.text, (), name).model_copy(update={"text": made.text})
+    return _parse_marks(format, made.text, (), name).model_copy(update={"text": made.text})
 
 
-def _ended(text: str, end: str | None, stop: Sequence[str]) -> Iterator[str]:
+def _complete(text: str, end: str | None, stop: Sequence[str]) -> Iterator[str]:
     """Yield the reply with its end mark added, for each stop text that may have cut it off."""
     for one in filter(str.strip, stop):
         if end is not None and end in one:
@@ -301,7 +301,7 @@ def _ended(text: str, end: str | None, stop: Sequence[str]) -> Iterator[str]:
             yield text + end[end.index(one) :]
 
 
-def _listed(format: BlockFormat | CodeFormat, blocks: list[ParsedBlock]) -> Parsed:  # noqa: A002
+def _check_blocks(format: BlockFormat | CodeFormat, blocks: list[ParsedBlock]) -> Parsed:  # noqa: A002
     problem = None
     if any(block.status is ParseStatus.BROKEN for block in blocks):
         problem = describe_unclosed_block(format)
@@ -320,7 +320,7 @@ def _blocks(format: BlockFormat, text: str, stop: Sequence[str]) -> Iterator[Par
     while opened := opens.search(text, start):
         at = opened.end()
         closed = closes_at_once.match(text, at) or closes.search(text, at)
-        action = text[at : closed.start()] if closed else _stopped(text[at:], end, stop)
+        action = text[at : closed.start()] if closed else _find_stopped(text[at:], end, stop)
         yield ParsedBlock(
             thought=text[start : opened.start()],
             action=text[at:] if action is None else action,
@@ -342,7 +342,7 @@ def _pattern(mark: str, *, at_end: bool = False) -> str:
     return _BREAK.join(parts)
 
 
-def _stopped(rest: str, end: str, stop: Sequence[str]) -> str | None:
+def _find_stopped(rest: str, end: str, stop: Sequence[str]) -> str | None:
     """Return the content of the last block if the model stopped at its end mark; otherwise None."""
     for text in stop:
         if text.startswith(end):
@@ -481,10 +481,10 @@ def _block(fence: Fence) -> RunnableBlock:
 def _language(label: str | None, code: str) -> str:
     if label is not None:
         return _LABELS.get(label, label)
-    return inferred(code)
+    return infer_language(code)
 
 
-def inferred(code: str) -> str:
+def infer_language(code: str) -> str:
     """Return the language of code without a label, or an empty text if it is unknown."""
     first = code.lstrip().splitlines()[0]
     if first.startswith("#!"):

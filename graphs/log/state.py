@@ -103,13 +103,13 @@ def _instead(known: AnyMessage, write: AnyMessage) -> AnyMessage:
         # Clients and parent graphs send back messages that they received, without duologue's
         # metadata.
         return known
-    return _edited(known, write)
+    return _apply_edit(known, write)
 
 
 _IDS: Final = UUID("8e7bb9c2-9c55-4d39-9f37-6d1ab0a4a1f5")
 
 
-def _edited(old: AnyMessage, new: AnyMessage) -> AnyMessage:
+def _apply_edit(old: AnyMessage, new: AnyMessage) -> AnyMessage:
     """Return the message that replaces an older one, as when a person edits it."""
     about = stored_metadata(new) or stored_metadata(old)
     if not about:
@@ -179,7 +179,7 @@ def take_back(message_id: str) -> AnyMessage:
 
 
 @cache
-def _dumped() -> TypeAdapter[AnyMessage]:
+def _message_adapter() -> TypeAdapter[AnyMessage]:
     return TypeAdapter(AnyMessage)
 
 
@@ -190,7 +190,7 @@ def _message(given: Any) -> Any:  # noqa: ANN401  # a message; LangChain knows R
     if isinstance(given, dict) and "role" not in given:
         # The form of a dumped message. LangChain's own parser would drop invalid tool calls.
         try:
-            return _dumped().validate_python(given)
+            return _message_adapter().validate_python(given)
         # TypeError: LangChain's validators expect tool calls in LangChain's form.
         except (ValidationError, TypeError):
             pass
@@ -209,7 +209,7 @@ def _remove(messages: list[AnyMessage], wanted: str) -> None:
             if not (is_all or one.id == wanted) or stored_metadata(one).get("kind") != INPUT
         ]
         marked = [mark_removed(one) if is_all or one.id == wanted else one for one in left]
-        messages[:] = without_removed(marked)
+        messages[:] = mark_consequences(marked)
 
 
 def mark_removed(message: AnyMessage) -> AnyMessage:
@@ -232,20 +232,22 @@ def _restore(message: AnyMessage) -> AnyMessage:
     return message.model_copy(update={"additional_kwargs": extra})
 
 
-def without_removed(log: Sequence[AnyMessage]) -> list[AnyMessage]:
+def mark_consequences(log: Sequence[AnyMessage]) -> list[AnyMessage]:
     """Return a log in which the consequences of removed messages are marked as removed, too."""
     gone = {
         place
         for message in log
         if (about := stored_metadata(message)).get("kind") == REMOVED
-        for place in _made_of(message, about.get("was") or {}, log)
+        for place in _find_consequences(message, about.get("was") or {}, log)
     }
     return [
         mark_removed(message) if place in gone else message for place, message in enumerate(log)
     ]
 
 
-def _made_of(message: AnyMessage, said: dict[str, Any], log: Sequence[AnyMessage]) -> Iterator[int]:
+def _find_consequences(
+    message: AnyMessage, said: dict[str, Any], log: Sequence[AnyMessage]
+) -> Iterator[int]:
     """Yield the places of messages that repeat a message or are heard only together with it."""
     calls: set[str | None] = set()
     if isinstance(message, AIMessage):
@@ -344,8 +346,8 @@ class State(Input, Output, total=False):
 def log_of(state: Mapping[str, Any]) -> list[AnyMessage]:
     """Return the log: all messages, in order."""
     channels = (state.get("messages") or (), state.get("unspoken") or ())
-    placed = sorted(chain.from_iterable(map(_placed, channels)), key=itemgetter(0))
-    return without_removed([message for _, message in placed])
+    placed = sorted(chain.from_iterable(map(_add_places, channels)), key=itemgetter(0))
+    return mark_consequences([message for _, message in placed])
 
 
 def new_messages(update: Mapping[str, Any]) -> list[AnyMessage]:
@@ -369,7 +371,7 @@ class GrowingLog:
         self._log: list[AnyMessage] = []
         self._is_plain = True
 
-    def edited(self) -> list[int]:
+    def find_edited(self) -> list[int]:
         """Return the places of messages whose text was changed and not parsed again yet."""
         if self._is_plain:
             return []
@@ -379,7 +381,7 @@ class GrowingLog:
             if isinstance(about := metadata(message), SpeakerReply) and about.edited
         ]
 
-    def of(self, state: Mapping[str, Any]) -> list[AnyMessage]:
+    def read(self, state: Mapping[str, Any]) -> list[AnyMessage]:
         """Return the log, as `log_of` does."""
         channels = (state.get("messages") or [], state.get("unspoken") or [])
         known = self._channels
@@ -479,7 +481,7 @@ def hide_removed(state: Mapping[str, Any]) -> State:
     The log keeps them in `unspoken`. A message of `unspoken` that a client sends again is dropped.
     """
     messages: list[AnyMessage] = state.get("messages") or []
-    unspoken = [one for _, one in _placed(state.get("unspoken") or ())]
+    unspoken = [one for _, one in _add_places(state.get("unspoken") or ())]
     gone = {one.id for one in unspoken}
     sent_again = [take_back(str(one.id)) for one in messages if one.id in gone]
     known = [one for one in messages if one.id not in gone]
@@ -522,7 +524,7 @@ def _number_places(log: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
         yield message.model_copy(update={"additional_kwargs": extra})
 
 
-def _placed(
+def _add_places(
     messages: Sequence[AnyMessage | list[AnyMessage]],
 ) -> Iterator[tuple[int, AnyMessage]]:
     """Yield messages with their places.
@@ -532,7 +534,7 @@ def _placed(
     place = 0
     for message in messages:
         if isinstance(message, list):
-            yield from _placed(message)
+            yield from _add_places(message)
         elif stored_metadata(message).get("kind") != INPUT:
             place = message.additional_kwargs.get(PLACE, place)
             yield place, message

@@ -63,7 +63,7 @@ def _format_name(tool: str) -> str:
     return tool if _PLAIN_NAME.fullmatch(tool) else dump_exact_json(tool)
 
 
-def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
+def format_transcript(log: Sequence[BaseMessage], *, private: bool) -> str:
     """Return the transcript as text, as an observer who takes no part hears it."""
     spoken = ((message, metadata(message)) for message in log)
     return "\n\n".join(
@@ -131,33 +131,33 @@ def trajectory(
 ) -> list[dict[str, Any]]:
     """Return the messages that a speaker sees; without a speaker, the task and the transcript."""
     seen = None if speaker is None else viewpoint(conversation, log, speaker)
-    return _written(_seen_outside(conversation, log, task) if seen is None else seen)
+    return _convert_messages(_list_seen(conversation, log, task) if seen is None else seen)
 
 
 def transcript(
     conversation: Conversation, log: Sequence[BaseMessage], task: str | None
 ) -> list[dict[str, Any]]:
     """Return the whole transcript, each message with its place, its speaker and its audience."""
-    found = [*_seen_outside(conversation, log, task)]
+    found = [*_list_seen(conversation, log, task)]
     said = {message.id: message for message in log}
     return [
-        (_beside(said[message.id]) if message.id in said else {}) | one
-        for message, one in zip(found, _written(found), strict=True)
+        (_describe_source(said[message.id]) if message.id in said else {}) | one
+        for message, one in zip(found, _convert_messages(found), strict=True)
     ]
 
 
-def _beside(message: BaseMessage) -> dict[str, Any]:
+def _describe_source(message: BaseMessage) -> dict[str, Any]:
     about = metadata(message)
     heard = {} if about.audience is None else {"audience": [*about.audience]}
     return {"id": place_of(message), "speaker": about.speaker, **heard}
 
 
-def _written(found: Iterable[BaseMessage]) -> list[dict[str, Any]]:
+def _convert_messages(found: Iterable[BaseMessage]) -> list[dict[str, Any]]:
     written: list[dict[str, Any]] = convert_to_openai_messages([*found])
     return written
 
 
-def _seen_outside(
+def _list_seen(
     conversation: Conversation, log: Sequence[BaseMessage], task: str | None
 ) -> Iterator[BaseMessage]:
     """Yield the task and the transcript, with calls and results.

@@ -37,14 +37,14 @@ from ..speakers.reply_parts import THOUGHT, Thought, calls_of
 from ..text.done_words import defuse
 from .heard_text import (
     as_heard_alone,
-    handing_over,
     heard_text,
     list_own_tokens,
     provider_names,
     put_back,
+    show_handoffs,
 )
 from .marks import begins
-from .memory import heard_since, is_in_view, is_told, memory, private_lines, remembered
+from .memory import is_in_view, is_told, list_heard, memory, private_lines, recall
 from .messages import continues_log, metadata, place_of
 from .metadata import (
     HookVersion,
@@ -81,7 +81,7 @@ def viewpoint(
     Raises:
         KeyError: No speaker has this name.
     """
-    return Messages(View(conversation, name).of(remembered(log, name), system))
+    return Messages(View(conversation, name).show(recall(log, name), system))
 
 
 def memory_messages(
@@ -170,7 +170,7 @@ class View:
         self._known: set[str] = set()
         self._shown = _Shown([], {}, set())
 
-    def of(self, log: Sequence[BaseMessage], system: str | None = None) -> list[BaseMessage]:
+    def show(self, log: Sequence[BaseMessage], system: str | None = None) -> list[BaseMessage]:
         """Return the remembered messages of a log in this view.
 
         Do not change the returned messages.
@@ -229,7 +229,7 @@ class View:
                 settled = number
         return settled
 
-    def _told_apart(self, shown: "_Shown", text: str, about: MessageMetadata) -> str:
+    def _mark_told(self, shown: "_Shown", text: str, about: MessageMetadata) -> str:
         """Mark the conversation's own text if it could be mistaken for another speaker's words."""
         if is_told(about) and shown.heard:
             return self._conversation.mark_instruction(self._speaker, text)
@@ -267,7 +267,7 @@ class View:
             if about.speaker == name:
                 calls: Sequence[tuple[ToolCall, ToolMessage]] = ()
                 if isinstance(about, SpeakerReply) and about.handed_to:
-                    calls = handing_over(self._conversation, about, message)
+                    calls = show_handoffs(self._conversation, about, message)
                 render_prompt = self._conversation.render_prompt
                 own = self._names[name]
                 thought = getattr(about, "thought", None) if self._has_thoughts else None
@@ -277,14 +277,14 @@ class View:
                 continue
             text = self._text_of(message, about)
             if self._in_prompt and not (shown.heard and about.speaker):
-                text = self._told_apart(shown, text, about)
+                text = self._mark_told(shown, text, about)
             to = about.to if isinstance(about, Instruction) else None
             if to not in (None, name):
                 text = f"To {to}: {text}"
             elif about.audience is not None:
                 text = as_heard_alone(self._conversation, about, name, text.strip() or SILENCE)
             before = self._prefixes.get(about.speaker or "", "")
-            heard = _labelled(text, about.speaker if self._is_labelled else None)
+            heard = _add_label(text, about.speaker if self._is_labelled else None)
             content: Content = f"{before}{heard}"
             if not isinstance(message.content, str):
                 content = replace_text(message.content, f"{before}{heard}")
@@ -308,7 +308,7 @@ def _find_keys(log: Sequence[BaseMessage]) -> set[str]:
     return found
 
 
-def copied(view: Iterable[BaseMessage]) -> list[BaseMessage]:
+def copy_view(view: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return a copy of a view whose messages may be changed. It is much faster than `deepcopy`."""
     return [
         message.model_copy(
@@ -369,7 +369,7 @@ def _add_own(
     if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
         made = calls_of(message)
     new = {call["id"] for call in made if call["id"] in results} - shown.results.keys()
-    calls = [call for call in made if _taken(new, call["id"])]
+    calls = [call for call in made if _take_id(new, call["id"])]
     text, calls = put_back(
         message.text, calls, about.to_user if isinstance(about, SpeakerReply) else {}
     )
@@ -386,11 +386,11 @@ def _add_own(
     last = view[-1] if view else None
     if isinstance(last, AIMessage):
         view.pop()
-        text = _joined(last.text, text)
+        text = _join_parts(last.text, text)
     made = [*calls, *[call for call, _ in handed]]
     own = AIMessage(text, name=name, tool_calls=made, id=message.id)
     if thought is not None:
-        own.additional_kwargs[THOUGHT] = _of_calls(thought, calls, handed)
+        own.additional_kwargs[THOUGHT] = _rename_calls(thought, calls, handed)
     view.append(own)
     for call_id in (str(call["id"]) for call in calls):
         shown.results[call_id] = results[call_id]
@@ -403,7 +403,7 @@ def _add_own(
         )
 
 
-def _of_calls(
+def _rename_calls(
     thought: Thought, calls: Sequence[ToolCall], handed: Sequence[tuple[ToolCall, ToolMessage]]
 ) -> Thought:
     """Return a thought whose fields for calls belong to the calls of the view.
@@ -417,7 +417,7 @@ def _of_calls(
     )
 
 
-def without_thoughts(view: Iterable[BaseMessage]) -> list[BaseMessage]:
+def drop_thoughts(view: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return a view without the thoughts of the speaker's model, for people and functions."""
     return [
         message.model_copy(update={"additional_kwargs": {}})
@@ -437,7 +437,7 @@ def _as_sent(result: ToolMessage) -> ToolMessage:
     )
 
 
-def _taken(new: set[str | None], call_id: str | None) -> bool:
+def _take_id(new: set[str | None], call_id: str | None) -> bool:
     """Remove an id from the new ids, and return whether it was one of them."""
     if call_id not in new:
         return False
@@ -459,7 +459,7 @@ def _quote_labels(text: str, names: Sequence[str]) -> str:
     return "\n".join([first, *(f"> {line}" if found else line for found, line in marked)])
 
 
-def _labelled(text: str, name: str | None) -> str:
+def _add_label(text: str, name: str | None) -> str:
     """Return a message of another speaker with its name as a label, unless the name is None."""
     text = text.strip() or SILENCE
     # Models that read labels tend to write their own.
@@ -475,19 +475,19 @@ def _add_heard(view: list[AnyMessage], text: Content, id_: str | None, name: str
     if isinstance(last, HumanMessage):
         view.pop()
         is_text = isinstance(text, str) and isinstance(last.content, str)
-        text = _joined(last.text, str(text)) if is_text else join_content(last.content, text)
+        text = _join_parts(last.text, str(text)) if is_text else join_content(last.content, text)
         if last.name != name:
             name = None
     view.append(HumanMessage(text, name=name, id=id_))
 
 
-def _joined(before: str, after: str) -> str:
+def _join_parts(before: str, after: str) -> str:
     return "\n\n".join(part for part in (before, after) if part)
 
 
-def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Content:
+def describe_news(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Content:
     """Return the content that a speaker has heard since its newest message, as in its view."""
-    since = {*heard_since(log, name)}
+    since = {*list_heard(log, name)}
     view = viewpoint(conversation, [message for message in log if place_of(message) in since], name)
     last = view[-1] if view else None
     return last.content if isinstance(last, HumanMessage) else ""

@@ -21,8 +21,8 @@ from langchain_core.messages.tool import ToolCall
 from ..common.content import describe_content, replace_text, tokens_of_files
 from ..conversation.conversation import Conversation
 from ..conversation.limits import tokens_of_summary
-from ..log.heard_text import as_heard_alone, handing_over
-from ..log.memory import is_in_view, is_told, remembered
+from ..log.heard_text import as_heard_alone, show_handoffs
+from ..log.memory import is_in_view, is_told, recall
 from ..log.messages import KEY, Fold, metadata, place_of, stored_form
 from ..log.metadata import (
     HookVersion,
@@ -230,7 +230,7 @@ class Parts:
             and self._own is not None
             and self._own.can_end_turn,
             replaces=[self._places[one] for one in replaced if one in self._places],
-            sums_up_to=self._summed_up(about, place) if sums_up else None,
+            sums_up_to=self._find_summary_end(about, place) if sums_up else None,
         )
         self.found.append(part)
         if not sums_up:
@@ -242,7 +242,7 @@ class Parts:
         alone = isinstance(about, Instruction) and about.audience == (self._name,)
         return alone and self._task is not None and self._task in message.text
 
-    def _summed_up(self, about: MessageMetadata, place: int) -> int:
+    def _find_summary_end(self, about: MessageMetadata, place: int) -> int:
         # The named message may be missing: the given log may begin after it.
         since = about.since if isinstance(about, Summary) else None
         return place if since is None else self._places.get(since, 0)
@@ -252,7 +252,7 @@ def _tokens_handing_over(
     conversation: Conversation, message: BaseMessage, about: SpeakerReply
 ) -> int:
     """Return the tokens that the view adds to a speaker's own message that hands over."""
-    made = handing_over(conversation, about, message)
+    made = show_handoffs(conversation, about, message)
     results = sum(tokens_of_message(result) for _, result in made)
     calls = tokens_of_message(AIMessage("", tool_calls=[call for call, _ in made]))
     return results + calls - tokens_of(message.text)
@@ -315,19 +315,19 @@ class History:
         self._memory = Fold[_Memory, BaseMessage](partial(_Memory, name), _Memory.add)
         self._parts = Fold[Parts, BaseMessage](partial(Parts, conversation, name), Parts.add)
         self._beside = (0, 0)
-        self._walk = self._walked_beside(*self._beside)
+        self._walk = self._begin_walk(*self._beside)
 
-    def remembered(self, log: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    def recall(self, log: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
         """Return a log without the messages that the speaker has forgotten."""
-        return remembered(log, self._name) if self._memory.of(log).forgets else log
+        return recall(log, self._name) if self._memory.read(log).forgets else log
 
-    def shortened(self, log: Sequence[BaseMessage], around: PromptOverhead) -> Shortened:
+    def shorten(self, log: Sequence[BaseMessage], around: PromptOverhead) -> Shortened:
         """Return the part of a log for the speaker's prompt."""
-        sums_up = self._memory.of(log).sums_up
-        log = self.remembered(log)
+        sums_up = self._memory.read(log).sums_up
+        log = self.recall(log)
         if self._keeps_all and not sums_up:
             return Shortened(log, None)
-        walk = self._walked(log, around)
+        walk = self._walk_log(log, around)
         pinned = [log[place] for place in walk.pinned if place < walk.cut]
         told = [] if walk.told is None else [walk.told]
         since = place_of(log[walk.cut]) if 0 < walk.cut < len(log) else None
@@ -342,34 +342,34 @@ class History:
         """
         if not isinstance(self._conversation.speaker(self._name).context, RunningSummary):
             return None
-        log = self.remembered(log)
-        walk = self._walked(log, around._replace(behind=0))
+        log = self.recall(log)
+        walk = self._walk_log(log, around._replace(behind=0))
         if walk.cut <= walk.for_good:
             return None
         left_out = range(walk.for_good, walk.cut)
         return [log[place] for place in left_out if place in walk.tokens], place_of(log[walk.cut])
 
-    def halved(self, log: Sequence[BaseMessage], around: PromptOverhead) -> str | None:
+    def halve(self, log: Sequence[BaseMessage], around: PromptOverhead) -> str | None:
         """Return the place of a new, permanent cut after a model has refused a prompt as too long.
 
         None if nothing more can be left out.
         """
-        log = self.remembered(log)
-        walk = self._walked(log, around).copy()
+        log = self.recall(log)
+        walk = self._walk_log(log, around).copy()
         before, most = walk.cut, walk.kept // 2
         while walk.kept > most and walk.cut_at_next_turn():
             pass
         return None if walk.cut == before else place_of(log[walk.cut])
 
-    def without_older(
+    def cut_to_newest(
         self, log: Sequence[BaseMessage], around: PromptOverhead, limit: int
     ) -> str | None:
         """Return the place of a new cut if the newest turn alone does not fit into a limit.
 
         The cut leaves half of the limit to the newest turn. None if that turn fits.
         """
-        log = self.remembered(log)
-        walk = self._walked(log, around).copy()
+        log = self.recall(log)
+        walk = self._walk_log(log, around).copy()
         newest = walk.newest_turn()
         if around.front + around.behind + newest <= limit:
             return None
@@ -377,31 +377,31 @@ class History:
             pass
         return place_of(log[walk.cut]) if walk.cut < len(log) else None
 
-    def first_kept(self, log: Sequence[BaseMessage], around: PromptOverhead) -> str | None:
+    def find_first_kept(self, log: Sequence[BaseMessage], around: PromptOverhead) -> str | None:
         """Return the place of the first message that is kept, or None for an empty log."""
-        log = self.remembered(log)
-        cut = self._walked(log, around).cut
+        log = self.recall(log)
+        cut = self._walk_log(log, around).cut
         return place_of(log[cut]) if cut < len(log) else None
 
     def last_summary(self, log: Sequence[BaseMessage]) -> BaseMessage | None:
         """Return the newest summary of the speaker's history, or None."""
-        known = reversed(self.remembered(log))
+        known = reversed(self.recall(log))
         return next(
             (message for message in known if is_summary(metadata(message), self._name)), None
         )
 
-    def _walked(self, log: Sequence[BaseMessage], around: PromptOverhead) -> "_Walk":
+    def _walk_log(self, log: Sequence[BaseMessage], around: PromptOverhead) -> "_Walk":
         if self._beside != (around.front, around.each):
             self._beside = (around.front, around.each)
-            self._walk = self._walked_beside(*self._beside)
-        walk = self._walk.of(self._parts.of(log).found)
+            self._walk = self._begin_walk(*self._beside)
+        walk = self._walk.read(self._parts.read(log).found)
         if not around.behind:
             return walk
         walk = walk.copy()
         walk.make_room(around.behind)
         return walk
 
-    def _walked_beside(self, front: int, each: int) -> "Fold[_Walk, Part]":
+    def _begin_walk(self, front: int, each: int) -> "Fold[_Walk, Part]":
         begin = partial(_Walk, self._conversation, self._name, front, each)
         return Fold(begin, _Walk.add)
 
@@ -504,7 +504,9 @@ class _Walk:
         # up.
         if place > self.cut:
             self._cut_at(place)
-        self.told = _told(part.message, self._render_prompt) if part.message.text.strip() else None
+        self.told = (
+            _show_summary(part.message, self._render_prompt) if part.message.text.strip() else None
+        )
         self._summary_tokens = 0 if self.told is None else tokens_of_message(self.told)
 
     def _is_over(self) -> bool:
@@ -563,7 +565,7 @@ class _Walk:
         self.cut = place
 
 
-def _told(summary: BaseMessage, render_prompt: RenderPrompt) -> BaseMessage:
+def _show_summary(summary: BaseMessage, render_prompt: RenderPrompt) -> BaseMessage:
     """Return the message that shows a summary to the speaker."""
     about = Instruction(audience=(str(metadata(summary).speaker),))
     return HumanMessage(

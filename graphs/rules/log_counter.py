@@ -38,7 +38,7 @@ def facts_of(conversation: Conversation, log: Sequence[BaseMessage]) -> Facts:
 
 def counter_of(conversation: Conversation, log: Sequence[BaseMessage]) -> "LogCounter":
     """Return a counter that has read a whole log."""
-    return Fold(partial(LogCounter, conversation), LogCounter.add).of(log)
+    return Fold(partial(LogCounter, conversation), LogCounter.add).read(log)
 
 
 class LogCounter:
@@ -249,11 +249,11 @@ class Reader:
 
     def facts(self, log: Sequence[BaseMessage]) -> Facts:
         """Compute the facts that end conditions look at."""
-        return self._counted.of(log).facts()
+        return self._counted.read(log).facts()
 
     def tallies(self, log: Sequence[BaseMessage]) -> Tallies:
         """Return the running count of each end condition in a log."""
-        return self._counted.of(log).tallies
+        return self._counted.read(log).tallies
 
     def history(self, name: str) -> History:
         """Return a speaker's history: the part of the log that it remembers."""
@@ -273,4 +273,4 @@ class Reader:
         if found is None:
             found = View(self._conversation, name, in_prompt=in_prompt, has_thoughts=True)
             self._views[name, in_prompt] = found
-        return found.of(lines, system)
+        return found.show(lines, system)

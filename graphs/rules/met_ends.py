@@ -36,8 +36,8 @@ from .turns import (
     is_capped,
     is_due,
     is_first_message_due,
+    is_never_asked,
     is_terminated,
-    never_asked,
     next_turn,
 )
 
@@ -67,7 +67,7 @@ class Quit(PositionEnd):
         return f"{at.left_by or 'a person'} left"
 
     @classmethod
-    def ended_by(cls, at: AtEnd) -> str | None:
+    def find_ender(cls, at: AtEnd) -> str | None:
         return at.left_by
 
 
@@ -95,7 +95,7 @@ class Termination(PositionEnd):
         return name is not None and is_terminated(conversation, position, name)
 
     @classmethod
-    def ended_by(cls, at: AtEnd) -> str | None:
+    def find_ender(cls, at: AtEnd) -> str | None:
         return at.facts.said_by
 
     @classmethod
@@ -129,7 +129,7 @@ class Completed(PositionEnd):
         return f"{listed(at.completed)} completed {tasks}"
 
     @classmethod
-    def ended_by(cls, at: AtEnd) -> str | None:
+    def find_ender(cls, at: AtEnd) -> str | None:
         return None if at.dialogue.has_separate_judge else at.completed[-1]
 
 
@@ -176,7 +176,7 @@ def _next_without_person(conversation: Conversation, position: Position) -> str 
     if is_due(conversation, position, Phase.CHOSEN):
         return None
     name, stage = next_turn(conversation, position)
-    answers = stage in ALOUD and never_asked(conversation, name)
+    answers = stage in ALOUD and is_never_asked(conversation, name)
     return name if answers and not is_first_message_due(conversation, position, name) else None
 
 
@@ -212,12 +212,12 @@ class MetEnd(NamedTuple):
 def met_ends(conversation: Conversation, position: Position) -> list[MetEnd]:
     """Return the end conditions met at a position, the strongest first."""
     end_chat, facts = conversation.end_chat, position.facts
-    waiting = _waiting(conversation, position)
+    waiting = _find_waiting(conversation, position)
     met = [] if end_chat.when is None else _terms(end_chat.when, facts, waiting)
     asks = end_chat.on_guard == "ask"
     met += [
         _one(rule)
-        for rule in (*_ALWAYS_ON, *_counting(facts))
+        for rule in (*_ALWAYS_ON, *_find_counting(facts))
         if rule.is_met_unnamed(conversation, facts)
         and rule not in waiting
         and not (asks and rule.strength is Strength.GUARD)
@@ -230,7 +230,7 @@ def met_ends(conversation: Conversation, position: Position) -> list[MetEnd]:
     return sorted(met, key=lambda one: (one.strength, sorted(_PLACES[of] for of in one.reasons)))
 
 
-def _waiting(conversation: Conversation, position: Position) -> Collection[type[EndRule]]:
+def _find_waiting(conversation: Conversation, position: Position) -> Collection[type[EndRule]]:
     """Return the end conditions that wait until the minimum of rounds is complete."""
     if position.may_end(conversation):
         return ()
@@ -252,17 +252,17 @@ def met_guards(conversation: Conversation, position: Position) -> list[type[Guar
     """Return the met guards that give the turn to a person instead of ending the conversation."""
     if conversation.end_chat.on_guard != "ask":
         return []
-    waiting = _waiting(conversation, position)
+    waiting = _find_waiting(conversation, position)
     return [
         guard
-        for guard in _counting(position.facts)
+        for guard in _find_counting(position.facts)
         if guard.strength is Strength.GUARD
         and guard not in waiting
         and guard.is_met_unnamed(conversation, position.facts)
     ]
 
 
-def _counting(facts: Facts) -> list[type[Guard]]:
+def _find_counting(facts: Facts) -> list[type[Guard]]:
     """Return the guards with a count above zero, in order of precedence."""
     return [guard for reason, guard in _GUARDS.items() if reason in facts.counts]
 
@@ -283,11 +283,11 @@ def stops_calls(conversation: Conversation, position: Position) -> bool:
 
 def explain_guards(conversation: Conversation, position: Position, tallies: Tallies) -> str:
     """Return why guards give the turn to a person, as text for people; empty if no guard does."""
-    at = at_end(conversation, position, (), tallies)
+    at = describe_end(conversation, position, (), tallies)
     return "; ".join(guard.explain(at) for guard in met_guards(conversation, position))
 
 
-def at_end(
+def describe_end(
     conversation: Conversation, position: Position, met: tuple[BaseEnd, ...], tallies: Tallies
 ) -> AtEnd:
     """Return the data that end conditions use to explain themselves."""
@@ -343,7 +343,7 @@ def limit_inner(
             speaker may apply. None if no speaker's limits apply.
     """
     when = inner.end_chat.when
-    for end in _remaining(outer, facts, speaker):
+    for end in _list_remaining(outer, facts, speaker):
         when = end if when is None else when | end
     end_chat = inner.end_chat.model_copy(update={"when": when})
     return inner.model_copy(update={"end_chat": end_chat, "prices": inner.prices or outer.prices})
@@ -364,7 +364,7 @@ _LEAST = 1e-9
 """The limit if nothing remains. It must be positive, and the first call reaches it."""
 
 
-def _remaining(outer: Conversation, facts: Facts, speaker: str | None) -> Iterator[BaseEnd]:
+def _list_remaining(outer: Conversation, facts: Facts, speaker: str | None) -> Iterator[BaseEnd]:
     """Yield the rest of each hard limit of an outer conversation after its counts so far."""
     for end in _budgets(outer):
         by = end.by if isinstance(end, CallBudget) else None

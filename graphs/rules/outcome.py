@@ -21,7 +21,7 @@ from ..conversation.usage import Usage, add_usage
 from ..ends.end import Tallies
 from ..ends.end_chat import Reason
 from ..log.heard_text import heard_text, unanswered_token
-from ..log.messages import metadata, place_of, since_end, speeches
+from ..log.messages import messages_since_end, metadata, place_of, speeches
 from ..log.metadata import (
     ModelOutput,
     PendingAnswer,
@@ -37,7 +37,7 @@ from ..log.metadata import (
 )
 from ..speakers.formats import SchemaFormat
 from ..text.done_words import without
-from .met_ends import ENDS, at_end, met_ends
+from .met_ends import ENDS, describe_end, met_ends
 from .position import Position
 
 
@@ -88,7 +88,7 @@ class Outcome(Shown, Data):
     def __str__(self) -> str:
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
         messages = "1 message" if self.messages == 1 else f"{self.messages} messages"
-        final = _finally(self.verdicts[-1]) if self.verdicts else ""
+        final = _describe_final(self.verdicts[-1]) if self.verdicts else ""
         return f"Ended after {rounds} and {messages}: {self.explanations[0]}{final}."
 
     def used(self) -> tuple[tuple[str, str], ...]:
@@ -118,7 +118,7 @@ class Outcome(Shown, Data):
         )
 
 
-def _finally(verdict: Verdict) -> str:
+def _describe_final(verdict: Verdict) -> str:
     """Return a judge's final verdict as a clause, or an empty text if it is not final."""
     if not verdict.final:
         return ""
@@ -138,7 +138,7 @@ def outcome(
     tallies: Tallies,
 ) -> Outcome:
     """Return the outcome of a conversation that has just ended."""
-    whole, log = log, since_end(log)
+    whole, log = log, messages_since_end(log)
     said = speeches(log)
     stages = (about.stage for about in map(metadata, said) if isinstance(about, Speech))
     last_words = sum(stage is Stage.LAST_WORDS for stage in stages)
@@ -148,11 +148,11 @@ def outcome(
         if isinstance(about, Reflection) and about.verdict is not None
     )
     met = tuple(end for one in met_ends(conversation, position) for end in one.ends)
-    at = at_end(conversation, position, met, tallies)
+    at = describe_end(conversation, position, met, tallies)
     return Outcome(
         reasons=reasons,
         explanations=tuple(ENDS[reason].explain(at) for reason in reasons),
-        by=ENDS[reasons[0]].ended_by(at),
+        by=ENDS[reasons[0]].find_ender(at),
         message=place_of(said[-1]) if said else None,
         rounds=(position.turns + last_words) // len(conversation.speakers),
         messages=len(said),
@@ -163,16 +163,16 @@ def outcome(
         usage=usage,
         warnings=(
             *conversation.sandbox.warnings,
-            *_of_tool_rounds(conversation, log),
-            *_of_artifacts(log),
-            *_of_unread_choices(log),
-            *_of_stops(log),
-            *_of_unanswered_token(conversation, reasons, whole),
+            *_warn_of_tool_rounds(conversation, log),
+            *_warn_of_artifacts(log),
+            *_warn_of_choices(log),
+            *_warn_of_stops(log),
+            *_warn_of_token(conversation, reasons, whole),
         ),
     )
 
 
-def _of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[str]:
+def _warn_of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[str]:
     """Yield a warning for each speaker that used all tool rounds of a turn."""
     most = conversation.max_tool_rounds
     reached = Counter(
@@ -188,13 +188,13 @@ def _of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage]) -> I
         )
 
 
-def _of_artifacts(log: Sequence[BaseMessage]) -> Iterator[str]:
+def _warn_of_artifacts(log: Sequence[BaseMessage]) -> Iterator[str]:
     """Yield each reason why an artifact was not stored once."""
     results = (about for about in map(metadata, log) if isinstance(about, ToolResult))
     yield from dict.fromkeys(one.artifact_problem for one in results if one.artifact_problem)
 
 
-def _of_unread_choices(log: Sequence[BaseMessage]) -> Iterator[str]:
+def _warn_of_choices(log: Sequence[BaseMessage]) -> Iterator[str]:
     """Yield a warning if the order decided who spoke next, since a choice could not be read."""
     choices = (about for about in map(metadata, log) if isinstance(about, SpeakerChoice))
     times = sum(one.problem is not None and one.to is not None for one in choices)
@@ -220,7 +220,7 @@ def describe_stop(about: ModelOutput) -> str:
     return f"{what}: {about.stop.clause}" if about.stop else what
 
 
-def _of_stops(log: Sequence[BaseMessage]) -> Iterator[str]:
+def _warn_of_stops(log: Sequence[BaseMessage]) -> Iterator[str]:
     """Yield a warning for each notable way in which models stopped early."""
     found = Counter(
         describe_stop(about)
@@ -234,7 +234,7 @@ def _of_stops(log: Sequence[BaseMessage]) -> Iterator[str]:
         yield f"{text[:1].upper()}{text[1:]}" + ("" if times == 1 else f" ({times} times)")
 
 
-def _of_unanswered_token(
+def _warn_of_token(
     conversation: Conversation, reasons: tuple[Reason, ...], log: Sequence[BaseMessage]
 ) -> Iterator[str]:
     """Yield a warning if an agent's done token ended the conversation too early.
@@ -321,7 +321,7 @@ def find_output(conversation: Conversation, log: Sequence[M]) -> M | None:
     A message that all speakers hear takes precedence over later private ones.
     """
     found = None
-    for message in reversed(since_end(log)):
+    for message in reversed(messages_since_end(log)):
         about = metadata(message)
         if isinstance(about, Speech) and _may_be_output(conversation, message, about):
             if about.audience is None:
@@ -368,13 +368,15 @@ def output_value(conversation: Conversation, message: BaseMessage) -> Any:  # no
     return output_text(conversation, message)
 
 
-def after_output(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
+def list_after_output(
+    conversation: Conversation, log: Sequence[AnyMessage]
+) -> Iterator[AnyMessage]:
     """Yield the spoken messages that follow the output, newest first, but none by a person.
 
     If there is no output, yield the messages that contain only a word that ends the conversation.
     """
     output = find_output(conversation, log)
-    for message in reversed(since_end(log)):
+    for message in reversed(messages_since_end(log)):
         if message is output:
             return
         about = metadata(message)

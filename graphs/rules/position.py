@@ -144,11 +144,11 @@ class Move(NamedTuple):
     """The log messages that the actor reads in addition to the speaker's view."""
 
 
-def _once(conversation: Conversation) -> int:
+def _allow_one(conversation: Conversation) -> int:
     return 1
 
 
-def _never(conversation: Conversation) -> int:
+def _allow_none(conversation: Conversation) -> int:
     return 0
 
 
@@ -206,7 +206,7 @@ _CHECK = (Phase.ASKED, Phase.UNREAD, Phase.JUDGED)
 """The phases after the question whether a task is complete."""
 
 MOVES: Final[Mapping[Phase, Move]] = {
-    Phase.STARTED: Move(Actor.NEXT, Strength.HARD, _TURN, _never),
+    Phase.STARTED: Move(Actor.NEXT, Strength.HARD, _TURN, _allow_none),
     # Within a turn.
     Phase.PASSED: Move(
         Actor.SPEAKER,
@@ -227,7 +227,9 @@ MOVES: Final[Mapping[Phase, Move]] = {
     Phase.CUT_OFF: Move(
         Actor.SPEAKER, Strength.HARD, (Phase.REJECTED, *_ACCEPTED), _with_more_asked, _DRAFT
     ),
-    Phase.REJECTED: Move(Actor.SPEAKER, Strength.HARD, (Phase.CUT_OFF, *_ACCEPTED), _once, _DRAFT),
+    Phase.REJECTED: Move(
+        Actor.SPEAKER, Strength.HARD, (Phase.CUT_OFF, *_ACCEPTED), _allow_one, _DRAFT
+    ),
     # A finished answer is said before any end applies.
     Phase.ANSWERED: Move(
         Actor.SPEAKER,
@@ -258,7 +260,7 @@ MOVES: Final[Mapping[Phase, Move]] = {
         Actor.SPEAKER,
         None,
         (Phase.ANSWERED, Phase.SPOKEN),
-        _never,
+        _allow_none,
         Reads(_CALLS, (ToolResult, UnheardResult)),
     ),
     # Between turns.
@@ -266,33 +268,33 @@ MOVES: Final[Mapping[Phase, Move]] = {
         Actor.NEXT,
         Strength.CAP,
         (Phase.CHECKED, *_CHECK, *_CHOICE, *_TURN),
-        _once,
+        _allow_one,
     ),
-    Phase.CHECKED: Move(Actor.NEXT, Strength.CAP, (*_CHECK, *_CHOICE, *_TURN), _once),
+    Phase.CHECKED: Move(Actor.NEXT, Strength.CAP, (*_CHECK, *_CHOICE, *_TURN), _allow_one),
     Phase.ASKED: Move(
         Actor.JUDGE,
         Strength.HARD,
         (Phase.UNREAD, Phase.JUDGED),
-        _once,
+        _allow_one,
         Reads((JudgeQuestion,), (Reflection,)),
     ),
     Phase.UNREAD: Move(
         Actor.JUDGE,
         Strength.HARD,
         (Phase.JUDGED,),
-        _once,
+        _allow_one,
         Reads((JudgeQuestion,), (Reflection,)),
     ),
-    Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (*_CHOICE, *_TURN), _once),
+    Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (*_CHOICE, *_TURN), _allow_one),
     Phase.UNCHOSEN: Move(Actor.JUDGE, Strength.HARD, (Phase.CHOSEN,), _with_moderator),
     Phase.CHOSEN: Move(
         Actor.NEXT,
         Strength.CAP,
         tuple(phase for phase in _TURN if phase is not Phase.REQUESTED),
-        _once,
+        _allow_one,
     ),
     # Once in a conversation.
-    Phase.LEFT: Move(Actor.NO_ONE, Strength.CAP, (), _never),
+    Phase.LEFT: Move(Actor.NO_ONE, Strength.CAP, (), _allow_none),
 }
 
 BETWEEN_TURNS: Final = tuple(phase for phase, move in MOVES.items() if move.actor is Actor.NEXT)

@@ -18,7 +18,7 @@ from ..conversation.conversation import Conversation
 from ..conversation.questions import ApprovalQuestion, Asking, interrupt_payload
 from ..ends.end import count_of
 from ..log.messages import newest_calls
-from ..log.viewpoint import newly_heard
+from ..log.viewpoint import describe_news
 from ..speakers.call_settings import (
     DECISIONS,
     ActionRequest,
@@ -188,7 +188,7 @@ def question_payload(
     asked: Asking,
 ) -> dict[str, Any]:
     """Return the payload of the interrupt that asks a person for a message."""
-    heard = describe_content(newly_heard(conversation, log, asked.speaker))
+    heard = describe_content(describe_news(conversation, log, asked.speaker))
     calls = newest_calls(log).tool_calls if position.phase is Phase.CALLED else ()
     own = conversation.speaker(asked.speaker).task
     return interrupt_payload(asked, "\n\n".join(filter(None, [task, own])), heard, calls)

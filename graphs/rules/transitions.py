@@ -23,10 +23,10 @@ from .turns import (
     NextTurn,
     code_waits,
     due,
-    in_turn,
     is_in_round,
     is_judged,
     last_words,
+    next_in_order,
     next_turn,
 )
 
@@ -73,25 +73,25 @@ def decide(conversation: Conversation, position: Position) -> Decision:
     turn = NextTurn(position.speaker or conversation.order[0], position.stage)
     if _is_over(conversation, position, met):
         if _is_judged_once_more(conversation, position, met):
-            return _at(Node.COMPLETION_JUDGE, turn, due=Phase.JUDGED)
-        return _at(Node.END, turn, reasons=reasons_of(_as_it_ended(position, met)))
+            return _make_decision(Node.COMPLETION_JUDGE, turn, due=Phase.JUDGED)
+        return _make_decision(Node.END, turn, reasons=reasons_of(_as_it_ended(position, met)))
     match MOVES[position.phase].actor:
         case Actor.SPEAKER:
-            return _at(_agent(conversation, turn), turn)
+            return _make_decision(_agent(conversation, turn), turn)
         case Actor.TOOLS:
-            return _at(Node.TOOL_EXECUTOR, turn)
+            return _make_decision(Node.TOOL_EXECUTOR, turn)
         case Actor.JUDGE:
             task = Phase.CHOSEN if position.phase is Phase.UNCHOSEN else Phase.JUDGED
-            return _at(Node.COMPLETION_JUDGE, turn, due=task)
+            return _make_decision(Node.COMPLETION_JUDGE, turn, due=task)
         case _:
             comes = due(conversation, position)
             if comes is not None:
-                return _at(Node.COMPLETION_JUDGE, turn, due=comes)
+                return _make_decision(Node.COMPLETION_JUDGE, turn, due=comes)
             turn = next_turn(conversation, position)
-            return _at(_agent(conversation, turn), turn)
+            return _make_decision(_agent(conversation, turn), turn)
 
 
-def _at(node: Node, turn: NextTurn, **more: Any) -> Decision:
+def _make_decision(node: Node, turn: NextTurn, **more: Any) -> Decision:
     return Decision(node=node, speaker=turn.speaker, stage=turn.stage, **more)
 
 
@@ -156,12 +156,12 @@ def _is_judged_once_more(conversation: Conversation, position: Position, met: li
     return isinstance(judge, SeparateJudge) and judge.final_verdict and at_cap and unjudged
 
 
-def after_reply(conversation: Conversation, position: Position, turn: Decision) -> Position:
+def record_reply(conversation: Conversation, position: Position, turn: Decision) -> Position:
     """Return the position after the current speaker has finished its turn."""
-    return after_turn(conversation, position, turn.speaker, turn.stage)
+    return record_turn(conversation, position, turn.speaker, turn.stage)
 
 
-def after_turn(
+def record_turn(
     conversation: Conversation, position: Position, speaker: str, stage: Stage
 ) -> Position:
     """Return the position after a turn of any speaker, in any part of the conversation."""
@@ -188,7 +188,7 @@ def after_turn(
     return after.model_copy(update={"owed": last_words(conversation, speaker)})
 
 
-def after_pause(
+def record_pause(
     position: Position, turn: Decision, phase: Phase, *, succeeded: bool = False
 ) -> Position:
     """Return the position after a phase within a turn; `succeeded` counts a tool round."""
@@ -204,34 +204,34 @@ def after_pause(
     )
 
 
-def after_leaving(position: Position, turn: Decision, leaving: Leaving) -> Position:
+def record_leaving(position: Position, turn: Decision, leaving: Leaving) -> Position:
     """Return the position after a person has ended the conversation instead of speaking."""
-    return after_pause(position, turn, Phase.LEFT).model_copy(update={"left": leaving})
+    return record_pause(position, turn, Phase.LEFT).model_copy(update={"left": leaving})
 
 
-def after_reopening(position: Position) -> Position:
+def record_reopening(position: Position) -> Position:
     """Return the position of an ended conversation that continues: its caps count from 0 again."""
     anew = {"turns": 0, "completed": (), "owed": (), "chosen": None, "left": None}
     return position.model_copy(update=anew)
 
 
-def after_check(position: Position) -> Position:
+def record_check(position: Position) -> Position:
     """Return the position after the predicates were evaluated."""
     return position.model_copy(update={"phase": Phase.CHECKED})
 
 
-def after_question(position: Position) -> Position:
+def record_question(position: Position) -> Position:
     """Return the position after the first of the judge's two questions."""
     return position.model_copy(update={"phase": Phase.ASKED})
 
 
-def after_unread_verdict(conversation: Conversation, position: Position) -> Position:
+def record_unread_verdict(conversation: Conversation, position: Position) -> Position:
     """Return the position after an unreadable verdict, when another one is requested."""
     capped = not is_judged(conversation, position)
     return position.model_copy(update={"phase": Phase.UNREAD, "capped": capped})
 
 
-def after_verdict(conversation: Conversation, position: Position, *, complete: bool) -> Position:
+def record_verdict(conversation: Conversation, position: Position, *, complete: bool) -> Position:
     """Return the position after a verdict about a task."""
     capped = not is_judged(conversation, position)
     if not complete or position.speaker is None:
@@ -249,14 +249,14 @@ def after_verdict(conversation: Conversation, position: Position, *, complete: b
     )
 
 
-def after_unread_choice(position: Position) -> Position:
+def record_unread_choice(position: Position) -> Position:
     """Return the position after an unreadable choice, when another one is requested."""
     return position.model_copy(update={"phase": Phase.UNCHOSEN})
 
 
-def after_choice(conversation: Conversation, position: Position, name: str | None) -> Position:
+def record_choice(conversation: Conversation, position: Position, name: str | None) -> Position:
     """Return the position after the choice of the next speaker."""
-    chosen = name or in_turn(conversation, position)
+    chosen = name or next_in_order(conversation, position)
     return position.model_copy(update={"phase": Phase.CHOSEN, "chosen": chosen})
 
 
@@ -273,7 +273,7 @@ def position_after_removals(position: Position, log: Sequence[BaseMessage]) -> P
     return position.model_copy(update=update)
 
 
-def unjudged(
+def forget_verdicts(
     conversation: Conversation, position: Position, behind: Sequence[BaseMessage]
 ) -> Position:
     """Return the position right after the newest turn, without later verdicts and choices."""

@@ -55,7 +55,7 @@ def is_due(conversation: Conversation, position: Position, phase: Phase) -> bool
 def is_in_round(conversation: Conversation, position: Position) -> bool:
     """Return whether some speakers of a round in which all speak at once have not spoken yet."""
     is_begun = position.stage is Stage.ROUNDS and position.turns > 0
-    return is_begun and in_turn(conversation, position) != conversation.order[0]
+    return is_begun and next_in_order(conversation, position) != conversation.order[0]
 
 
 def _has_predicates(conversation: Conversation, position: Position) -> bool:
@@ -103,14 +103,14 @@ def next_turn(conversation: Conversation, position: Position) -> NextTurn:
         return NextTurn(prepared[position.prepared], Stage.PRIVATE)
     if conversation.opening.answers and position.opened < len(conversation.names):
         return NextTurn(conversation.names[position.opened], Stage.OPENING)
-    name = position.chosen or in_turn(conversation, position)
+    name = position.chosen or next_in_order(conversation, position)
     if position.facts.tokens_unanswered and name == position.speaker:
         # Another speaker must answer a done token, whatever the choice was.
-        name = in_turn(conversation, position)
+        name = next_in_order(conversation, position)
     return NextTurn(name, Stage.ROUNDS)
 
 
-def in_turn(conversation: Conversation, position: Position) -> str:
+def next_in_order(conversation: Conversation, position: Position) -> str:
     """Return the next speaker in the order of the rounds, without a choice."""
     order = conversation.order
     # The last speaker of the opening does not count.
@@ -194,21 +194,21 @@ def _turns(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[_
         if speaker is None or named is not None or about.speaker != speaker:
             continue
         if isinstance(about, Speech) or (isinstance(about, ToolCalls) and about.is_aloud):
-            named = _named(conversation, speaker, message, about)
+            named = _find_named(conversation, speaker, message, about)
     if speaker is not None:
         yield _Turn(speaker, named)
 
 
-def _named(
+def _find_named(
     conversation: Conversation, name: str, message: BaseMessage, about: SpeakerReply
 ) -> str | None:
     """Return the speaker that a message names as the next one, if that speaker may be next."""
     given = (*about.handed_to, *read_next_speaker(conversation, about.parsed))
     allowed = find_first_allowed(conversation, name, given)
-    return allowed or _addressed(message.text, conversation, name)
+    return allowed or _find_addressed(message.text, conversation, name)
 
 
-def _addressed(text: str, conversation: Conversation, name: str) -> str | None:
+def _find_addressed(text: str, conversation: Conversation, name: str) -> str | None:
     """Return the speaker whose ``@Name`` begins a message. The longest matching name counts."""
     if not text.lstrip().startswith("@"):
         return None
@@ -219,7 +219,7 @@ def _addressed(text: str, conversation: Conversation, name: str) -> str | None:
     return max(ended, key=len, default=None)
 
 
-def asking(conversation: Conversation, position: Position, turn: NextTurn) -> Asking | None:
+def find_question(conversation: Conversation, position: Position, turn: NextTurn) -> Asking | None:
     """Return the question to a person at the beginning of a turn, or None."""
     speaker = conversation.speaker(turn.speaker)
     human = speaker.human
@@ -255,10 +255,12 @@ def ends_run(
     by_person = (about for about in map(metadata, reversed(log)) if is_by_person(about))
     newest = next(by_person, None)
     sends = isinstance(newest, Speech) and newest.from_client
-    return sends and asking(conversation, position, turn) is not None
+    return sends and find_question(conversation, position, turn) is not None
 
 
-def asking_of_calls(conversation: Conversation, position: Position, caller: str) -> Asking | None:
+def find_question_of_calls(
+    conversation: Conversation, position: Position, caller: str
+) -> Asking | None:
     """Return the question to a person before another speaker's calls run, or None."""
     name = watcher(conversation, caller)
     human = conversation.speaker(name).human if name is not None else None
@@ -293,7 +295,7 @@ def meaning(asked: Asking, answer: Content) -> Leaving | Content | None:
     return Leaving(by=asked.speaker, reason=reason)
 
 
-def never_asked(conversation: Conversation, name: str) -> bool:
+def is_never_asked(conversation: Conversation, name: str) -> bool:
     """Return whether a speaker's person is never asked, so that automatic replies replace it."""
     human = conversation.speaker(name).human
     return human is not None and human.human_input_mode is HumanInputMode.NEVER
@@ -333,7 +335,7 @@ def has_capped_calls(conversation: Conversation, position: Position) -> bool:
     name = watcher(conversation, position.speaker)
     return (
         name is not None
-        and never_asked(conversation, name)
+        and is_never_asked(conversation, name)
         and _has_capped(conversation, position, name)
     )
 

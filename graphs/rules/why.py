@@ -156,7 +156,7 @@ def describe_findings(verdict: Verdict) -> str:
     )
 
 
-def why(
+def explain_end(
     conversation: Conversation, messages: Sequence[AnyMessage], outcome: Outcome | None
 ) -> list[OutcomeStep]:
     """Return the causes of a conversation's end, oldest first, and then its reasons.
@@ -365,15 +365,15 @@ class _Trail:
         when = self._conversation.end_chat.when
         if when is None or outcome is None:
             return [end for _, end in leaves(when)]
-        return _met(when, self._counter.facts(), outcome.reasons)
+        return _find_met(when, self._counter.facts(), outcome.reasons)
 
 
-def _met(end: BaseEnd, facts: Facts, reasons: Container[str]) -> list[BaseEnd]:
+def _find_met(end: BaseEnd, facts: Facts, reasons: Container[str]) -> list[BaseEnd]:
     """Return the parts of this end condition that were met, for these reasons."""
     if isinstance(end, AnyOf):
-        return [leaf for part in end.of for leaf in _met(part, facts, reasons)]
+        return [leaf for part in end.of for leaf in _find_met(part, facts, reasons)]
     if isinstance(end, AllOf):
-        parts = [_met(part, facts, reasons) for part in end.of]
+        parts = [_find_met(part, facts, reasons) for part in end.of]
         return [leaf for part in parts for leaf in part] if all(parts) else []
     is_met = end.kind in reasons and (not isinstance(end, _FROM_LOG) or end.is_met(facts))
     return [end] if is_met else []

@@ -17,7 +17,7 @@ from ..common.content import Content, text_of
 from ..common.content_input import ContentInput, load_content
 from ..common.errors import SessionError, SpecError
 from ..conversation.conversation import Conversation
-from ..log.memory import memory, private_lines, told_privately
+from ..log.memory import list_private, memory, private_lines
 from ..log.messages import make_message, metadata, place_of
 from ..log.metadata import NOBODY, MemoryReset, Reflection, Speech
 from ..log.state import log_of, update_of
@@ -124,7 +124,7 @@ def _place_after_turn(log: Sequence[BaseMessage], name: str) -> int:
 def _texts_only_in_log(conversation: Conversation, name: str) -> list[tuple[str, str]]:
     """Return each text of the spec that a speaker knows only from the log, and its restatement."""
     speaker = conversation.speaker(name)
-    texts = [(str(one.text), str(one.text)) for one in told_privately(speaker)]
+    texts = [(str(one.text), str(one.text)) for one in list_private(speaker)]
     if conversation.opening.answers and speaker.task is not None:
         restated = conversation.render_prompt(prompts.RESTATE_TASK, task=speaker.task)
         texts.append((speaker.task, restated))

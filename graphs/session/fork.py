@@ -20,7 +20,7 @@ from ..conversation.judges import SeparateJudge
 from ..conversation.sandbox import Kept, new_key
 from ..conversation.served import FIXED, FIXED_OF_SPEAKERS
 from ..ends.end_chat import Reason
-from ..log.memory import known_before, pending_answers
+from ..log.memory import list_known, pending_answers
 from ..log.messages import PLACE, make_message, metadata
 from ..log.metadata import Instruction, Speech, Stage, verdict_of
 from ..log.state import State, append, log_of, mark_removed, take_back, update_of
@@ -101,7 +101,7 @@ def fork_state(found: State, new: Conversation) -> State:
         # The task was still being specified; now it is used as given.
         state["specified_task"] = new.task or ""
         before = position = Position()
-        was_next, told_new = None, known_before(new, 0)
+        was_next, told_new = None, list_known(new, 0)
     else:
         return state
     state["position"] = position.model_dump(mode="json")

@@ -26,7 +26,7 @@ from ..log.state import log_of
 from ..rules.position import Position
 from ..rules.questions import question_payload
 from ..rules.transitions import Node, decide
-from ..rules.turns import NextTurn, asking, ends_run
+from ..rules.turns import NextTurn, ends_run, find_question
 from .checkpoints import checkpointer_of, config_of, read_snapshot, reading_session
 from .options import GivenAnswer
 
@@ -82,7 +82,7 @@ def _find_client_question(state: Mapping[str, Any]) -> MessageQuestion | None:
     position, log = Position.model_validate(state["position"]), log_of(state)
     decision = decide(conversation, position)
     turn = NextTurn(decision.speaker, decision.stage)
-    asked = asking(conversation, position, turn)
+    asked = find_question(conversation, position, turn)
     if asked is None or not ends_run(conversation, position, turn, log):
         return None
     task = state.get("specified_task") or None

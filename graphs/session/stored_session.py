@@ -20,10 +20,10 @@ from ..conversation.usage import Usage, add_usage
 from ..log.messages import inner_session_id, metadata, read_inner_log, says_something, speeches
 from ..log.metadata import InnerSession, Reflection, Speech, outcome_of
 from ..log.state import log_of
-from ..log.transcript import numbered_transcript, overheard, trajectory
+from ..log.transcript import format_transcript, numbered_transcript, trajectory
 from ..log.viewpoint import memory_messages, viewpoint
 from ..rules.outcome import Outcome, OutcomeStep, find_output, output_text, output_value
-from ..rules.why import describe_findings, why
+from ..rules.why import describe_findings, explain_end
 from ..store.base import SessionLease, Store
 from ..store.rows import reading_store
 
@@ -72,7 +72,7 @@ def hash_log(log: Sequence[AnyMessage], judge: SeparateJudge) -> str:
 
 
 def _hash_log(log: Sequence[AnyMessage], *, with_calls: bool) -> str:
-    read = numbered_transcript(log, log) if with_calls else overheard(log, private=True)
+    read = numbered_transcript(log, log) if with_calls else format_transcript(log, private=True)
     return sha256(read.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -138,7 +138,7 @@ class StoredSession(Shown):
     """The verdicts of judges who were asked without running the session, oldest first."""
 
     def __str__(self) -> str:
-        said = overheard(self.messages, private=True)
+        said = format_transcript(self.messages, private=True)
         return clean("\n\n".join(part for part in (said, *self._status()) if part))
 
     @property
@@ -344,7 +344,7 @@ class StoredSession(Shown):
             The messages that caused the end, oldest first, then each reason. If the session has not
             ended, the messages that count towards an end so far.
         """
-        return why(self.conversation, self.messages, self.outcome)
+        return explain_end(self.conversation, self.messages, self.outcome)
 
 
 def make_session(

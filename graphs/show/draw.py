@@ -22,7 +22,7 @@ from ..ends.end import BaseEnd, Strength, alternatives, count_of, leaves, lone
 from ..ends.end_chat import EndChatMode
 from ..kinds.load import load_conversation
 from ..log.metadata import Stage
-from ..rules.turns import last_words, never_asked, watcher
+from ..rules.turns import is_never_asked, last_words, watcher
 from ..speakers.reply_parts import ALOUD
 from ..speakers.speaker import Speaker
 
@@ -269,7 +269,7 @@ class _Edges:
                 yield end.describe()
         following = self._next_places(turn)
         for other in conversation.speakers:
-            human, is_asked = other.human, not never_asked(conversation, other.name)
+            human, is_asked = other.human, not is_never_asked(conversation, other.name)
             follows = _CHOICE in following or _place(other.name) in following
             if human is None or is_asked or not follows or other is speaker:
                 continue
@@ -376,7 +376,7 @@ _STAGES: Final = {
 
 
 def _is_person(conversation: Conversation, name: str) -> bool:
-    return conversation.speaker(name).human is not None and not never_asked(conversation, name)
+    return conversation.speaker(name).human is not None and not is_never_asked(conversation, name)
 
 
 def _speaker(conversation: Conversation, place: Place) -> list[str]:

@@ -12,13 +12,13 @@ from ..conversation.judges import Finding, Verdict
 from ..conversation.questions import Question
 from ..ends.end import Strength, leaves
 from ..ends.guards import Guard
-from ..log.messages import metadata, place_of, since_end
+from ..log.messages import messages_since_end, metadata, place_of
 from ..log.metadata import Speech, verdict_of
 from ..rules.log_counter import counter_of
 from ..rules.met_ends import ENDS, is_answer_due
 from ..rules.outcome import Outcome, OutcomeStep, OutcomeStepKind
 from ..rules.position import Position
-from ..rules.why import steps_of, why
+from ..rules.why import explain_end, steps_of
 from .page_data import Chart, Ending, Mark, Meter, Share, Spending, Spent, Step, Timeline, Tone
 
 WIDTH: Final = 720
@@ -185,13 +185,13 @@ def ending_of(
     anchors: Mapping[str, str],
 ) -> Ending:
     """Return the panel about the end of a conversation, or about its status."""
-    found = _steps(why(conversation, log, outcome), anchors)
+    found = _steps(explain_end(conversation, log, outcome), anchors)
     steps = tuple(found[-_MOST_STEPS:])
     shown = _steps(steps_of(conversation, log), anchors)[-_MOST_STEPS:]
     panel = reason_panel(outcome, pending, anchors)
     return panel.model_copy(
         update={
-            "owed": tuple(_owed(conversation, since_end(log), position, outcome)),
+            "owed": tuple(_owed(conversation, messages_since_end(log), position, outcome)),
             "numbers": tuple(_numbers(conversation, position, outcome)),
             "steps": steps,
             "earlier_steps": len(found) - len(steps),
@@ -208,7 +208,7 @@ def brief_end(
     pending: Sequence[Question],
 ) -> Ending:
     """Return a short panel for a notebook: the reason and the last steps that led to it."""
-    steps = _steps(why(conversation, log, outcome), {})
+    steps = _steps(explain_end(conversation, log, outcome), {})
     numbers = () if outcome is None else outcome.used()
     return reason_panel(outcome, pending, {}).model_copy(
         update={"steps": tuple(steps[-_FEW_STEPS:]), "numbers": numbers}

@@ -32,10 +32,10 @@ from ..log.metadata import (
     Summary,
     UnheardReply,
     UnheardResult,
+    content_of,
     is_by_person,
-    parsed_of,
 )
-from ..log.transcript import overheard
+from ..log.transcript import format_transcript
 from ..log.viewpoint import SILENCE, View, viewpoint
 from ..rules.outcome import Outcome
 from ..rules.position import Position
@@ -193,7 +193,7 @@ class _Seen:
 
     def text(self, message: BaseMessage) -> str:
         """Return the text of another speaker's message as this speaker receives it."""
-        shown = self._view.of([message])
+        shown = self._view.show([message])
         return shown[-1].text if shown else message.text
 
 
@@ -220,7 +220,7 @@ def _folds(
     if (thought := thought_text(about)) and not in_memory:
         yield Fold(kind="thought", title="Thought, not sent to other speakers", text=thought)
     if _adds_to_text(about):
-        yield Fold(kind="parsed", title="Parsed value", text=_json(parsed_of(about)), is_json=True)
+        yield Fold(kind="parsed", title="Parsed value", text=_json(content_of(about)), is_json=True)
     if isinstance(about, InnerSession):
         yield Fold(kind="inner", title="Inner messages", text=inner_transcript(about))
     elif isinstance(message, AIMessage):
@@ -240,7 +240,7 @@ def inner_transcript(about: InnerSession) -> str:
         within = metadata(message)
         if isinstance(within, InnerSession):
             parts.append(f"{describe_inner(within)}\n{indent(inner_transcript(within), '    ')}")
-        elif said := overheard([message], private=True):
+        elif said := format_transcript([message], private=True):
             parts.append(said)
     return "\n\n".join(parts)
 
@@ -249,7 +249,7 @@ def _adds_to_text(about: MessageMetadata) -> bool:
     """Return whether the values that were read from a message say more than its text."""
     # The report of code contains all values.
     by_code = isinstance(about, SpeakerReply) and about.source is Source.CODE
-    return parsed_of(about) is not None and not by_code
+    return content_of(about) is not None and not by_code
 
 
 def _calls(message: AIMessage, called: dict[str, str], does: str) -> Iterator[Fold]:

@@ -25,7 +25,7 @@ from ...graphs.log.messages import make_message, make_tool_message, metadata
 from ...graphs.log.metadata import CodeCalls, Failure, Source, Speech
 from ...graphs.prompts.prompts import HAND_OFF_UNDONE, NOT_RUN
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import after_pause, after_reply
+from ...graphs.rules.transitions import record_pause, record_reply
 from ...graphs.speakers.call_settings import AnyDecision, DecisionType
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.hooks import RunCode, languages_of, timeout_of
@@ -118,7 +118,7 @@ async def return_results(
     is_said = is_code or is_direct or (bool(handoffs) and undone is None)
     told = {**answers, **(undone or {})}
     phase = Phase.GIVEN if is_said else Phase.RETURNED
-    position = after_pause(context.position, context.turn, phase, succeeded=succeeded)
+    position = record_pause(context.position, context.turn, phase, succeeded=succeeded)
     tool_round = position.tool_rounds if succeeded and not is_said else None
     if not is_said:
         # A result that becomes the message gets no note about a person's changes.
@@ -144,7 +144,7 @@ async def interrupt_calls(
         interrupts=True,
     )
     # The interruption counts as a round. Otherwise a turn could continue forever.
-    position = after_pause(context.position, context.turn, Phase.RETURNED, succeeded=True)
+    position = record_pause(context.position, context.turn, Phase.RETURNED, succeeded=True)
     tool_round = position.tool_rounds
     lines = result_lines(context, speaker, answers, final=True, tool_round=tool_round)
     waiting = context.find_waiting_message(person.speaker)
@@ -157,7 +157,7 @@ async def return_turn(context: NodeContext, speaker: Speaker, message: AIMessage
     """End a turn without running its calls when a guard passes the turn to a person."""
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     answers = {str(call["id"]): CallResult(NOT_RUN, Failure.PERSON) for call in calls}
-    position = after_reply(context.conversation, context.position, context.turn)
+    position = record_reply(context.conversation, context.position, context.turn)
     return await context.step(position, result_lines(context, speaker, answers, final=True))
 
 

@@ -27,7 +27,7 @@ from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
 from ...graphs.log.viewpoint import order_messages
 from ...graphs.prompts import prompts
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import after_question, after_unread_verdict, after_verdict
+from ...graphs.rules.transitions import record_question, record_unread_verdict, record_verdict
 from ...graphs.speakers.reply_parts import StopCause
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
@@ -91,7 +91,7 @@ async def record_unreadable(
     place = len(context.log) + len(found.new) + len(before)
     new = [*found.new, *before, make_message(place, answer.text, about, answer=answer)]
     return await context.step(
-        after_unread_verdict(context.conversation, context.position), new, found.usage
+        record_unread_verdict(context.conversation, context.position), new, found.usage
     )
 
 
@@ -283,9 +283,9 @@ async def _record_answer(
         make_message(number + 1, text, about, answer=found.answer),
     ]
     position = (
-        after_question(context.position)
+        record_question(context.position)
         if verdict is None
-        else after_verdict(context.conversation, context.position, complete=verdict.complete)
+        else record_verdict(context.conversation, context.position, complete=verdict.complete)
     )
     return await context.step(position, [*found.new, *lines], found.usage)
 

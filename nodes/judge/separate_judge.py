@@ -25,12 +25,12 @@ from ...graphs.conversation.judges import (
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message, metadata, place_of
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Summary
-from ...graphs.log.transcript import numbered_transcript, overheard, transcript_lines
+from ...graphs.log.transcript import format_transcript, numbered_transcript, transcript_lines
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import SHORTENED, RenderPrompt, fill_template
 from ...graphs.rules.history import shorten_messages
 from ...graphs.rules.position import Phase, Position
-from ...graphs.rules.transitions import after_verdict
+from ...graphs.rules.transitions import record_verdict
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.call_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
@@ -76,7 +76,7 @@ async def ask_observer(
         transcript = (
             numbered_transcript(context.log, _select_seen(lines))
             if is_numbered
-            else overheard(_select_seen(lines), private=private)
+            else format_transcript(_select_seen(lines), private=private)
         ) or render_prompt(prompts.EMPTY_CONVERSATION)
         # Constant parts first and the question last, so that most of the prompt can be cached.
         heard = render_prompt(prompts.CONVERSATION_SO_FAR, transcript=transcript, question=question)
@@ -119,7 +119,7 @@ def _select_seen(log: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 def _find_half(log: Sequence[BaseMessage], *, private: bool) -> str | None:
     """Return the place in the log at which the newer half begins, or None for a single message."""
-    spoken = [message for message in log if overheard([message], private=private)]
+    spoken = [message for message in log if format_transcript([message], private=private)]
     left = sum(tokens_of(message.text) for message in spoken)
     most = left // 2
     for message, following in pairwise(spoken):
@@ -176,7 +176,7 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     # A final verdict is requested after a cap was reached. It only reports the state; the cap
     # remains the reason for the end.
     completes = verdict.complete and not verdict.final
-    position = after_verdict(context.conversation, context.position, complete=completes)
+    position = record_verdict(context.conversation, context.position, complete=completes)
     return await context.step(position, [*found.new, *lines], found.usage)
 
 

@@ -18,7 +18,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generati
 from langchain_core.tools import BaseTool
 from pydantic_core import from_json
 
-from ...graphs.log.heard_text import GAP, HeardText, together
+from ...graphs.log.heard_text import GAP, HeardText, join_texts
 from ...graphs.log.messages import storable
 from ...graphs.speakers.speaker import TO_USER
 from ...graphs.text.thoughts import ThoughtReader, Told
@@ -333,7 +333,7 @@ def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIM
     calls = [_drop_to_user(call) for call in answer.tool_calls]
     if not spoken:
         return answer.model_copy(update={"tool_calls": calls})
-    whole = together(content, spoken, late)
+    whole = join_texts(content, spoken, late)
     if speaking is not None:
         speaking.rest(whole, content)
     extra = {**answer.additional_kwargs, TO_USER: texts}

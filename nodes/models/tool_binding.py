@@ -23,7 +23,7 @@ from ...graphs.conversation.conversation import (
 )
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.limits import check_limits, least_limit
-from ...graphs.log.heard_text import together
+from ...graphs.log.heard_text import join_texts
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import ModelOutput, Speech, UnheardReply
 from ...graphs.prompts import prompts
@@ -170,7 +170,7 @@ def read_hand_over_calls(message: AIMessage) -> HandedOver:
     spoken = [one for one in dict.fromkeys(told) if one.strip() not in text]
     names = tuple(storable(str(one.get("to") or "")[:_LONGEST]) for one in made)
     private = made[0].get("private") is True
-    return HandedOver(names, private=private, text=together(text, spoken))
+    return HandedOver(names, private=private, text=join_texts(text, spoken))
 
 
 def offered_tools(registry: Registry, speaker: Speaker) -> list[BaseTool]:

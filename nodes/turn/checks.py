@@ -27,7 +27,7 @@ from ...graphs.log.heard_text import done_tokens, unanswered_token
 from ...graphs.log.marks import plays, read_marks
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, is_by_person
-from ...graphs.log.parsing import Parsed, own_words, parse, without_remarks
+from ...graphs.log.parsing import Parsed, drop_remarks, own_words, parse
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import Prompt
 from ...graphs.rules.turns import Checked, Problem
@@ -369,7 +369,7 @@ def _remove_request(conversation: Conversation, speaker: Speaker, text: str, req
         # Sentences within JSON are no prose. Only the whole text can repeat the request.
         return "" if all_repeat(text, request) else text
     announced = not _is_of_messages(conversation, speaker)
-    return without_remarks(speaker, text, request, announced=announced)
+    return drop_remarks(speaker, text, request, announced=announced)
 
 
 def _is_of_messages(

@@ -20,7 +20,7 @@ from ...graphs.common.errors import SpecError
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Source
-from ...graphs.log.viewpoint import copied, newly_heard, without_thoughts
+from ...graphs.log.viewpoint import copy_view, describe_news, drop_thoughts
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
 from ...tools.registry.hooks import Hook, Turn
@@ -159,6 +159,6 @@ def turn_of(context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]) 
     """Return the turn as functions and hooks see it."""
     # Functions and hooks may change their arguments.
     log = select_heard(context, speaker, log)
-    view = tuple(copied(without_thoughts(view_of(context, speaker, log))))
-    heard = text_of(newly_heard(context.conversation, log, speaker.name))
+    view = tuple(copy_view(drop_thoughts(view_of(context, speaker, log))))
+    heard = text_of(describe_news(context.conversation, log, speaker.name))
     return Turn(session_id(), speaker.name, view, heard)

@@ -21,7 +21,7 @@ from ...graphs.log.memory import heard_log
 from ...graphs.rules.met_ends import explain_guards
 from ...graphs.rules.position import Leaving
 from ...graphs.rules.questions import question_payload
-from ...graphs.rules.turns import NextTurn, asking, asking_of_calls, meaning
+from ...graphs.rules.turns import NextTurn, find_question, find_question_of_calls, meaning
 from ...graphs.store.serializer import check_storable
 from .node_context import NodeContext
 
@@ -73,7 +73,7 @@ def describe_unstorable(asked: GraphInterrupt) -> Exception | None:
 async def ask_for_message(context: NodeContext) -> Leaving | Content | None:
     """Ask the person who replies for the speaker whose turn begins, if the rules require it."""
     turn = NextTurn(context.turn.speaker, context.turn.stage)
-    asked = asking(context.conversation, context.position, turn)
+    asked = find_question(context.conversation, context.position, turn)
     if asked is None:
         if context.conversation.speaker(turn.speaker).human is None:
             return None
@@ -97,7 +97,7 @@ class Interruption(NamedTuple):
 
 async def ask_about_calls(context: NodeContext) -> Leaving | Interruption | None:
     """Ask the person who sees the waiting calls, if there is one."""
-    asked = asking_of_calls(context.conversation, context.position, context.turn.speaker)
+    asked = find_question_of_calls(context.conversation, context.position, context.turn.speaker)
     if asked is None:
         return None
     found = await _ask_and_read(context, asked)

@@ -18,7 +18,7 @@ from ...graphs.conversation.conversation import (
     may_hand_off_privately,
 )
 from ...graphs.conversation.judges import HAND_OFF
-from ...graphs.log.memory import heard_since, is_told
+from ...graphs.log.memory import is_told, list_heard
 from ...graphs.log.messages import (
     make_message,
     make_tool_message,
@@ -41,12 +41,12 @@ from ...graphs.log.metadata import (
     ToolCalls,
     UnheardReply,
     as_reply,
-    parsed_of,
+    content_of,
 )
 from ...graphs.log.parsing import code_blocks, languages_run, open_blocks, parse
 from ...graphs.prompts.prompts import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import Decision, after_pause, after_reply
+from ...graphs.rules.transitions import Decision, record_pause, record_reply
 from ...graphs.speakers.reply_parts import ALOUD, THOUGHT
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ..models.answers import get_thought
@@ -105,7 +105,7 @@ async def write_answer(
     sees = bool(message.text.strip()) or not is_call(message)
     if sees and hooks and has_reply_hooks(hooks):
         about = as_reply(UnheardReply, about, audience=NOBODY)
-        waiting = after_pause(context.position, context.turn, Phase.ANSWERED)
+        waiting = record_pause(context.position, context.turn, Phase.ANSWERED)
         return await context.step(
             waiting, [*given.new, _make_line(number, message.content, message, about)], given.usage
         )
@@ -122,7 +122,7 @@ async def write_message(
         kind = CodeCalls if about.source is Source.CODE else ToolCalls
         called = as_reply(kind, about)
         lines = [*given.new, _make_line(number, given.message.content, given.message, called)]
-        return await context.step(after_pause(position, turn, Phase.CALLED), lines, given.usage)
+        return await context.step(record_pause(position, turn, Phase.CALLED), lines, given.usage)
     schema = context.resources.registry.schema_of(speaker)
     about = about.model_copy(update=read_by_format(speaker, given.message.text, about, schema))
     message_id = None
@@ -134,7 +134,7 @@ async def write_message(
         about = about.model_copy(update={"from_client": True})
     spoken = make_message(number, given.message.content, about, id=message_id, answer=given.message)
     return await context.step(
-        after_reply(context.conversation, position, turn), [*given.new, spoken], given.usage
+        record_reply(context.conversation, position, turn), [*given.new, spoken], given.usage
     )
 
 
@@ -231,7 +231,7 @@ def code_calls(
     conversation: Conversation, log: Sequence[BaseMessage], speaker: Speaker
 ) -> AIMessage | None:
     """Return the code blocks of the newest message that a speaker hears, as calls to run."""
-    places = {*heard_since(log, speaker.name)}
+    places = {*list_heard(log, speaker.name)}
     heard = [message for message in log if place_of(message) in places]
     # The conversation's own instructions, such as a speaker's cue, do not count.
     said = [message for message in heard if not is_told(metadata(message))]
@@ -290,7 +290,7 @@ def join_outputs(log: Sequence[BaseMessage]) -> ToolOutput:
         files = [block for one in results for block in files_of(one.content)]
         return ToolOutput(make_content(text, files), Source.TOOL, None)
     codes = [
-        exit_code_of(parsed_of(metadata(one)), failed=one.status == "error")
+        exit_code_of(content_of(metadata(one)), failed=one.status == "error")
         for one in reversed(results)
     ]
     exit_code = next(filter(None, codes), 0)

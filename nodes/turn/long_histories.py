@@ -151,11 +151,11 @@ def _cut_history(
     """
     history = context.reader.history(speaker.name)
     heard = select_heard(context, speaker, lines)
-    since = None if limit is None else history.without_older(heard, overhead, limit)
-    if since is None and (halved := history.halved(heard, overhead)) is not None:
+    since = None if limit is None else history.cut_to_newest(heard, overhead, limit)
+    if since is None and (halved := history.halve(heard, overhead)) is not None:
         since, limit = halved, None
     if since is None and limit is not None:
-        since = history.first_kept(heard, overhead)
+        since = history.find_first_kept(heard, overhead)
     if since is None:
         return None
     # The earlier summary remains known.

@@ -32,14 +32,14 @@ from ...graphs.log.metadata import (
 from ...graphs.log.state import State, hide_messages, update_of, with_own_ids
 from ...graphs.prompts import prompts
 from ...graphs.rules.log_counter import Reader, with_usage
-from ...graphs.rules.outcome import after_output, outcome
+from ...graphs.rules.outcome import list_after_output, outcome
 from ...graphs.rules.position import BETWEEN_TURNS, CALL_OF_SPEAKER, TURN_ENDS, Phase, Position
 from ...graphs.rules.transitions import (
     Decision,
     Node,
-    after_pause,
     decide,
     position_after_removals,
+    record_pause,
 )
 from ...graphs.rules.turns import is_in_round
 from ...graphs.speakers.call_settings import ModelSettings
@@ -224,7 +224,7 @@ class NodeContext:
             self,
             # The step as a whole is one call for the run's progress.
             resources=replace(self.resources, progress=None),
-            position=after_pause(self.position, turn, Phase.REQUESTED),
+            position=record_pause(self.position, turn, Phase.REQUESTED),
             usage={},
             is_recorded=True,
         )
@@ -329,7 +329,7 @@ class NodeContext:
             update["outcome"] = ended.model_dump(mode="json")
             # Clients look for the output in the last message of `messages`. Therefore the messages
             # that follow the output go to `unspoken`.
-            behind = [*after_output(self.conversation, log)][::-1]
+            behind = [*list_after_output(self.conversation, log)][::-1]
             return update | hide_messages(behind, self.messages, update_of(messages, self.log))
         new = instruct_before_turn(self.conversation, position, decision, log) if tells else []
         return update | update_of([*messages, *new], self.log)

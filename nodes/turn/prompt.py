@@ -32,7 +32,7 @@ from ...graphs.log.metadata import (
     ToolCalls,
 )
 from ...graphs.log.state import State, log_of
-from ...graphs.log.viewpoint import order_messages, without_thoughts
+from ...graphs.log.viewpoint import drop_thoughts, order_messages
 from ...graphs.prompts import prompts
 from ...graphs.rules.history import PromptOverhead, shorten_messages
 from ...graphs.rules.met_ends import is_answer_due
@@ -159,7 +159,7 @@ def view_of(
     if limit is not None:
         overhead = prompt_overhead(context, speaker, short, behind=behind)
     log = select_heard(context, speaker, log)
-    kept = context.reader.history(speaker.name).shortened(log, overhead)
+    kept = context.reader.history(speaker.name).shorten(log, overhead)
     view = order_messages(_shown_messages(context, speaker, kept.lines, short))
     if limit is None:
         return view
@@ -341,9 +341,7 @@ async def _rebuild_prompt(
     if _needs_registry(speaker, offers, is_limited=prompt_limit(speaker, log) is not None):
         await resources.find(context.conversation)
     short = prompting.small_model_prompt(speaker)
-    prompt = without_thoughts(
-        build_prompt(context, speaker, log, turn_instructions(context), short)
-    )
+    prompt = drop_thoughts(build_prompt(context, speaker, log, turn_instructions(context), short))
     if not offers.is_in_prompt:
         return prompt
     return offers(*callable_tools(context, speaker, offers)).prompt(prompt, prompting)

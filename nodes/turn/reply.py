@@ -20,9 +20,9 @@ from ...graphs.conversation.conversation import (
 )
 from ...graphs.conversation.judges import HAND_OFF, Concurrent, Handoff
 from ...graphs.conversation.usage import add_models
-from ...graphs.log.heard_text import HeardText, may_say_token, together
+from ...graphs.log.heard_text import HeardText, join_texts, may_say_token
 from ...graphs.log.marks import begins, length_of
-from ...graphs.log.memory import heard_since, pending_answer
+from ...graphs.log.memory import list_heard, pending_answer
 from ...graphs.log.messages import (
     make_message,
     metadata,
@@ -331,13 +331,13 @@ def _reply_by_calls(context: NodeContext, speaker: Speaker) -> DraftReply:
         return DraftReply(message, output.source, [], context.usage, output.parsed)
     tools = [call["name"] for call in calls.tool_calls if call["name"] != HAND_OFF]
     before = output.content if returns_directly(context, speaker, tools) else ""
-    content = make_content(together(text_of(before), [handed.text]), files_of(before))
+    content = make_content(join_texts(text_of(before), [handed.text]), files_of(before))
     return DraftReply(AIMessage(content), Source.HANDOFF, [], context.usage, handed=handed)
 
 
 def _record_hook_version(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
     log = select_heard(context, speaker, context.log)
-    places = tuple(heard_since(log, speaker.name))
+    places = tuple(list_heard(log, speaker.name))
     about = HookVersion(audience=(speaker.name,), instead_of=places)
     heard = (message for message in log if place_of(message) in places)
     files = [block for message in heard for block in files_of(message.content)]

@@ -51,12 +51,12 @@ from ...graphs.rules.questions import needing_approval
 from ...graphs.rules.transitions import (
     Decision,
     Node,
-    after_reopening,
-    after_turn,
     decide,
     position_after_removals,
+    record_reopening,
+    record_turn,
 )
-from ...graphs.rules.turns import asking_of_calls, next_turn
+from ...graphs.rules.turns import find_question_of_calls, next_turn
 from ...graphs.speakers.speaker import Speaker
 from .node_context import instruct_before_turn
 
@@ -332,7 +332,7 @@ def _is_next(conversation: Conversation, position: Position, name: str) -> bool:
     """Return whether the next message comes from this speaker's person."""
     turn = decide(conversation, position)
     if turn.node is Node.TOOL_EXECUTOR:
-        asked = asking_of_calls(conversation, position, turn.speaker)
+        asked = find_question_of_calls(conversation, position, turn.speaker)
         return asked is not None and asked.speaker == name
     speaks = turn.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
     return speaks and position.phase in BETWEEN_TURNS and turn.speaker == name
@@ -382,7 +382,7 @@ def say_as_speaker(
     if ended := state.get("outcome"):
         end = EarlierEnd(audience=NOBODY, outcome=ended)
         log.append(make_message(len(log), str(Outcome.model_validate(ended)), end))
-        position = after_reopening(position)
+        position = record_reopening(position)
     stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
     about = Speech(
         speaker=speaker,
@@ -393,7 +393,7 @@ def say_as_speaker(
     )
     log.append(make_message(len(log), content, about, id=message_id))
     facts = facts_of(conversation, log).model_copy(update=select_other_facts(position.facts))
-    after = after_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})
+    after = record_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})
     following = decide(conversation, after)
     gone_on = add_next_step(conversation, after, following, {**state, "messages": log}, is_new=True)
     new = [*(take_back(str(one.id)) for one in taken_back), *gone_on["messages"][known:]]
@@ -426,7 +426,7 @@ def _answer_dropped_calls(
     }
     nothing: list[Block] = []
     caller = conversation.speaker(position.speaker or "")
-    is_shown = asking_of_calls(conversation, position, caller.name) is not None
+    is_shown = find_question_of_calls(conversation, position, caller.name) is not None
     begun = _find_begun_calls(state, caller, called, is_shown=is_shown)
     ids = [str(call["id"]) for call in (*called.tool_calls, *called.invalid_tool_calls)]
     results = [

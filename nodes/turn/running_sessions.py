@@ -58,11 +58,11 @@ class RunningSession:
 
     def log(self, state: Mapping[str, Any]) -> list[AnyMessage]:
         """Return the whole log."""
-        return self._log.of(state)
+        return self._log.read(state)
 
     def find_edited(self) -> list[int]:
         """Return the indexes of edited messages, which must be read again, in the log read last."""
-        return self._log.edited()
+        return self._log.find_edited()
 
     def position(self, state: Mapping[str, Any]) -> Position:
         """Return the stored position."""

@@ -45,10 +45,10 @@ from ...graphs.rules.log_counter import with_usage
 from ...graphs.rules.position import BETWEEN_TURNS, Leaving, Phase
 from ...graphs.rules.transitions import (
     Node,
-    after_leaving,
-    after_pause,
+    forget_verdicts,
     position_after_removals,
-    unjudged,
+    record_leaving,
+    record_pause,
 )
 from ...graphs.rules.turns import Checked, Problem, Worth, better, is_first_message_due, worth_of
 from ...graphs.speakers.replies import ModelReply, TextReply
@@ -91,9 +91,9 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         # The first effect of the node, which runs again when there is an answer.
         found = await ask_for_message(context)
         if isinstance(found, Leaving):
-            return await context.step(after_leaving(position, turn, found), [])
+            return await context.step(record_leaving(position, turn, found), [])
         if found == "":
-            return await context.step(after_pause(position, turn, Phase.PASSED), [])
+            return await context.step(record_pause(position, turn, Phase.PASSED), [])
         person = found
     if person is None and position.phase in (*BETWEEN_TURNS, Phase.PASSED):
         prepared = await _prepare(context, speaker)
@@ -110,7 +110,7 @@ async def _prepare(context: NodeContext, speaker: Speaker) -> dict[str, Any] | N
     is_summarized = context.conversation.sums_up(speaker)
     if is_summarized and (left_out := await summarize_left_out(context, speaker)) is not None:
         summary, usage = left_out
-        waiting = after_pause(context.position, context.turn, Phase.SUMMARISED)
+        waiting = record_pause(context.position, context.turn, Phase.SUMMARISED)
         return await context.step(waiting, [summary], usage)
     if isinstance(context.conversation.turn_order, Concurrent):
         return await ask_all(context)
@@ -228,7 +228,7 @@ async def _write_draft(
         tool_calls=given.message.tool_calls,
         invalid_tool_calls=given.message.invalid_tool_calls,
     )
-    after = after_pause(context.position, context.turn, phase)
+    after = record_pause(context.position, context.turn, phase)
     return await context.step(after, [*given.new, draft], given.usage)
 
 
@@ -358,7 +358,7 @@ async def _reread_edited(context: NodeContext, edited: Sequence[int]) -> dict[st
     judged_anew = newest in edited and position.phase in _PAST_JUDGES
     if newest is not None and judged_anew:
         behind = log[newest + 1 :]
-        position = unjudged(context.conversation, position, behind)
+        position = forget_verdicts(context.conversation, position, behind)
         written += [take_back(str(message.id)) for message in behind]
         del log[newest + 1 :]
     before: dict[str, Any] = dict(update_of(written, context.log))
@@ -449,7 +449,7 @@ async def ask_all(context: NodeContext) -> dict[str, Any] | None:
         *(answered["lines"][-1] for answered in found),
     ]
     position = context.position.model_copy(update={"facts": facts})
-    after = after_pause(position, context.turn, Phase.REQUESTED)
+    after = record_pause(position, context.turn, Phase.REQUESTED)
     known = len(context.log)
     placed = [_set_place(line, known + place) for place, line in enumerate(lines)]
     return await replace(context, position=position).step(after, placed, usage)

@@ -9,7 +9,7 @@ from langchain_core.messages.tool import tool_call
 
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.fields import Opening
-from duologue.graphs.log.memory import known_before
+from duologue.graphs.log.memory import list_known
 from duologue.graphs.speakers.call_settings import PrivateOpening
 from duologue.graphs.speakers.speaker import Speaker
 from support.log import KINDS, Stage, fields_of, make_line, make_tool_line
@@ -96,7 +96,7 @@ def _turn(draw: st.DrawFn, run: Run, name: str, audience: Any, stage: Stage) -> 
 
 def _before_the_rounds(draw: st.DrawFn, run: Run) -> None:
     conversation = run.conversation
-    run.log += known_before(conversation, len(run.log))
+    run.log += list_known(conversation, len(run.log))
     for place, message in enumerate(run.log):
         about = fields_of(message)
         # A memory is part of the history, which may be omitted; the private opening always stays.

@@ -9,7 +9,7 @@ from duologue.graphs import Conversation
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.rules.log_counter import LogCounter
 from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.rules.transitions import Decision, Node, after_pause, after_turn, decide
+from duologue.graphs.rules.transitions import Decision, Node, decide, record_pause, record_turn
 from duologue.nodes.turn.checks import check_reply
 from endings.dialogue import Call, Dialogue, Turn
 from support.log import Failure, Source, Stage, make_line, make_metadata, make_tool_line
@@ -126,7 +126,7 @@ class Rules:
     def _after(self, turn: Turn) -> str | None:
         if not turn.calls:
             self._add(self._speech(turn))
-            self.position = after_turn(
+            self.position = record_turn(
                 self._conversation, self.position, turn.speaker, Stage.ROUNDS
             )
             return self._decide()
@@ -172,7 +172,7 @@ class Rules:
 
     def _within(self, turn: Turn, phase: Phase) -> str | None:
         here = Decision(node=Node.TOOL_EXECUTOR, speaker=turn.speaker)
-        self.position = after_pause(self.position, here, phase)
+        self.position = record_pause(self.position, here, phase)
         return self._decide()
 
     def _decide(self) -> str | None:

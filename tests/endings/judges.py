@@ -20,7 +20,7 @@ from duologue.graphs.conversation.usage import dump_usage, read_usage
 from duologue.graphs.ends.end_chat import Guards
 from duologue.graphs.log.metadata import Reflection
 from duologue.graphs.log.state import new_messages
-from duologue.graphs.log.transcript import overheard
+from duologue.graphs.log.transcript import format_transcript
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import decide
 from duologue.graphs.session.options import Options
@@ -200,7 +200,7 @@ async def _answer_judge(context: NodeContext, key: Key, prefix: Prefix) -> Store
 
 async def _answer_bare(context: NodeContext, key: Key, prefix: Prefix) -> StoredCall:
     model = await context.model(None)
-    transcript = overheard(context.log, private=False)
+    transcript = format_transcript(context.log, private=False)
     prompt = [HumanMessage(BARE_QUESTION.format(transcript=transcript))]
     most = model.adapter.accepted_limit(_BARE_TOKENS)
     settings = context.settings("judge", ModelSettings(), VERDICT_TEMPERATURE, most)

@@ -22,18 +22,18 @@ from duologue.graphs.rules.position import MOVES, Leaving, Phase, Position, max_
 from duologue.graphs.rules.transitions import (
     Decision,
     Node,
-    after_check,
-    after_choice,
-    after_leaving,
-    after_pause,
-    after_question,
-    after_reply,
-    after_unread_choice,
-    after_unread_verdict,
-    after_verdict,
     decide,
+    record_check,
+    record_choice,
+    record_leaving,
+    record_pause,
+    record_question,
+    record_reply,
+    record_unread_choice,
+    record_unread_verdict,
+    record_verdict,
 )
-from duologue.graphs.rules.turns import NextTurn, asking, meaning
+from duologue.graphs.rules.turns import NextTurn, find_question, meaning
 from duologue.graphs.speakers.call_settings import RunningSummary
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from oracle.reckoning import Tally, amount_of
@@ -258,7 +258,7 @@ class Walk:
         found = None
         if table.within is None:
             turn = NextTurn(decision.speaker, decision.stage)
-            found = asking(self.conversation, position, turn)
+            found = find_question(self.conversation, position, turn)
             expected = table.asked(self.rules)
             assert (found and (found.because, found.empty)) == expected, table
         return self._spoken(position, table) if found is None else self._asked(position, table)
@@ -266,7 +266,7 @@ class Walk:
     def _asked(self, position: Position, table: Table) -> Longest:
         """Return the paths after a question to a person: a text, no answer, or an exit."""
         turn = NextTurn(table.speaking, decide(self.conversation, position).stage)
-        question = asking(self.conversation, position, turn)
+        question = find_question(self.conversation, position, turn)
         assert question is not None
         assert meaning(question, "Text.") == "Text."
         spendings = list(self._spendings(table.tally.spent))
@@ -285,11 +285,11 @@ class Walk:
         for answer, reason in ways.items():
             leaving = meaning(question, answer)
             assert leaving == Leaving.model_validate({"by": table.speaking, "reason": reason})
-            gone = after_leaving(position, self._turn(position), leaving)
+            gone = record_leaving(position, self._turn(position), leaving)
             found.append(_behind([self._from(gone, table.after_leaving(reason))], steps=1))
         if question.empty == "auto_reply":
             assert meaning(question, " \n") is None
-            passed = after_pause(position, self._turn(position), Phase.PASSED)
+            passed = record_pause(position, self._turn(position), Phase.PASSED)
             leaves_it = [
                 self._from(passed, table.after_passing(self.rules, spent)) for spent in spendings
             ]
@@ -300,7 +300,7 @@ class Walk:
         again = table.within == "unread"
         answers = (False, True, None) if again else (False, True)
         after = {
-            read: after_verdict(
+            read: record_verdict(
                 self.conversation,
                 position,
                 complete=read is True and table.question == "verdict",
@@ -315,10 +315,10 @@ class Walk:
         for spent in self._spendings(table.tally.spent):
             if halves:
                 between = table.between_questions(self.rules, spent)
-                found.append(_behind([self._from(after_question(position), between)], steps=1))
+                found.append(_behind([self._from(record_question(position), between)], steps=1))
             if tried:
                 once_more = table.between_tries(self.rules, spent)
-                untold = after_unread_verdict(self.conversation, position)
+                untold = record_unread_verdict(self.conversation, position)
                 found.append(_behind([self._from(untold, once_more)], steps=1 + first))
             for read, stop in product(answers, self.stops):
                 verdict = table.after_verdict(self.rules, read, stop=stop, spent=spent)
@@ -333,12 +333,12 @@ class Walk:
         # If not walked separately, a first request is a step, too.
         first = is_tried and not self.choices.unreadable
         for name in (*self.rules.names, None):
-            after = after_choice(self.conversation, position, name)
+            after = record_choice(self.conversation, position, name)
             for spent, stop in product(self._spendings(table.tally.spent), self.stops):
                 choice = table.after_choice(self.rules, name, stop=stop, spent=spent)
                 found.append(self._from(after, choice))
         if is_tried and not first:
-            unread = after_unread_choice(position)
+            unread = record_unread_choice(position)
             for spent in self._spendings(table.tally.spent):
                 once_more = table.between_choices(self.rules, spent)
                 found.append(self._from(unread, once_more))
@@ -352,13 +352,13 @@ class Walk:
         steps = step + (not is_code and not self.choices.hooks)
         found = [_behind(answered(position, table, spendings), steps=steps)]
         if self.choices.hooks and table.within in ("call", "code"):
-            after = after_pause(position, self._turn(position), Phase.RAN)
+            after = record_pause(position, self._turn(position), Phase.RAN)
             ran = [self._from(after, table.after_run(spent)) for spent in spendings]
             found.append(_behind(ran, steps=step))
         return _behind(found)
 
     def _code_run(self, position: Position, table: Table, spendings: list[Spent]) -> list[Longest]:
-        after = after_pause(position, self._turn(position), Phase.GIVEN)
+        after = record_pause(position, self._turn(position), Phase.GIVEN)
         return [self._from(after, table.after_code_run(spent)) for spent in spendings]
 
     def _results(self, position: Position, table: Table, spendings: list[Spent]) -> list[Longest]:
@@ -366,7 +366,7 @@ class Walk:
         ended = frozenset(tool for tool in self.tools if tool == table.tally.call)
         found = []
         for came in (ALL_WORKED, *self.choices.fails):
-            after = after_pause(
+            after = record_pause(
                 position, self._turn(position), Phase.RETURNED, succeeded=came.worked
             )
             tools = ended if came.worked else frozenset()
@@ -375,13 +375,13 @@ class Walk:
                 for spent in spendings
             ]
         if self.choices.direct:
-            after = after_pause(position, self._turn(position), Phase.GIVEN, succeeded=True)
+            after = record_pause(position, self._turn(position), Phase.GIVEN, succeeded=True)
             found += [self._from(after, table.after_output(ended, spent)) for spent in spendings]
         return found
 
     def _after_turn(self, position: Position, table: Table) -> tuple[Position, int]:
         """Return the position after a turn, and the number of steps for its predicates."""
-        after = after_reply(self.conversation, position, self._turn(position))
+        after = record_reply(self.conversation, position, self._turn(position))
         if not self.conversation.predicates or table.part in ("private", "opening"):
             return after, 0
         # They are asked whatever ends are met, so that the outcome contains all reasons.
@@ -389,7 +389,7 @@ class Walk:
         for facts in (after.facts, stopped):
             found = decide(self.conversation, after.model_copy(update={"facts": facts}))
             assert (found.node, found.speaker) == (Node.COMPLETION_JUDGE, table.speaking)
-        return after_check(after), 1
+        return record_check(after), 1
 
     def _spoken(self, position: Position, table: Table) -> Longest:
         spendings = list(self._spendings(table.tally.spent))
@@ -402,33 +402,33 @@ class Walk:
         found = [_behind(turns, steps=1 + checks + self._unwalked(), messages=1)]
         has_answered = table.within in ("answer", "given")
         if self.choices.summaries and table.within in (None, "passed"):
-            after = after_pause(position, self._turn(position), Phase.SUMMARISED)
+            after = record_pause(position, self._turn(position), Phase.SUMMARISED)
             summaries = [
                 self._from(after, table.after_summary(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(summaries, steps=1))
         if self.choices.hooks and table.within != "answer":
-            after = after_pause(position, self._turn(position), Phase.ANSWERED)
+            after = record_pause(position, self._turn(position), Phase.ANSWERED)
             answers = [self._from(after, table.after_answer(spent)) for spent in spendings]
             found.append(_behind(answers, steps=1))
         # An answer that hooks see is accepted already.
         if self.choices.drafts and not table.drafted and not has_answered:
-            after = after_pause(position, self._turn(position), Phase.REJECTED)
+            after = record_pause(position, self._turn(position), Phase.REJECTED)
             drafts = [
                 self._from(after, table.after_draft(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(drafts, steps=1))
         if self.choices.cuts and not table.cut and not has_answered:
-            after = after_pause(position, self._turn(position), Phase.CUT_OFF)
+            after = record_pause(position, self._turn(position), Phase.CUT_OFF)
             cuts = [self._from(after, table.after_cut(self.rules, spent)) for spent in spendings]
             found.append(_behind(cuts, steps=1))
         if self._may_run_code(table):
-            after = after_pause(position, self._turn(position), Phase.CALLED)
+            after = record_pause(position, self._turn(position), Phase.CALLED)
             runs = [self._from(after, table.after_code(self.rules, spent)) for spent in spendings]
             found.append(_behind(runs, steps=self._code_step))
         may_call = table.tool_rounds < self.conversation.max_tool_rounds and table.within != "given"
         if self.choices.calls and may_call:
-            after = after_pause(position, self._turn(position), Phase.CALLED)
+            after = record_pause(position, self._turn(position), Phase.CALLED)
             called = [
                 self._from(after, table.after_call(self.rules, call, spent))
                 for spent in spendings

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
-from ....graphs.log.viewpoint import copied
+from ....graphs.log.viewpoint import copy_view
 from ....graphs.speakers.formats import schema_of
 from ....graphs.speakers.structured_answers import find_unsupported
 from ..client.server_replies import TooLargeReplyError
@@ -148,7 +148,7 @@ class LangChainModel(Adapter):
 
         Later prompts contain the same messages again.
         """
-        return copied(prompt)
+        return copy_view(prompt)
 
     def answer_in(self, error: Exception) -> AIMessage | None:
         """Return the answer that the client rejected with this error, or None."""

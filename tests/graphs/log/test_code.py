@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from duologue.graphs.log.parsing import RunnableBlock, code_blocks, inferred, open_blocks
+from duologue.graphs.log.parsing import RunnableBlock, code_blocks, infer_language, open_blocks
 from support.tables import each_row
 
 
@@ -20,7 +20,7 @@ def test_a_label_names_the_language(label: str, language: str) -> None:
 @each_row("inferred")
 def test_without_a_label_it_is_inferred(code: str, language: str) -> None:
     """A7: the language of unlabelled code is inferred from its content."""
-    assert inferred(code) == language
+    assert infer_language(code) == language
     assert code_blocks(fenced(code)) == [RunnableBlock(language, code)]
 
 

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMe
 from drawn.odd_logs import odd_conversation, odd_line
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.log.state import GrowingLog, append, log_of
-from duologue.graphs.log.viewpoint import copied, viewpoint
+from duologue.graphs.log.viewpoint import copy_view, viewpoint
 from duologue.graphs.rules.history import PromptOverhead
 from duologue.graphs.rules.log_counter import Reader
 from duologue.nodes.turn.running_sessions import RunningSessions
@@ -37,7 +37,7 @@ def test_a_log_that_grows_is_read_as_the_whole_log_is(seed: int) -> None:
             log = append(log, [RemoveMessage(id=str(random.choice(log).id))])
         state = {"messages": [one for one in log if fields_of(one).is_spoken]}
         state["unspoken"] = [one for one in log if one not in state["messages"]]
-        assert channels.of(state) == log_of(state)
+        assert channels.read(state) == log_of(state)
         # Messages of a prompt need not be added to the log, but are read as well.
         tried = [*log, odd_line(random, conversation.names, log)]
         for one in (tried, log) if random.random() < 0.2 else (log,):
@@ -79,16 +79,16 @@ def check(
     assert facts.counts == counts(conversation, log)
     for name in conversation.names:
         history, its = reader.history(name), new.history(name)
-        kept = history.shortened(log, around)
-        assert kept == its.shortened(log, around)
+        kept = history.shorten(log, around)
+        assert kept == its.shorten(log, around)
         assert history.to_summarise(log, around) == its.to_summarise(log, around)
-        assert history.halved(log, around) == its.halved(log, around)
+        assert history.halve(log, around) == its.halve(log, around)
         assert history.last_summary(log) == its.last_summary(log)
         for in_prompt in (True, False):
             view = reader.view(kept.lines, name, "Be brief.", in_prompt=in_prompt)
             assert view == new.view(kept.lines, name, "Be brief.", in_prompt=in_prompt)
         assert viewpoint(conversation, log, name) == reader.view(
-            history.remembered(log), name, None, in_prompt=False
+            history.recall(log), name, None, in_prompt=False
         )
 
 
@@ -101,7 +101,7 @@ def test_who_is_given_a_copy_of_a_view_can_change_nothing() -> None:
     reader = Reader(conversation)
     for name in conversation.names:
         before = [one.model_dump() for one in reader.view(log, name, None, in_prompt=True)]
-        for message in copied(reader.view(log, name, None, in_prompt=True)):
+        for message in copy_view(reader.view(log, name, None, in_prompt=True)):
             message.content = "Spoilt."
             message.additional_kwargs["spoilt"] = message.response_metadata["spoilt"] = True
             if isinstance(message, AIMessage):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.log.memory import memory, remembered
-from duologue.graphs.log.viewpoint import newly_heard, viewpoint
+from duologue.graphs.log.memory import memory, recall
+from duologue.graphs.log.viewpoint import describe_news, viewpoint
 from duologue.graphs.speakers.speaker import Speaker
 from support.cases import drawn_cases
 from support.log import (
@@ -39,13 +39,13 @@ def ids(log: Sequence[BaseMessage]) -> list[str]:
 
 def test_a_log_is_remembered_whole_by_those_whose_memory_was_never_reset() -> None:
     log = [spoke(0, "Ann"), spoke(1, "Ben"), forgets(2, "Ann", 1), spoke(3, "Ben")]
-    assert remembered(log, "Ben") == log
-    assert ids(remembered(log, "Ann")) == ["m0001", "m0003"]
+    assert recall(log, "Ben") == log
+    assert ids(recall(log, "Ann")) == ["m0001", "m0003"]
 
 
 def test_where_nothing_is_left_to_answer_all_before_is_forgotten() -> None:
     log = [spoke(0, "Ben"), spoke(1, "Ann"), forgets(2, "Ann", None), spoke(3, "Ben")]
-    assert ids(remembered(log, "Ann")) == ["m0003"]
+    assert ids(recall(log, "Ann")) == ["m0003"]
 
 
 def test_what_was_loaded_stands_in_front_and_the_newest_reset_counts() -> None:
@@ -54,9 +54,9 @@ def test_what_was_loaded_stands_in_front_and_the_newest_reset_counts() -> None:
         *(spoke(0, "Ann"), spoke(1, "Ben"), forgets(2, "Ann", 1)),
         *(spoke(3, "Ben", **loaded), spoke(4, "Ben")),
     ]
-    assert ids(remembered(log, "Ann")) == ["m0003", "m0001", "m0004"]
+    assert ids(recall(log, "Ann")) == ["m0003", "m0001", "m0004"]
     log += [forgets(5, "Ann", 1), spoke(6, "Ann", **loaded)]
-    assert ids(remembered(log, "Ann")) == ["m0006", "m0001", "m0004"]
+    assert ids(recall(log, "Ann")) == ["m0006", "m0001", "m0004"]
 
 
 def test_what_is_new_to_a_speaker_is_the_same_behind_a_memory_that_was_loaded() -> None:
@@ -64,18 +64,18 @@ def test_what_is_new_to_a_speaker_is_the_same_behind_a_memory_that_was_loaded() 
     loaded: dict[str, Any] = {"kind": "remembered", "audience": ("Ann",)}
     log = [spoke(0, "Ann"), spoke(1, "Ben", "News.")]
     conversation = Conversation(task="Talk.", speakers=tuple(Speaker(name=it) for it in NAMES))
-    assert newly_heard(conversation, log, "Ann") == "News."
+    assert describe_news(conversation, log, "Ann") == "News."
     log += [forgets(2, "Ann", 1), spoke(3, "Ben", **loaded), spoke(4, "Ann", **loaded)]
-    assert newly_heard(conversation, log, "Ann") == "News."
+    assert describe_news(conversation, log, "Ann") == "News."
     assert viewpoint(conversation, log, "Ann")[-1].text == "News."
 
 
 def test_a_summary_of_what_is_forgotten_is_forgotten_too() -> None:
     summary: dict[str, Any] = {"kind": "summary", "audience": ("Ann",)}
     log = [spoke(0, "Ann"), spoke(1, "Ben", **summary), spoke(2, "Ben"), forgets(3, "Ann", 1)]
-    assert ids(remembered(log, "Ann")) == ["m0002"]
+    assert ids(recall(log, "Ann")) == ["m0002"]
     later = [*log, spoke(4, "Ben", **summary)]
-    assert ids(remembered(later, "Ann")) == ["m0002", "m0004"]
+    assert ids(recall(later, "Ann")) == ["m0002", "m0004"]
     # A summary only replaces forgotten messages in the view; it is no memory.
     assert ids(memory(later, "Ann")) == ["m0002"]
 
@@ -127,14 +127,14 @@ def test_of_any_log_each_message_is_remembered_once_and_nothing_new_is_forgotten
     log: list[AnyMessage],
 ) -> None:
     for name in NAMES:
-        kept = ids(remembered(log, name))
+        kept = ids(recall(log, name))
         assert len(kept) == len({*kept})
         assert {*kept} <= {*ids(log)}
         # All speakers remember new messages, after the older ones.
-        assert ids(remembered([*log, spoke(len(log), "Ben")], name)) == [
+        assert ids(recall([*log, spoke(len(log), "Ben")], name)) == [
             *kept,
             place_name(len(log)),
         ]
         others = [one for one in log if read_metadata(one.additional_kwargs["duologue"])]
         reset = [*others, forgets(len(log), "Ann" if name == "Ben" else "Ben", None)]
-        assert [one for one in ids(remembered(reset, name)) if one in kept] == kept
+        assert [one for one in ids(recall(reset, name)) if one in kept] == kept

@@ -21,9 +21,9 @@ from duologue.graphs import Reason, Session, converse, load_session
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.threads import run_coroutine as run_in_background
 from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.log.memory import heard_since, memory
+from duologue.graphs.log.memory import list_heard, memory
 from duologue.graphs.log.state import Input, State, log_of
-from duologue.graphs.log.transcript import overheard
+from duologue.graphs.log.transcript import format_transcript
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.log_counter import facts_of
@@ -111,11 +111,11 @@ def test_whatever_is_removed_whenever_nobody_hears_it_and_it_goes_on_to_its_end(
     assert [place_of(message) for message in log] == [f"m{place:04d}" for place in range(len(log))]
     assert facts_of(conversation, log) == facts_of(conversation, left)
     for private in (False, True):
-        assert overheard(log, private=private) == overheard(left, private=private)
+        assert format_transcript(log, private=private) == format_transcript(left, private=private)
     for name in conversation.names:
         assert viewpoint(conversation, log, name) == viewpoint(conversation, left, name)
         assert memory(log, name) == memory(left, name)
-        assert heard_since(log, name) == heard_since(left, name)
+        assert list_heard(log, name) == list_heard(left, name)
 
 
 SPEC = {

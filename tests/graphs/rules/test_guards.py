@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from corpus.reading import ENDLESS, ORDINARY, Transcript
 from duologue.graphs import Conversation, LabelledFormat, MaxMessages, Result, converse
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.graphs.log.parsing import mended
+from duologue.graphs.log.parsing import mend
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.cases import part_of
 
@@ -25,7 +25,7 @@ def form_of(name: str, transcript: Transcript) -> LabelledFormat | None:
 def in_form(name: str, text: str, transcript: Transcript) -> str:
     """Return a message as others hear it: repaired if its labels are incomplete."""
     form = form_of(name, transcript)
-    made = None if form is None else mended(form, text)
+    made = None if form is None else mend(form, text)
     return text if made is None else made.text
 
 

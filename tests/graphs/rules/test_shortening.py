@@ -109,7 +109,7 @@ def well_formed(view: Sequence[BaseMessage]) -> None:
 
 
 def cut(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Shortened:
-    return History(conversation, name).shortened(log, FIXED)
+    return History(conversation, name).shorten(log, FIXED)
 
 
 @drawn_cases(4, 60, drawn=shaped())
@@ -180,7 +180,7 @@ def test_a_prompt_keeps_within_its_limit_unless_what_must_stay_is_longer(
     for length in run.prompts.get(name, []):
         log = run.log[:length]
         lines, since = cut(conversation, log, name)
-        if History(conversation, name).halved(log, FIXED) is None:
+        if History(conversation, name).halve(log, FIXED) is None:
             continue
         if isinstance(context, LastMessages):
             assert _talk(run, log[begins_at(run, since) :], name) <= context.limit
@@ -371,7 +371,7 @@ def test_a_cut_for_good_leaves_a_prompt_that_can_be_sent_and_at_most_half(
         return
     log = run.log[: data.draw(st.sampled_from(asked))]
     kept, _ = cut(conversation, log, name)
-    since = History(conversation, name).halved(log, FIXED)
+    since = History(conversation, name).halve(log, FIXED)
     if since is None:
         return
     again = summed_up(log, since, "", name)
@@ -381,7 +381,7 @@ def test_a_cut_for_good_leaves_a_prompt_that_can_be_sent_and_at_most_half(
     pinned = {place_of(run.log[place]) for place in run.pinned.get(name, [])}
     before, after = (_tokens(conversation, it, name, pinned) for it in (kept, lines))
     assert after < before
-    is_newest = History(conversation, name).halved(again, FIXED) is None
+    is_newest = History(conversation, name).halve(again, FIXED) is None
     assert is_newest or after <= before // 2
 
 
@@ -407,7 +407,7 @@ def test_halving_ends_at_the_newest_turn() -> None:
     conversation = talk("all")
     log = spoken(conversation, 16)
     cuts: list[str] = []
-    while (since := History(conversation, "Ann").halved(log, FIXED)) is not None:
+    while (since := History(conversation, "Ann").halve(log, FIXED)) is not None:
         cuts.append(since)
         log = summed_up(log, since, "")
     assert cuts == ["m0010", "m0014", "m0016"]
@@ -416,8 +416,8 @@ def test_halving_ends_at_the_newest_turn() -> None:
 
 def test_before_anyone_has_finished_a_turn_nothing_can_be_left_out() -> None:
     conversation = talk("all")
-    assert History(conversation, "Ann").halved([], FIXED) is None
-    assert History(conversation, "Ann").halved(spoken(conversation, 0), FIXED) is None
+    assert History(conversation, "Ann").halve([], FIXED) is None
+    assert History(conversation, "Ann").halve(spoken(conversation, 0), FIXED) is None
 
 
 @drawn_cases(4, 60, run=runs(most_turns=20), words=st.integers(1, 15), above=st.integers(0, 150))
@@ -499,7 +499,7 @@ def test_a_turn_is_not_parted_from_its_reflection_or_its_tools() -> None:
     ]
     assert cut(conversation, log[:8], "Ann").since == "m0004"
     for length in (9, 10, 11):
-        assert History(conversation, "Ann").halved(log[:length], FIXED) is None
+        assert History(conversation, "Ann").halve(log[:length], FIXED) is None
     log.append(make_line(11, "So?", speaker="Bob"))
     assert cut(conversation, log, "Ann").since == "m0011"
 
@@ -536,7 +536,7 @@ def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: in
 
 def test_nobody_is_shortened_for_a_stranger() -> None:
     with pytest.raises(KeyError, match="no speaker is called 'Eve'"):
-        History(talk("all"), "Eve").shortened([], PromptOverhead(0))
+        History(talk("all"), "Eve").shorten([], PromptOverhead(0))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from duologue.graphs.log.heard_text import apart, together
+from duologue.graphs.log.heard_text import join_texts, split_texts
 from duologue.graphs.speakers.speaker import TO_USER
 from duologue.nodes.models.listeners import Argument
 from support.cases import drawn_cases
@@ -173,4 +173,6 @@ def test_the_end_of_a_very_long_call_may_wait_for_the_whole_call(place: str) -> 
 @given(st.text(), st.lists(st.text().filter(str.strip), min_size=1, max_size=3))
 def test_what_is_said_beside_calls_can_be_taken_apart_again(content: str, texts: list[str]) -> None:
     """G1: content and `to_user` texts can be separated again for the model that wrote them."""
-    assert apart(together(content, texts), texts) == (content.rstrip() if content.strip() else "")
+    assert split_texts(join_texts(content, texts), texts) == (
+        content.rstrip() if content.strip() else ""
+    )

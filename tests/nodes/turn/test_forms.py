@@ -8,7 +8,7 @@ import pytest
 from duologue.graphs import Result, Session, SpecError, converse, load_conversation, role_play
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.marks import plays
-from duologue.graphs.log.parsing import Mended, mended, parse
+from duologue.graphs.log.parsing import Mended, mend, parse
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of, rejections
@@ -131,7 +131,7 @@ def test_r8_only_optional_lines_may_be_missing(text: str, made: str | None) -> N
     expected = None if made is None else Mended(made, is_opened=False)
     if text.endswith("Over") and made is None:
         expected = Mended("Claim: 1\nSource: None\nProof: 2 Over\nOver.", is_opened=False)
-    assert mended(CLAIM, text) == expected
+    assert mend(CLAIM, text) == expected
 
 
 def test_r8_what_people_say_is_read_as_leniently_and_left_as_they_said_it() -> None:
@@ -167,5 +167,5 @@ def test_r8_a_stored_message_is_the_one_that_others_hear() -> None:
 @pytest.mark.parametrize("marks", [INSTRUCTION, SOLUTION, CLAIM])
 @pytest.mark.parametrize("text", ["", " ", "\n", ":", "**", "```", "None", "Coder:", "Coder: "])
 def test_r8_odd_texts_are_read_without_a_fault(marks: LabelledFormat, text: str) -> None:
-    found = mended(marks, text, "Coder")
+    found = mend(marks, text, "Coder")
     assert found is None or parse(marks, found.text).problem is None

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 from duologue.graphs import Result, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.graphs.log.parsing import Mended, mended
+from duologue.graphs.log.parsing import Mended, mend
 from duologue.graphs.prompts import prompts
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.similarity import is_placeholder, repeats
@@ -85,7 +85,7 @@ def kinds(result: Result) -> list[str]:
     ],
 )
 def test_r15_a_missing_closing_mark_is_added(marks: LabelledFormat, text: str, made: str) -> None:
-    assert mended(marks, text) == Mended(made, is_opened=False)
+    assert mend(marks, text) == Mended(made, is_opened=False)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_r15_a_missing_closing_mark_is_added(marks: LabelledFormat, text: str, m
 def test_r15_a_missing_opening_mark_can_be_added(
     marks: LabelledFormat, text: str, made: str
 ) -> None:
-    assert mended(marks, text) == Mended(made, is_opened=True)
+    assert mend(marks, text) == Mended(made, is_opened=True)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_r15_a_missing_opening_mark_can_be_added(
 def test_r15_nothing_is_made_up_where_what_belongs_is_not_known(
     marks: LabelledFormat, text: str
 ) -> None:
-    assert mended(marks, text) is None
+    assert mend(marks, text) is None
 
 
 def test_r15_a_missing_closing_mark_costs_no_call_and_is_heard() -> None:
