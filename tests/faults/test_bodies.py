@@ -8,46 +8,20 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import ModelError, converse, load_conversation, stream
+from duologue.graphs import stream
 from duologue.graphs.events import ConversationEnded, Notice
 from support.faulty_server import Body, FaultyServer, Sent
 
-TALK = load_conversation(
-    {
-        "task": "Plan a garden.",
-        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
-        "end_chat": {"max_iterations": 1},
-    }
-)
+from .faulty_talk import EVENTS, TALK, error_of, set_up, streamed, whole
+
 JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 GZIP = {"Content-Encoding": "gzip"}
-EVENTS = {"Content-Type": "text/event-stream"}
 LONG = "\x1b[31mno\x07" * 200_000
 
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"MODEL": "drawn", "MAX_RETRIES": "0", "API_KEY": "k"}.items():
-        monkeypatch.setenv(f"DUOLOGUE_{name}", value)
-
-
-def whole() -> None:
-    converse(TALK, store="memory:bodies")
-
-
-def streamed() -> None:
-    list(stream(TALK, store="memory:bodies"))
-
-
-def error_of(
-    answer: Callable[[str, Body], Sent], run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> str:
-    """Return the sentence in which a run ends, with URL for the server's address."""
-    with FaultyServer(answer) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        with pytest.raises(ModelError) as caught:
-            run()
-        return str(caught.value).replace(server.url.removesuffix("/v1"), "URL")
+    set_up(monkeypatch)
 
 
 SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
@@ -257,7 +231,7 @@ def test_whoever_follows_is_told_why_a_model_is_asked_once_more(
     notices: list[str] = []
 
     def run() -> None:
-        for event in stream(TALK, store="memory:bodies"):
+        for event in stream(TALK, store="memory:faulty"):
             if isinstance(event, Notice):
                 notices.append(event.text)
 
@@ -276,7 +250,7 @@ def test_the_last_usage_that_a_stream_tells_is_that_of_the_call(
     pieces = (event(0, role="assistant"), event(1, content="be"), event(2, content="an"), event(2))
     with FaultyServer(lambda *_: Sent(b"".join(pieces) + END, headers=EVENTS)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        *_, ended = stream(TALK, store="memory:bodies")
+        *_, ended = stream(TALK, store="memory:faulty")
     assert isinstance(ended, ConversationEnded)
     used = ended.usage["drawn"]
     assert (used.input_tokens, used.output_tokens) == (18, 4)

@@ -17,6 +17,8 @@ from duologue.graphs.store.in_memory import _SPACES
 from duologue.nodes.models.client import clients
 from support.faulty_server import Body, FaultyServer, Sent
 
+from .faulty_talk import set_up
+
 pytestmark = pytest.mark.exhaustive
 
 ANN = {"name": "Ann", "tools": ["calculator"]}
@@ -46,8 +48,7 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"MODEL": "drawn", "API_KEY": "k", "MAX_RETRIES": "0"}.items():
-        monkeypatch.setenv(f"DUOLOGUE_{name}", value)
+    set_up(monkeypatch)
 
 
 async def errors_of(count: int) -> list[str]:

@@ -15,6 +15,8 @@ from duologue.graphs import ModelError, Result, Session, converse, load_conversa
 from duologue.graphs.events import ConversationEnded
 from support.faulty_server import Body, FaultyServer, Sent
 
+from .faulty_talk import set_up
+
 pytestmark = pytest.mark.exhaustive
 
 Spec = dict[str, Any]
@@ -75,8 +77,7 @@ class Drawing:
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"MODEL": "drawn", "MAX_RETRIES": "0", "API_KEY": "k"}.items():
-        monkeypatch.setenv(f"DUOLOGUE_{name}", value)
+    set_up(monkeypatch)
 
 
 def whole(spec: Spec, **options: Any) -> bool:

@@ -31,41 +31,15 @@ from duologue.nodes.models.client.clients import fetch_model_names, make_client
 from duologue.nodes.models.connections import Endpoint
 from support.faulty_server import Body, FaultyServer, Sent
 
+from .faulty_talk import EVENTS, SPEC, TALK, error_of, set_up, streamed, whole
+
 LIMIT = 64 * 1024
-EVENTS = {"Content-Type": "text/event-stream"}
 WORDS = "sent a reply of more than 64.0 KiB; raise DUOLOGUE_MAX_REPLY_SIZE to read it"
-SPEC: dict[str, Any] = {
-    "task": "Plan a garden.",
-    "speakers": [{"name": "Ann"}, {"name": "Bob"}],
-    "end_chat": {"max_iterations": 1},
-}
-TALK = load_conversation(SPEC)
 
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"MODEL": "drawn", "API_KEY": "k", "MAX_RETRIES": "2", "MAX_REPLY_SIZE": "64KiB"}
-    for name, value in given.items():
-        monkeypatch.setenv(f"DUOLOGUE_{name}", value)
-
-
-def whole() -> None:
-    converse(TALK, store="memory:reply-size")
-
-
-def streamed() -> None:
-    list(stream(TALK, store="memory:reply-size"))
-
-
-def error_of(
-    answer: Callable[[str, Body], Sent], run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> str:
-    """Return the sentence in which a run ends, with URL for the server's address."""
-    with FaultyServer(answer) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        with pytest.raises(ModelError) as caught:
-            run()
-        return str(caught.value).replace(server.url, "URL")
+    set_up(monkeypatch, MAX_RETRIES="2", MAX_REPLY_SIZE="64KiB")
 
 
 def reply(size: int, text: str = "Beans.") -> bytes:
@@ -122,7 +96,7 @@ def test_a_reply_may_have_as_many_bytes_as_the_limit_and_no_more(
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         run()
     asked.clear()
-    assert error_of(answer(LIMIT + 1), run, monkeypatch) == f"the model server at URL {WORDS}"
+    assert error_of(answer(LIMIT + 1), run, monkeypatch) == f"the model server at URL/v1 {WORDS}"
     # The call is not repeated, because the next reply would be as long.
     assert len(asked) == 1
 
@@ -182,7 +156,7 @@ def test_a_body_that_never_ends_is_read_up_to_the_limit(
         lambda *_: Sent(parts=body.parts, headers=headers, status=status), run, monkeypatch
     )
     what = "a reply" if status == 200 else f"an error ({status})"
-    assert said == f"the model server at URL {WORDS.replace('a reply', what)}"
+    assert said == f"the model server at URL/v1 {WORDS.replace('a reply', what)}"
     # The sockets' buffers accept some MiB that are never read.
     assert body.sent < 64 * 2**20
 

@@ -64,6 +64,24 @@ BAD: dict[str, tuple[Any, str]] = {
         "decisions.1.edited_action.args: the arguments of look cannot be accepted: at at, a "
         "number is not finite",
     ),
+    "far-tool": (
+        {"decisions": [edited("dig"), APPROVE]},
+        "decisions.0.edited_action.name: 'dig' is not one of the speaker's tools; choose one of",
+    ),
+    "rejected": (
+        {"decisions": [APPROVE, REJECT]},
+        "decisions.1.type: 'reject' is not allowed for 'look'; allowed are 'approve', 'edit'",
+    ),
+    "null": ({"decisions": None}, "decisions: input should be a list"),
+    "texts": ({"decisions": ["approve", APPROVE]}, "decisions.0: input should be"),
+    "number": (
+        {"decisions": [REJECT | {"message": 3}, APPROVE]},
+        "decisions.0.message: input should be",
+    ),
+    "message-typo": (
+        {"decisions": [{"type": "reject", "mesage": "x"}, APPROVE]},
+        "decisions.0.mesage: there is no such",
+    ),
     "no-message": ({"decisions": [{"type": "respond"}, APPROVE]}, "decisions.0.message: is miss"),
 }
 

@@ -69,15 +69,16 @@ async def test_a_person_is_asked_before_anything_runs(saver: Saver) -> None:
 async def test_one_question_holds_all_calls_that_need_it_in_their_order(saver: Saver) -> None:
     made = (call("look", "c1", at="1"), MAIL.model_copy(update={"id": "c2"}), LOOK)
     made = (*made[:2], call("look", "c3", at="3"))
-    rules = {"look": {"allowed_decisions": ["approve", "reject"]}, "mail": True, "ask": False}
+    look = {"allowed_decisions": ["approve", "reject"], "description": "Really?"}
+    rules = {"look": look, "mail": True, "ask": False}
     talk = Talk(saver, [calls(*made), *END], interrupt_on=rules)
     (asked,) = await talk.start()
     requests = asked.value["action_requests"]
-    assert [(one["name"], one["args"]) for one in requests] == [
-        ("look", {"at": "1"}),
-        ("mail", {"to": "Bob"}),
-        ("look", {"at": "3"}),
-    ]
+    assert requests[0] == {"name": "look", "args": {"at": "1"}, "description": "Really?"}
+    assert [one["args"] for one in requests[1:]] == [{"to": "Bob"}, {"at": "3"}]
+    # Without editing, no schema of the arguments is needed.
+    review = {"action_name": "look", "allowed_decisions": ["approve", "reject"]}
+    assert asked.value["review_configs"][0] == review
     assert await talk.decide(REJECT, APPROVE, APPROVE) == []
     assert sorted(talk.ran) == [("look", "3"), ("mail", "Bob")]
     assert [fields_of(one).decision for one in await talk.results()] == [
@@ -87,9 +88,13 @@ async def test_one_question_holds_all_calls_that_need_it_in_their_order(saver: S
     ]
 
 
-async def test_nobody_is_asked_about_other_tools(saver: Saver) -> None:
-    rules = {"look": False, "ask": True}
-    talk = Talk(saver, [BOTH, *END], interrupt_on=rules)
+@pytest.mark.parametrize(
+    "ann",
+    [{"interrupt_on": {"look": False, "ask": True}}, {"tool_choice": "none", **ASKS}],
+    ids=["other tools", "nothing would run"],
+)
+async def test_nobody_is_asked_about_other_calls(saver: Saver, ann: dict[str, Any]) -> None:
+    talk = Talk(saver, [BOTH, *END], **ann)
     assert await talk.start() == []
     assert [fields_of(one).decision for one in await talk.results()] == [None, None]
 
@@ -161,9 +166,9 @@ async def test_what_is_edited_runs_as_a_person_wrote_it_and_the_speaker_is_told(
             REJECT,
             "A person rejected the call of mail, so it did not run. Reason: Not on a Sunday.",
         ),
-        (
-            {"type": "reject"},
-            "A person rejected the call of mail, so it did not run. No reason was given.",
+        *(
+            (one, "A person rejected the call of mail, so it did not run. No reason was given.")
+            for one in ({"type": "reject"}, {"type": "reject", "message": None})
         ),
     ],
 )

@@ -161,23 +161,10 @@ INNER = st.sampled_from(["session", "thread_id"])
 @settings(max_examples=15, deadline=None)
 @given(
     st.dictionaries(
-        st.sampled_from(
-            [
-                "limit",
-                "session",
-                "session_id",
-                "runtime",
-                "state",
-                "config",
-                "thread_id",
-                "messages",
-            ]
-        ),
+        st.sampled_from(FIELDS),
         st.recursive(
             st.one_of(st.integers(-3, 103), st.sampled_from(["other", "Ann", ""]), st.none()),
-            lambda inner: st.dictionaries(
-                st.sampled_from(["session", "thread_id"]), inner, max_size=2
-            ),
+            lambda inner: st.dictionaries(INNER, inner, max_size=2),
             max_leaves=4,
         ),
         max_size=4,

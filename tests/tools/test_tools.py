@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,6 @@ from duologue.graphs import (
     Conversation,
     SpecError,
     build_graph,
-    converse,
-    list_sessions,
     load_conversation,
 )
 from duologue.graphs.events import ToolRoundLimitReached
@@ -91,22 +88,6 @@ def test_the_tools_of_a_speaker_come_in_its_order() -> None:
     assert [found.name for found in registry.tools_of(speaker)] == ["fail", "add"]
     assert registry.tool("add") is add
     assert registry.tool("ad") is None
-
-
-@pytest.mark.parametrize(
-    ("named", "words"),
-    [("ad", "did you mean 'add'?"), ("teleport", "there is no tool 'teleport'; pass it in Python")],
-)
-def test_a_tool_that_is_not_registered_shows_before_any_call_and_nothing_is_stored(
-    named: str, words: str, tmp_path: Path
-) -> None:
-    model = ScriptedChatModel(script=[])
-    with pytest.raises(SpecError) as caught:
-        converse(talk("add", named), model=model, tools=[add, secret], store=tmp_path / "s.db")
-    assert str(caught.value).startswith("speakers.0.tools: ")
-    assert words in str(caught.value)
-    assert model.calls == []
-    assert list_sessions(store=tmp_path / "s.db") == []
 
 
 # The node
