@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from importlib.metadata import entry_points
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -92,6 +93,15 @@ def _begin_with_long_files(items: list[pytest.Item]) -> None:
     few_and_long = {"benchmarks", "faults", "notebooks"}
     live |= {path for path in work if path.parent.name in few_and_long}
     items.sort(key=lambda item: (item.path not in live, -work[item.path]))
+
+
+_NUMBERS = count()
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a new folder. Pytest's own fixture reads the names of all earlier ones each time."""
+    return tmp_path_factory.mktemp(f"t{next(_NUMBERS)}", numbered=False)
 
 
 @pytest.fixture(autouse=True)

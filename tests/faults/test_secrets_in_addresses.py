@@ -225,6 +225,7 @@ def stored(store: str) -> Iterator[str]:
     yield Path(page).read_text() if Path(page).exists() else ""
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize("name", USES)
 def test_no_output_contains_a_secret_of_an_address(
     name: str,

@@ -8,13 +8,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
 from tenacity import Retrying, retry_if_not_exception_type, stop_after_delay, wait_fixed
 
 from duologue.graphs.prompts import prompts
@@ -277,6 +280,59 @@ def serve(config: Path, model_url: str, make_folder: Callable[[str], Path]) -> I
     finally:
         process.terminate()
         process.wait(30)
+
+
+@contextmanager
+def serve_graph(name: str, code: str, make_folder: Callable[[str], Path]) -> Iterator[DevServer]:
+    """Run a dev server with one graph of a user, whose module assigns it to ``graph``."""
+    folder = make_folder(name)
+    (folder / f"{name}.py").write_text(code)
+    config = folder / "langgraph.json"
+    graphs = {name: f"{folder}/{name}.py:graph"}
+    config.write_text(json.dumps({"dependencies": ["."], "graphs": graphs}))
+    with serve(config, "http://127.0.0.1:1/v1", make_folder) as server:
+        yield server
+
+
+async def new_thread(client: LangGraphClient) -> str:
+    return str((await client.threads.create())["thread_id"])
+
+
+async def run_graph(
+    client: LangGraphClient,
+    on: str,
+    given: Any,  # noqa: ANN401
+    graph: str = "role_play",
+    **how: Any,
+) -> dict[str, Any]:
+    """Run a graph on a thread, and return the values or the error."""
+    found: Any = await client.runs.wait(on, graph, input=given, raise_error=False, **how)
+    assert isinstance(found, dict)
+    return found
+
+
+async def input_schema(client: LangGraphClient, graph: str) -> dict[str, Any]:
+    (assistant,) = await client.assistants.search(graph_id=graph)
+    schemas = await client.assistants.get_schemas(assistant["assistant_id"])
+    assert schemas["input_schema"] is not None
+    return dict(schemas["input_schema"])
+
+
+@asynccontextmanager
+async def mcp_session(client: LangGraphClient) -> AsyncIterator[ClientSession]:
+    """Connect to the server's MCP endpoint."""
+    url = f"{client.http.client.base_url}".rstrip("/")
+    async with (
+        streamable_http_client(f"{url}/mcp") as streams,
+        ClientSession(*streams[:2]) as session,
+    ):
+        await session.initialize()
+        yield session
+
+
+def text_of(message: dict[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(block["text"] for block in content)
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """Graphs on a real LangGraph server as speakers, by LangGraph's own client."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -11,7 +10,7 @@ from langgraph_sdk import get_client
 
 from duologue.graphs import Conversation, MaxMessages, Result, Session, Speaker, aconverse
 
-from .conftest import DevServer, serve
+from .conftest import DevServer, serve_graph
 
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
@@ -33,13 +32,7 @@ graph = graph.compile()
 @pytest.fixture(scope="module")
 def echo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     """Yield a dev server with the graph `ECHO`."""
-    folder = tmp_path_factory.mktemp("echo")
-    (folder / "echo.py").write_text(ECHO)
-    config = folder / "langgraph.json"
-    config.write_text(
-        json.dumps({"dependencies": ["."], "graphs": {"echo": f"{folder}/echo.py:graph"}})
-    )
-    with serve(config, "http://127.0.0.1:1/v1", tmp_path_factory.mktemp) as server:
+    with serve_graph("echo", ECHO, tmp_path_factory.mktemp) as server:
         yield server
 
 

@@ -1,7 +1,6 @@
 """Simulations of an agent on a real LangGraph server: its thread, calls, interrupts and state."""
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from duologue.graphs.scenarios import SimulationResult
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 
-from .conftest import DevServer, serve
+from .conftest import DevServer, serve_graph
 
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
@@ -55,12 +54,7 @@ graph = graph.compile()
 @pytest.fixture(scope="module")
 def shop_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     """Yield a dev server with the graph `SHOP`."""
-    folder = tmp_path_factory.mktemp("shop")
-    (folder / "shop.py").write_text(SHOP)
-    config = folder / "langgraph.json"
-    graphs = {"shop": f"{folder}/shop.py:graph"}
-    config.write_text(json.dumps({"dependencies": ["."], "graphs": graphs}))
-    with serve(config, "http://127.0.0.1:1/v1", tmp_path_factory.mktemp) as server:
+    with serve_graph("shop", SHOP, tmp_path_factory.mktemp) as server:
         yield server
 
 

@@ -6,35 +6,17 @@ from typing import Any
 
 import pytest
 from langgraph_sdk.client import LangGraphClient
-from mcp import ClientSession
-from mcp.client.streamable_http import streamable_http_client
 
 from duologue.graphs import role_play
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import shaped
 
-from .conftest import DevServer, page_blocks
+from .conftest import DevServer, input_schema, mcp_session, new_thread, page_blocks, run_graph
 
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 FORM: dict[str, Any] = {"task": "Plan a garden", "user_role": "Owner", "assistant_role": "Gardener"}
-
-
-async def thread(client: LangGraphClient) -> str:
-    return str((await client.threads.create())["thread_id"])
-
-
-async def run(
-    client: LangGraphClient,
-    on: str,
-    given: Any,  # noqa: ANN401
-    graph: str = "role_play",
-    **how: Any,
-) -> dict[str, Any]:
-    found: Any = await client.runs.wait(on, graph, input=given, raise_error=False, **how)
-    assert isinstance(found, dict)
-    return found
 
 
 def untimed(found: dict[str, Any]) -> dict[str, Any]:
@@ -51,8 +33,8 @@ def contents(state: dict[str, Any]) -> list[str]:
 async def test_the_messages_of_a_thread_are_what_was_said_and_no_more(
     client: LangGraphClient,
 ) -> None:
-    on = await thread(client)
-    found = await run(client, on, FORM)
+    on = await new_thread(client)
+    found = await run_graph(client, on, FORM)
     # The done token is in `unspoken`.
     assert found["outcome"]["messages"] == len(found["messages"]) + 1 == 5
     assert {message["name"] for message in found["messages"]} == {"Owner", "Gardener"}
@@ -62,27 +44,41 @@ async def test_the_messages_of_a_thread_are_what_was_said_and_no_more(
     assert kinds[:2] == ["specified_task", "instruction"]
 
 
-async def test_the_form_needs_only_the_task_and_the_roles(client: LangGraphClient) -> None:
-    (assistant,) = await client.assistants.search(graph_id="role_play")
-    schema = (await client.assistants.get_schemas(assistant["assistant_id"]))["input_schema"]
-    assert schema is not None
-    assert sorted(schema["required"]) == ["assistant_role", "task", "user_role"]
-    assert {"mode", "max_iterations", "word_limit"} < set(schema["properties"])
-    for name, field in schema["properties"].items():
-        assert field.get("description"), name
+@pytest.mark.parametrize(
+    ("graph", "required", "others"),
+    [
+        ("role_play", ["assistant_role", "task", "user_role"], {"mode", "word_limit"}),
+        ("group_solve", ["speakers"], {"end_chat", "shift_owner", "reconcile_first_message"}),
+        ("blogger", ["task"], {"rounds", "writer_prompt", "critic_prefix", "satisfied"}),
+        ("coder", ["task"], {"sandbox"}),
+        ("user_proxy", ["message"], {"human_input_mode"}),
+        ("chat", [], {"message"}),
+    ],
+)
+async def test_a_form_needs_few_fields_and_describes_each(
+    graph: str, required: list[str], others: set[str], client: LangGraphClient
+) -> None:
+    """A10, L8."""
+    schema = await input_schema(client, graph)
+    assert sorted(schema.get("required", [])) == required
+    assert others < set(schema["properties"])
+    parts = ("Speaker", "EndChat", "Guards") if graph == "group_solve" else ()
+    for shape in [schema, *(schema["$defs"][name] for name in parts)]:
+        for name, field in shape["properties"].items():
+            assert field.get("description"), name
 
 
 async def test_a_run_ends_with_an_outcome_and_is_not_run_twice(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
     before = len(model_server.calls)
-    on = await thread(client)
-    first = await run(client, on, FORM)
+    on = await new_thread(client)
+    first = await run_graph(client, on, FORM)
     assert first["outcome"]["reasons"] == ["done_token"]
     assert first["outcome"]["messages"] == 5
     assert first["specified_task"] == "A better task."
     assert len(model_server.calls) - before == 6
-    again = await run(client, on, FORM)
+    again = await run_graph(client, on, FORM)
     # For a run that adds nothing, the server returns the thread's whole state.
     assert {name: again[name] for name in first} == first
     assert len(model_server.calls) - before == 6
@@ -90,14 +86,14 @@ async def test_a_run_ends_with_an_outcome_and_is_not_run_twice(
 
 async def test_a_whole_conversation_is_taken_too(client: LangGraphClient) -> None:
     spec = role_play(**FORM, specify_task=False, max_iterations=1).model_dump(mode="json")
-    found = await run(client, await thread(client), {"conversation": spec})
+    found = await run_graph(client, await new_thread(client), {"conversation": spec})
     assert found["outcome"]["reasons"] == ["max_iterations"]
 
 
 async def test_messages_and_updates_are_streamed(client: LangGraphClient) -> None:
     kinds: dict[str, list[Any]] = {}
     async for part in client.runs.stream(
-        await thread(client), "role_play", input=FORM, stream_mode=["messages-tuple", "updates"]
+        await new_thread(client), "role_play", input=FORM, stream_mode=["messages-tuple", "updates"]
     ):
         kinds.setdefault(part.event, []).append(part.data)
     assert "error" not in kinds
@@ -114,39 +110,12 @@ async def test_messages_and_updates_are_streamed(client: LangGraphClient) -> Non
 async def test_another_task_on_a_thread_is_refused_naming_the_field(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
-    on = await thread(client)
-    await run(client, on, FORM)
+    on = await new_thread(client)
+    await run_graph(client, on, FORM)
     before = len(model_server.calls)
-    found = await run(client, on, FORM | {"task": "Plan a park"})
+    found = await run_graph(client, on, FORM | {"task": "Plan a park"})
     assert "task differs" in found["__error__"]["message"]
     assert len(model_server.calls) == before
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"task": ""}, "task: must not be empty"),
-        ({"task": None}, "task: is missing"),
-        ({"user_role": "Gardener"}, "two speakers are called 'Gardener'"),
-        ({"max_iterations": 0}, "max_iterations"),
-        ({"mode": "never"}, "mode"),
-    ],
-)
-async def test_bad_input_is_one_error_that_names_the_field(
-    change: dict[str, Any], words: str, client: LangGraphClient, model_server: ScriptedServer
-) -> None:
-    before = len(model_server.calls)
-    found = await run(client, await thread(client), FORM | change)
-    assert words in found["__error__"]["message"]
-    assert len(model_server.calls) == before
-
-
-@pytest.mark.exhaustive
-async def test_a_conversation_of_many_steps_reaches_its_end(client: LangGraphClient) -> None:
-    given = FORM | {"task": "Go on for ever", "specify_task": False, "max_iterations": 20}
-    found = await run(client, await thread(client), given)
-    assert found["outcome"]["reasons"] == ["max_iterations"]
-    assert found["outcome"]["messages"] == 40
 
 
 @pytest.mark.exhaustive
@@ -154,15 +123,15 @@ async def test_a_thread_of_many_rounds_is_read_and_run_again_from_a_checkpoint(
     client: LangGraphClient,
 ) -> None:
     given = FORM | {"task": "Go on for ever", "specify_task": False, "max_iterations": 60}
-    on = await thread(client)
-    found = await run(client, on, given)
+    on = await new_thread(client)
+    found = await run_graph(client, on, given)
     assert found["outcome"]["messages"] == 120
     state: Any = await client.threads.get_state(on)
     assert state["values"]["messages"] == found["messages"]
     history: Any = await client.threads.get_history(on, limit=200)
     assert len(history) > 120
     (*_, place) = (one for one in history if len(one["values"]["messages"]) == 110)
-    again = await run(client, on, None, checkpoint=place["checkpoint"])
+    again = await run_graph(client, on, None, checkpoint=place["checkpoint"])
     assert again["messages"][:110] == found["messages"][:110]
     assert contents(again) == contents(found)
     state = await client.threads.get_state(on)
@@ -174,13 +143,13 @@ async def test_a_message_that_is_removed_there_is_heard_by_nobody(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
     given = FORM | {"task": "Go on for ever", "specify_task": False, "max_iterations": 2}
-    on = await thread(client)
+    on = await new_thread(client)
     before = len(model_server.calls)
-    begun = await run(client, on, given, interrupt_after=["assistant_agent"])
+    begun = await run_graph(client, on, given, interrupt_after=["assistant_agent"])
     said = contents(begun)
     newest = {"type": "remove", "id": begun["messages"][-1]["id"], "content": ""}
     await client.threads.update_state(on, {"messages": [newest]})
-    ended = await run(client, on, None)
+    ended = await run_graph(client, on, None)
     assert ended["outcome"]["messages"] == 3
     assert newest["id"] not in [one["id"] for one in ended["messages"]]
     state: Any = await client.threads.get_state(on)
@@ -197,8 +166,8 @@ async def test_a_message_that_is_removed_there_is_heard_by_nobody(
 async def test_a_message_that_is_edited_at_an_earlier_checkpoint_is_read_again(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
-    on = await thread(client)
-    await run(client, on, FORM | {"task": "Go on for ever", "max_iterations": 2})
+    on = await new_thread(client)
+    await run_graph(client, on, FORM | {"task": "Go on for ever", "max_iterations": 2})
     history: Any = await client.threads.get_history(on, limit=50)
     (*_, place) = (one for one in history if len(one["values"].get("messages", ())) == 3)
     newest = place["values"]["messages"][-1]
@@ -207,7 +176,7 @@ async def test_a_message_that_is_edited_at_an_earlier_checkpoint_is_read_again(
         on, {"messages": [edited]}, checkpoint=place["checkpoint"]
     )
     before = len(model_server.calls)
-    ended = await run(client, on, None, checkpoint=fork["checkpoint"])
+    ended = await run_graph(client, on, None, checkpoint=fork["checkpoint"])
     assert ended["outcome"]["reasons"] == ["done_token"]
     # The token is in `unspoken` now, so that the last message is the output.
     assert len(contents(ended)) == 2
@@ -231,21 +200,21 @@ async def test_an_assistant_sets_model_temperature_and_prompts(
     async def asked(on: str, **how: Any) -> list[tuple[str, float, bool]]:
         before = len(model_server.calls)
         given = FORM | {"specify_task": False, "max_iterations": 1, "task": "Go on for ever"}
-        await run(client, on, given, made["assistant_id"], **how)
+        await run_graph(client, on, given, made["assistant_id"], **how)
         bodies = [call.body for call in model_server.calls[before:]]
         return [
             (one["model"], one["temperature"], "You lead Gardener." in str(one["messages"][0]))
             for one in bodies
         ]
 
-    assert await asked(await thread(client)) == [("big", 0.7, True), ("big", 0.7, False)]
+    assert await asked(await new_thread(client)) == [("big", 0.7, True), ("big", 0.7, False)]
     # A run's own context has priority, also in the form of older clients of the server.
     own: Any
     for own in ({"context": {"model": "small"}}, {"config": {"configurable": {"model": "small"}}}):
-        found = await asked(await thread(client), **own)
+        found = await asked(await new_thread(client), **own)
         assert found == [("small", 0.7, True), ("small", 0.7, False)]
     # A thread keeps the settings that it began with.
-    on = await thread(client)
+    on = await new_thread(client)
     assert await asked(on, interrupt_after=["user_agent"]) == [("big", 0.7, True)]
     await client.assistants.update(made["assistant_id"], context={"model": "small"})
     assert await asked(on) == [("big", 0.7, False)]
@@ -256,7 +225,7 @@ async def test_an_assistant_sets_model_temperature_and_prompts(
 @pytest.mark.parametrize("model", ["/etc/passwd.gguf", "http://10.0.0.1/v1"])
 async def test_no_client_names_a_file_or_an_address(model: str, client: LangGraphClient) -> None:
     for given, context in ((FORM | {"model": model}, {}), (FORM, {"model": model})):
-        found = await run(client, await thread(client), given, context=context)
+        found = await run_graph(client, await new_thread(client), given, context=context)
         assert "a file or an address, which is not allowed here" in found["__error__"]["message"]
 
 
@@ -264,12 +233,7 @@ async def test_no_client_names_a_file_or_an_address(model: str, client: LangGrap
 async def test_each_graph_is_a_tool_of_its_own_at_the_mcp_endpoint(
     client: LangGraphClient,
 ) -> None:
-    url = f"{client.http.client.base_url}".rstrip("/")
-    async with (
-        streamable_http_client(f"{url}/mcp") as streams,
-        ClientSession(*streams[:2]) as session,
-    ):
-        await session.initialize()
+    async with mcp_session(client) as session:
         listed = await session.list_tools()
         called = await session.call_tool("role_play", FORM)
     assert sorted(tool.name for tool in listed.tools) == sorted(
@@ -287,16 +251,16 @@ async def test_each_graph_is_a_tool_of_its_own_at_the_mcp_endpoint(
 async def test_a_cancelled_run_goes_on_without_repeating_an_answered_call(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
-    reference = untimed(await run(client, await thread(client), FORM))
+    reference = untimed(await run_graph(client, await new_thread(client), FORM))
     asked = [call.body for call in model_server.calls[-6:]]
     before = len(model_server.calls)
-    on = await thread(client)
+    on = await new_thread(client)
     model_server.hold(before + 3)
     started = await client.runs.create(on, "role_play", input=FORM)
     await asyncio.to_thread(model_server.wait_for, before + 4, 30)
     await client.runs.cancel(on, started["run_id"], wait=True)
     model_server.release()
-    assert untimed(await run(client, on, FORM)) == reference
+    assert untimed(await run_graph(client, on, FORM)) == reference
     found = [call.body for call in model_server.calls[before:]]
     assert found == asked[:4] + asked[3:]
 
@@ -321,21 +285,9 @@ GROUP: dict[str, Any] = {
 }
 
 
-async def test_the_form_of_a_group_solve_needs_only_the_speakers(client: LangGraphClient) -> None:
-    (assistant,) = await client.assistants.search(graph_id="group_solve")
-    schema = (await client.assistants.get_schemas(assistant["assistant_id"]))["input_schema"]
-    assert schema is not None
-    assert schema["required"] == ["speakers"]
-    assert {"end_chat", "shift_owner", "reconcile_first_message"} < set(schema["properties"])
-    shapes = [schema, *(schema["$defs"][name] for name in ("Speaker", "EndChat", "Guards"))]
-    for shape in shapes:
-        for name, field in shape["properties"].items():
-            assert field.get("description"), name
-
-
 @pytest.mark.exhaustive
 async def test_a_group_solve_is_run_from_its_forms_fields(client: LangGraphClient) -> None:
-    found = await run(client, await thread(client), GROUP, "group_solve")
+    found = await run_graph(client, await new_thread(client), GROUP, "group_solve")
     ended = found["outcome"]
     assert ended["reasons"] == ["completed"]
     assert ended["explanations"] == ["Ann completed its task"]
@@ -355,42 +307,12 @@ async def test_a_moderator_and_a_separate_judge_are_asked_there_too(
         "judge": {"kind": "separate", "criteria": ["They agree.", "A day is named."]},
         "end_chat": {"mode": "end_chat_after_first_completion"},
     }
-    found = await run(client, await thread(client), {"conversation": spec}, "group_solve")
+    found = await run_graph(client, await new_thread(client), {"conversation": spec}, "group_solve")
     assert found["outcome"]["explanations"] == ["the judge found all criteria met"]
     said = [
         message["name"] for message in found["messages"] if message["content"].startswith("This")
     ]
     assert said == ["Ann", "Cy", "Ben", "Cy", "Ben", "Cy", "Ben", "Cy"]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (
-            {"speakers": [GROUP["speakers"][0], {"name": "Ben"}]},
-            "speakers.1.task: is missing; set a task for 'Ben'",
-        ),
-        ({"end_chat": {"when": [{"kind": "max_cost", "limit": 1}]}}, "has no price"),
-    ],
-)
-async def test_a_bad_field_of_a_group_is_one_error_that_names_it(
-    change: dict[str, Any], words: str, client: LangGraphClient, model_server: ScriptedServer
-) -> None:
-    before = len(model_server.calls)
-    found = await run(client, await thread(client), GROUP | change, "group_solve")
-    assert words in found["__error__"]["message"]
-    assert len(model_server.calls) == before
-
-
-async def test_the_form_of_a_blogger_needs_only_the_task(client: LangGraphClient) -> None:
-    """A10."""
-    (assistant,) = await client.assistants.search(graph_id="blogger")
-    schema = (await client.assistants.get_schemas(assistant["assistant_id"]))["input_schema"]
-    assert schema is not None
-    assert schema["required"] == ["task"]
-    assert {"rounds", "writer_prompt", "critic_prefix", "satisfied"} < set(schema["properties"])
-    for name, field in schema["properties"].items():
-        assert field.get("description"), name
 
 
 @pytest.mark.exhaustive
@@ -409,35 +331,66 @@ async def test_a_blogger_ends_by_its_critic_or_with_a_final_version(
     """A10."""
     before = len(model_server.calls)
     given = {"task": "A post on bees", "rounds": rounds}
-    found = await run(client, await thread(client), given, "blogger")
+    found = await run_graph(client, await new_thread(client), given, "blogger")
     assert found["outcome"]["reasons"][0] == reason
     said = [message["content"] for message in found["messages"] if message["name"] == "Writer"]
     assert said == [f"Draft {number}." for number in range(versions)]
     assert len(model_server.calls) - before == calls
 
 
-@pytest.mark.part(1)
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"task": " "}, "task: must not be empty"),
-        ({"task": None}, "task: is missing"),
-        ({"critic": "writer"}, "two speakers are called"),
-        ({"rounds": 0}, "rounds"),
-        ({"rounds": "three"}, "rounds"),
-        ({"satisfied": ""}, "satisfied: must not be empty"),
-        ({"temperature": 3}, "temperature"),
-    ],
-)
-async def test_a_bad_field_of_a_blogger_is_one_error_that_names_it(
-    change: dict[str, Any], words: str, client: LangGraphClient, model_server: ScriptedServer
+POST = {"task": "A post on bees"}
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("role_play", FORM | {"task": ""}, "task: must not be empty"),
+    ("role_play", FORM | {"task": None}, "task: is missing"),
+    ("role_play", FORM | {"user_role": "Gardener"}, "two speakers are called 'Gardener'"),
+    ("role_play", FORM | {"max_iterations": 0}, "max_iterations"),
+    ("role_play", FORM | {"mode": "never"}, "mode"),
+    (
+        "group_solve",
+        GROUP | {"speakers": [GROUP["speakers"][0], {"name": "Ben"}]},
+        "speakers.1.task: is missing; set a task for 'Ben'",
+    ),
+    (
+        "group_solve",
+        GROUP | {"end_chat": {"when": [{"kind": "max_cost", "limit": 1}]}},
+        "has no price",
+    ),
+    ("blogger", POST | {"critic": "writer"}, "two speakers are called"),
+    ("blogger", POST | {"rounds": "three"}, "rounds"),
+    ("blogger", POST | {"satisfied": ""}, "satisfied: must not be empty"),
+    ("blogger", POST | {"temperature": 3}, "temperature"),
+    # A served graph runs no code on the host: anyone who reaches the server could run programs.
+    (
+        "coder",
+        {"task": "6 * 7?", "sandbox": {"level": "host"}},
+        "sandbox.level: 'host' is not allowed here",
+    ),
+    *(
+        ("role_play", {"conversation": shaped(**change)}, words)
+        for change, words in (
+            ({"author": {"hooks": ["lout"]}}, "speakers.0.hooks: there is no hook 'lout'; did you"),
+            ({"author": {"tools": ["spade"], "format": None}}, "there is no tool 'spade'; pass it"),
+            ({"author": {"format": {"name": "Tree"}}}, "format.name: there is no schema"),
+            ({"weather": "wether"}, "there is no function 'wether'; did you mean 'weather'?"),
+            ({"weather": "broken"}, "the function 'broken' of garden_package:gone can't be loaded"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("graph", "given", "words"), BAD)
+async def test_a_bad_input_is_one_error_before_a_model_is_called(
+    graph: str,
+    given: dict[str, Any],
+    words: str,
+    client: LangGraphClient,
+    model_server: ScriptedServer,
 ) -> None:
-    """A10."""
+    """A10, L1, L4, L5, L9."""
     before = len(model_server.calls)
-    given = {"task": "A post on bees"} | change
-    found = await run(client, await thread(client), given, "blogger")
-    assert found["__error__"]["message"].count("\n") == 0
+    found = await run_graph(client, await new_thread(client), given, graph)
     assert words in found["__error__"]["message"]
+    assert found["__error__"]["message"].count("\n") == 0
     assert len(model_server.calls) == before
 
 
@@ -446,7 +399,7 @@ async def test_what_a_package_offers_by_entry_points_is_found_there(
 ) -> None:
     """L1, L4, L5, L9: function, hook, schema and token budget; none of them blocks."""
     before = len(model_server.calls)
-    found = await run(client, await thread(client), {"conversation": shaped()})
+    found = await run_graph(client, await new_thread(client), {"conversation": shaped()})
     assert found["outcome"]["reasons"] == ["max_iterations"]
     said = [
         message["content"]
@@ -462,39 +415,6 @@ async def test_what_a_package_offers_by_entry_points_is_found_there(
     assert sorted(lengths) != lengths
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"author": {"hooks": ["lout"]}}, "speakers.0.hooks: there is no hook 'lout'; did you"),
-        (
-            {"author": {"tools": ["spade"], "format": None}},
-            "there is no tool 'spade'; pass it in Python",
-        ),
-        ({"author": {"format": {"name": "Tree"}}}, "speakers.0.format.name: there is no schema"),
-        ({"weather": "wether"}, "there is no function 'wether'; did you mean 'weather'?"),
-        ({"weather": "broken"}, "the function 'broken' of garden_package:gone can't be loaded"),
-    ],
-)
-async def test_what_no_package_offers_is_one_error_that_names_it(
-    change: dict[str, Any], words: str, client: LangGraphClient, model_server: ScriptedServer
-) -> None:
-    before = len(model_server.calls)
-    found = await run(client, await thread(client), {"conversation": shaped(**change)})
-    assert words in found["__error__"]["message"]
-    assert found["__error__"]["message"].count("\n") == 0
-    assert len(model_server.calls) == before
-
-
-async def test_the_form_of_a_coder_needs_only_the_task(client: LangGraphClient) -> None:
-    """L8."""
-    (assistant,) = await client.assistants.search(graph_id="coder")
-    schema = (await client.assistants.get_schemas(assistant["assistant_id"]))["input_schema"]
-    assert schema is not None
-    assert schema["required"] == ["task"]
-    for name, field in schema["properties"].items():
-        assert field.get("description"), name
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("level", ["monty", "auto"])
 async def test_a_coder_runs_its_code_and_has_the_last_word(
@@ -502,24 +422,13 @@ async def test_a_coder_runs_its_code_and_has_the_last_word(
 ) -> None:
     """L8: the dev server would report a blocking call as an error."""
     given = {"task": "What is 6 times 7?", "sandbox": {"level": level}}
-    found = await run(client, await thread(client), given, "coder")
+    found = await run_graph(client, await new_thread(client), given, "coder")
     assert found["outcome"]["reasons"] == ["no_code_block"]
     said = [message["content"] for message in found["messages"] if message["name"] == "Executor"]
     assert [text for text in said if text] == [
         "Exit code: 0 (it succeeded)\nOutput:\nThe code ran and printed nothing.",
         "Exit code: 0 (it succeeded)\nOutput:\n42",
     ]
-
-
-async def test_a_served_graph_runs_no_code_on_the_host(
-    client: LangGraphClient, model_server: ScriptedServer
-) -> None:
-    """Otherwise, anyone who reaches the server could run programs."""
-    before = len(model_server.calls)
-    given = {"task": "What is 6 times 7?", "sandbox": {"level": "host"}}
-    found = await run(client, await thread(client), given, "coder")
-    assert "sandbox.level: 'host' is not allowed here" in found["__error__"]["message"]
-    assert len(model_server.calls) == before
 
 
 async def test_the_tools_that_duologue_brings_do_not_block(client: LangGraphClient) -> None:
@@ -536,7 +445,7 @@ async def test_the_tools_that_duologue_brings_do_not_block(client: LangGraphClie
         ],
         "end_chat": {"max_iterations": 1},
     }
-    found = await run(client, await thread(client), {"conversation": spec})
+    found = await run_graph(client, await new_thread(client), {"conversation": spec})
     told = next(
         message["content"].split(" | ")
         for message in found["messages"]

@@ -7,6 +7,8 @@ import httpx
 import pytest
 from langgraph_sdk.client import LangGraphClient
 
+from .conftest import new_thread, run_graph, text_of
+
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 COUNTS: dict[str, Any] = {"assistant_prompt": "You count with {user}."}
@@ -22,13 +24,10 @@ class Thread:
 
     @classmethod
     async def new(cls, client: LangGraphClient) -> "Thread":
-        return cls(client, str((await client.threads.create())["thread_id"]))
+        return cls(client, await new_thread(client))
 
     async def run(self, given: Any = None, **how: Any) -> dict[str, Any]:  # noqa: ANN401
-        on: Any = self._thread
-        found: Any = await self._client.runs.wait(on, "chat", input=given, raise_error=False, **how)
-        assert isinstance(found, dict)
-        return found
+        return await run_graph(self._client, self._thread, given, "chat", **how)
 
     async def refuse(self, given: Any) -> str:  # noqa: ANN401
         found = await self.run(given)
@@ -43,11 +42,6 @@ class Thread:
 
     async def write(self, values: dict[str, Any]) -> None:
         await self._client.threads.update_state(self._thread, values)
-
-
-def text_of(message: dict[str, Any]) -> str:
-    content = message["content"]
-    return content if isinstance(content, str) else "".join(block["text"] for block in content)
 
 
 FORMS: list[Any] = [

@@ -8,10 +8,10 @@ from uuid import uuid4
 import httpx
 import pytest
 from langgraph_sdk.client import LangGraphClient
-from mcp import ClientSession
-from mcp.client.streamable_http import streamable_http_client
 
 from duologue.graphs.kinds.load import forms_by_kind
+
+from .conftest import mcp_session, new_thread, run_graph, text_of
 
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
@@ -51,21 +51,6 @@ def user(text: str, message_id: str | None = None) -> dict[str, Any]:
     return {"messages": [said | {"id": message_id or str(uuid4())}]}
 
 
-async def thread(client: LangGraphClient) -> str:
-    return str((await client.threads.create())["thread_id"])
-
-
-async def run(client: LangGraphClient, on: str, graph: str, given: Any) -> dict[str, Any]:  # noqa: ANN401
-    found: Any = await client.runs.wait(on, graph, input=given, raise_error=False)
-    assert isinstance(found, dict)
-    return found
-
-
-def text_of(message: dict[str, Any]) -> str:
-    content = message["content"]
-    return content if isinstance(content, str) else "".join(block["text"] for block in content)
-
-
 def texts(found: dict[str, Any]) -> list[str]:
     return [text_of(message) for message in found["messages"]]
 
@@ -99,7 +84,7 @@ async def test_each_reply_is_shown_once_in_every_stream_mode(client: LangGraphCl
 
 async def _shown_once(client: LangGraphClient, graph: str) -> None:
     shown = Shown()
-    on = await thread(client)
+    on = await new_thread(client)
     given = user("Begin.", "mine") | BESIDE[graph]
     modes: Any = ["values", "updates", "messages-tuple", "events", "debug", "custom", "tasks"]
     async for part in client.runs.stream(
@@ -125,18 +110,18 @@ async def test_a_person_writes_messages_until_it_ends_and_after_that(
 
 
 async def _writes(client: LangGraphClient, graph: str) -> None:
-    on = await thread(client)
-    await run(client, on, graph, user("One", "a") | BESIDE[graph])
+    on = await new_thread(client)
+    await run_graph(client, on, user("One", "a") | BESIDE[graph], graph)
     assert (await client.threads.get(on))["status"] == "idle"
-    found = await run(client, on, graph, user("Two", "b"))
+    found = await run_graph(client, on, user("Two", "b"), graph)
     assert texts(found) == ["One", "I count 0.", "Two", "I count 1."]
     assert [one["id"] for one in found["messages"]][::2] == ["a", "b"]
-    found = await run(client, on, graph, user("exit"))
+    found = await run_graph(client, on, user("exit"), graph)
     assert found["outcome"]["reasons"] == ["quit"]
     image = {"type": "image_url", "image_url": {"url": "https://example.org/bee.png"}}
-    found = await run(client, on, graph, {"messages": [{"role": "user", "content": [image]}]})
+    found = await run_graph(client, on, {"messages": [{"role": "user", "content": [image]}]}, graph)
     assert found["__error__"]["message"].startswith("messages.content.0: an address")
-    found = await run(client, on, graph, {"messages": [{"role": "user", "content": "Three"}]})
+    found = await run_graph(client, on, {"messages": [{"role": "user", "content": "Three"}]}, graph)
     assert texts(found)[-2:] == ["Three", "I count 2."]
 
 
@@ -180,12 +165,7 @@ def answer_of(task: dict[str, Any]) -> str:
 
 
 async def test_each_graph_is_called_by_mcp_with_messages(client: LangGraphClient) -> None:
-    url = f"{client.http.client.base_url}".rstrip("/")
-    async with (
-        streamable_http_client(f"{url}/mcp") as streams,
-        ClientSession(*streams[:2]) as session,
-    ):
-        await session.initialize()
+    async with mcp_session(client) as session:
         given = {graph: user("Begin.") | BESIDE[graph] for graph in forms_by_kind()}
         called = await asyncio.gather(*(session.call_tool(*call) for call in given.items()))
     for graph, answer in zip(given, called, strict=True):

@@ -8,10 +8,9 @@ from langgraph_sdk.client import LangGraphClient
 
 from duologue.nodes.testing.server import ScriptedServer
 
-pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
+from .conftest import BESIDE, new_thread, run_graph
 
-BESIDE = 'I add that up:\n"one moment" …'
-"""The scripted model's text in the same message as its call of the calculator."""
+pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 PROXY: dict[str, Any] = {
     "message": "Count on.",
@@ -20,16 +19,10 @@ PROXY: dict[str, Any] = {
 }
 
 
-async def thread(client: LangGraphClient) -> str:
-    return str((await client.threads.create())["thread_id"])
-
-
 async def start(
     client: LangGraphClient, on: str, graph: str, given: dict[str, Any]
 ) -> dict[str, Any]:
-    found = await client.runs.wait(on, graph, input=given, raise_error=False)
-    assert isinstance(found, dict)
-    return found
+    return await run_graph(client, on, given, graph)
 
 
 async def answer(
@@ -38,9 +31,7 @@ async def answer(
     graph: str,
     said: Any,  # noqa: ANN401
 ) -> dict[str, Any]:
-    found = await client.runs.wait(on, graph, command={"resume": said}, raise_error=False)
-    assert isinstance(found, dict)
-    return found
+    return await run_graph(client, on, None, graph, command={"resume": said})
 
 
 async def asked(client: LangGraphClient, on: str) -> list[dict[str, Any]]:
@@ -58,7 +49,7 @@ def said(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 async def test_a5_a_person_is_asked_answers_and_it_goes_on(client: LangGraphClient) -> None:
-    on = await thread(client)
+    on = await new_thread(client)
     given = PROXY | {"human_input_mode": "terminate", "max_consecutive_auto_reply": 1}
     found = await start(client, on, "user_proxy", given)
     assert said(found)[-1] == ("Assistant", "I count 1.")
@@ -82,7 +73,7 @@ async def test_a5_a_person_is_asked_answers_and_it_goes_on(client: LangGraphClie
 async def test_an_answer_that_does_not_fit_has_the_same_question_asked_again(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
-    on = await thread(client)
+    on = await new_thread(client)
     await start(client, on, "chat", {"assistant_prompt": "You count with {user}."})
     (question,) = await asked(client, on)
     before = len(model_server.calls)
@@ -98,19 +89,9 @@ async def test_an_answer_that_does_not_fit_has_the_same_question_asked_again(
     assert said(found) == [("User", "Good morning"), ("Assistant", "I count 0.")]
 
 
-@pytest.mark.parametrize("graph", ["user_proxy", "chat"])
-async def test_the_form_describes_each_field(graph: str, client: LangGraphClient) -> None:
-    (assistant,) = await client.assistants.search(graph_id=graph)
-    schema = (await client.assistants.get_schemas(assistant["assistant_id"]))["input_schema"]
-    assert schema is not None
-    assert schema.get("required", []) == (["message"] if graph == "user_proxy" else [])
-    for name, field in schema["properties"].items():
-        assert field.get("description"), name
-
-
 async def test_a3_nobody_is_asked_where_never_is_said(client: LangGraphClient) -> None:
     given = PROXY | {"human_input_mode": "NEVER", "max_consecutive_auto_reply": 2}
-    found = await start(client, await thread(client), "user_proxy", given)
+    found = await start(client, await new_thread(client), "user_proxy", given)
     assert found["outcome"]["reasons"] == ["max_consecutive_auto_reply"]
     assert [text for name, text in said(found) if name == "Assistant"] == [
         "I count 0.",
@@ -143,7 +124,7 @@ async def test_a_person_decides_in_langchains_shape(
     decision: dict[str, Any], told: str, client: LangGraphClient
 ) -> None:
     """A question has the shape that user interfaces for LangChain's middleware show."""
-    on = await thread(client)
+    on = await new_thread(client)
     found = await start(client, on, "chat", SUMS)
     assert (await client.threads.get(on))["status"] == "interrupted"
     (question,) = await asked(client, on)
@@ -173,7 +154,7 @@ async def test_a_person_decides_in_langchains_shape(
 
 
 async def test_g1_what_is_said_beside_a_call_is_told_as_it_comes(client: LangGraphClient) -> None:
-    on = await thread(client)
+    on = await new_thread(client)
     given = {name: field for name, field in SUMS.items() if name != "interrupt_on"}
     parts: list[dict[str, str]] = []
     async for part in client.runs.stream(on, "chat", input=given, stream_mode="custom"):
@@ -192,7 +173,7 @@ async def test_g1_what_is_said_beside_a_call_is_told_as_it_comes(client: LangGra
 
 
 async def test_a_copy_of_a_waiting_thread_goes_its_own_way(client: LangGraphClient) -> None:
-    on = await thread(client)
+    on = await new_thread(client)
     await start(client, on, "user_proxy", PROXY)
     # The SDK's type says that it returns nothing.
     copied: Any = await client.threads.copy(on)  # type: ignore[func-returns-value]
@@ -210,7 +191,7 @@ async def test_a_copy_of_a_waiting_thread_goes_its_own_way(client: LangGraphClie
 async def test_a_run_is_stopped_and_a_later_one_goes_on(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
-    on = await thread(client)
+    on = await new_thread(client)
     number = len(model_server.calls)
     model_server.hold(number)
     run = await client.runs.create(on, "user_proxy", input=PROXY)

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 from langgraph_sdk.client import LangGraphClient
-from mcp import ClientSession
-from mcp.client.streamable_http import streamable_http_client
 
 from duologue.graphs import role_play
 from duologue.nodes.testing.server import ScriptedServer
+
+from .conftest import mcp_session, new_thread
 
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
@@ -16,7 +16,7 @@ GARDEN = role_play("Plan a kitchen garden", "Cook", "Gardener", specify_task=Fal
 
 
 async def run(client: LangGraphClient, given: Any, on: str | None = None, **how: Any) -> Any:  # noqa: ANN401
-    on = on or str((await client.threads.create())["thread_id"])
+    on = on or await new_thread(client)
     return await client.runs.wait(on, "garden", input=given, raise_error=False, **how)
 
 
@@ -41,7 +41,7 @@ async def test_it_is_run_without_an_input(
 async def test_each_message_is_a_task(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
-    on = str((await client.threads.create())["thread_id"])
+    on = await new_thread(client)
     for task in ("Plan a balcony", "Plan a roof"):
         before = len(model_server.calls)
         message = {"role": "user", "content": task}
@@ -59,7 +59,7 @@ async def test_nothing_that_a_client_sends_changes_it(
     assert "conversation: this graph always runs the same" in refused["__error__"]["message"]
     assert len(model_server.calls) == before
     context = {"model": "big", "temperature": 2, "user_prompt": "You rest."}
-    on = str((await client.threads.create())["thread_id"])
+    on = await new_thread(client)
     hello: Any = {"messages": "Plan a balcony", "spec": other.stored(), "model": "big"}
     await run(client, hello, on, context=context)
     await client.threads.update_state(on, {"spec": other.stored()}, as_node="task_specification")
@@ -75,7 +75,7 @@ async def test_nothing_that_a_client_sends_changes_it(
 async def test_its_tools_use_the_servers_store_and_the_runs_context(
     client: LangGraphClient,
 ) -> None:
-    on = str((await client.threads.create())["thread_id"])
+    on = await new_thread(client)
     for user in ("Zoe", "Max"):
         found: Any = await client.runs.wait(on, "notes", input={}, context={"user": user})
     kept = await client.store.get_item(["Zoe"], "fact")
@@ -101,13 +101,8 @@ async def test_studio_shows_its_own_schema(client: LangGraphClient) -> None:
 async def test_an_mcp_client_calls_it_with_a_message(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
-    url = f"{client.http.client.base_url}".rstrip("/")
     before = len(model_server.calls)
-    async with (
-        streamable_http_client(f"{url}/mcp") as streams,
-        ClientSession(*streams[:2]) as session,
-    ):
-        await session.initialize()
+    async with mcp_session(client) as session:
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
         called = await session.call_tool("garden", {"messages": "Plan a balcony"})
     assert tools["garden"].description == "Plans gardens."

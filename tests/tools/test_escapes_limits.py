@@ -16,6 +16,8 @@ from support.sandboxes import (
     wait_until,
 )
 
+from .conftest import Start
+
 pytestmark = pytest.mark.process
 
 LEVELS: tuple[Level, ...] = ("host", "bubblewrap", "monty")
@@ -32,9 +34,8 @@ FULL: tuple[Level, ...] = ("host", "bubblewrap")
     ],
     ids=["loop", "sleep", "stubborn"],
 )
-async def test_time_is_limited(level: Level, code: str) -> None:
-    await need(level)
-    session = Session(level, seconds=1)
+async def test_time_is_limited(start: Start, level: Level, code: str) -> None:
+    session = await start(level, seconds=1)
     await session("x = 1")
 
     ran = await session(f"print('begins')\n{code}")
@@ -44,15 +45,13 @@ async def test_time_is_limited(level: Level, code: str) -> None:
     assert "[ended: it ran longer than 1 s]" in ran.output
     # Monty keeps its variables; a process loses them.
     after = await session("x")
-    await session.close()
     assert after.output.startswith("1\n" if level == "monty" else "[the interpreter was restarted")
 
 
 @pytest.mark.parametrize("level", FULL)
-async def test_time_of_a_shell_and_all_it_started_is_limited(level: Level) -> None:
-    await need(level)
+async def test_time_of_a_shell_and_all_it_started_is_limited(start: Start, level: Level) -> None:
     word = f"600.{secrets.randbelow(10**9)}"
-    session = Session(level, seconds=1)
+    session = await start(level, seconds=1)
 
     running = asyncio.create_task(
         session(f"echo begins; (setsid sleep {word} &) ; sleep {word} & sleep {word}", "shell")
@@ -66,7 +65,7 @@ async def test_time_of_a_shell_and_all_it_started_is_limited(level: Level) -> No
 
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize(
-    "start",
+    "command",
     [
         "sleep {word} & sleep 0.3",
         "nohup sleep {word} >/dev/null 2>&1 & sleep 0.3",
@@ -75,24 +74,21 @@ async def test_time_of_a_shell_and_all_it_started_is_limited(level: Level) -> No
     ],
     ids=["background", "nohup", "orphan", "session"],
 )
-async def test_no_daemon_is_left_behind(level: Level, start: str) -> None:
-    await need(level)
+async def test_no_daemon_is_left_behind(start: Start, level: Level, command: str) -> None:
     word = f"600.{secrets.randbelow(10**9)}"
-    session = Session(level)
+    session = await start(level)
 
-    running = asyncio.create_task(session(start.format(word=word), "shell"))
+    running = asyncio.create_task(session(command.format(word=word), "shell"))
     await asyncio.to_thread(wait_until, "it begins", lambda: is_running(word))
     ran = await running
 
     assert (ran.exit_code, ran.output) == (0, "")
     assert not is_running(word)
     assert (await session("1 + 1")).output == "2\n"
-    await session.close()
 
 
-async def test_threads_rest_between_calls() -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap")
+async def test_threads_rest_between_calls(start: Start) -> None:
+    session = await start("bubblewrap")
     counts = """
 import threading, time
 n = 0
@@ -145,10 +141,9 @@ print(woken > 1)
 
 
 @pytest.mark.parametrize("then", ["pass", "os.kill(os.getpid(), signal.SIGSTOP)"])
-async def test_no_timer_wakes_what_was_stopped(then: str) -> None:
+async def test_no_timer_wakes_what_was_stopped(start: Start, then: str) -> None:
     """The same applies if the code stops itself again at each look."""
-    await need("bubblewrap")
-    session = Session("bubblewrap", seconds=5)
+    session = await start("bubblewrap", seconds=5)
 
     ran = await session(TIMER.format(then=then))
 
@@ -157,9 +152,8 @@ async def test_no_timer_wakes_what_was_stopped(then: str) -> None:
     assert not await goes_on(session, 1, 3, 9)
 
 
-async def test_what_rests_is_left_alone() -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap")
+async def test_what_rests_is_left_alone(start: Start) -> None:
+    session = await start("bubblewrap")
     await session(TIMER.format(then="pass").replace("20_000_000", "0"))
     assert await goes_on(session)
 
@@ -181,32 +175,31 @@ def hide():
 
 
 @pytest.mark.parametrize("level", FULL)
-async def test_a_process_without_its_first_thread_is_not_left_behind(level: Level) -> None:
-    await need(level)
-    session = Session(level)
+async def test_a_process_without_its_first_thread_is_not_left_behind(
+    start: Start, level: Level
+) -> None:
+    session = await start(level)
     tasks = "print(len(os.listdir(f'/proc/{pid}/task')))"
 
     ran = await session(f"{HIDES}\npid = hide()\ntime.sleep(0.3)\n{tasks}")
     after = await session(tasks)
 
-    await session.close()
     assert (ran.output, after.output) == ("2\n", "1\n")
 
 
 @pytest.mark.parametrize(("mib", "code"), [(250, 137), (2000, 0)])
-async def test_memory_of_a_process_without_its_first_thread_counts(mib: int, code: int) -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap", memory_mib=mib)
+async def test_memory_of_a_process_without_its_first_thread_counts(
+    start: Start, mib: int, code: int
+) -> None:
+    session = await start("bubblewrap", memory_mib=mib)
     ran = await session(f"{HIDES}\nfor _ in range(3): hide()\ntime.sleep(1.5)")
-    await session.close()
     assert ran.exit_code == code
 
 
 @pytest.mark.parametrize("level", FULL)
-async def test_processes_are_few(level: Level) -> None:
+async def test_processes_are_few(start: Start, level: Level) -> None:
     """The fork bomb is limited; on the bare host it gets all the processes it asks for."""
-    await need(level)
-    session = Session(level)
+    session = await start(level)
 
     ran = await session(
         "import os, time\nn = 0\ntry:\n    for _ in range(150):\n"
@@ -214,7 +207,6 @@ async def test_processes_are_few(level: Level) -> None:
         "except BlockingIOError:\n    pass\nprint(n)"
     )
     again = await session("1 + 1")
-    await session.close()
 
     count = int(ran.output)
     assert count == 150 if level == "host" else 20 < count < 64
@@ -229,26 +221,22 @@ async def test_processes_are_few(level: Level) -> None:
     ],
     ids=["python", "shell"],
 )
-async def test_a_fork_bomb_ends_with_its_time(code: str, language: str) -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap", seconds=1)
+async def test_a_fork_bomb_ends_with_its_time(start: Start, code: str, language: str) -> None:
+    session = await start("bubblewrap", seconds=1)
 
     ran = await session(code, "shell" if language == "shell" else "python")
 
     assert ran.exit_code in (124, 137)
     assert (await session("1 + 1")).output.endswith("2\n")
-    await session.close()
 
 
 @pytest.mark.parametrize("level", ["bubblewrap", "monty"])
 @pytest.mark.parametrize(("mib", "is_had"), [(64, False), (512, True)])
-async def test_memory_is_limited(level: Level, mib: int, is_had: bool) -> None:
-    await need(level)
-    session = Session(level, memory_mib=mib)
+async def test_memory_is_limited(start: Start, level: Level, mib: int, is_had: bool) -> None:
+    session = await start(level, memory_mib=mib)
 
     ran = await session("x = 'a' * (100 << 20)\nx = len(x)\nprint(x)")
 
-    await session.close()
     assert ("MemoryError" in ran.output) is not is_had
     assert (ran.output == f"{100 << 20}\n") is is_had
 
@@ -256,10 +244,9 @@ async def test_memory_is_limited(level: Level, mib: int, is_had: bool) -> None:
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize(("mib", "code"), [(100, 137), (2000, 0)])
 async def test_memory_of_all_processes_together_is_limited(
-    level: Level, mib: int, code: int
+    start: Start, level: Level, mib: int, code: int
 ) -> None:
-    await need(level)
-    session = Session(level, memory_mib=mib)
+    session = await start(level, memory_mib=mib)
 
     ran = await session(
         "import os, time\nfor _ in range(5):\n    if os.fork() == 0:\n"
@@ -267,7 +254,6 @@ async def test_memory_of_all_processes_together_is_limited(
         "for _ in range(5): os.wait()"
     )
 
-    await session.close()
     assert ran.exit_code == code, ran.output
     assert ("more than 100 MiB of memory" in ran.output) is (code == 137)
 
@@ -293,18 +279,15 @@ for _ in range(3):
 )
 @pytest.mark.parametrize(("mib", "code"), [(64, 137), (1000, 0)])
 async def test_memory_that_no_process_seems_to_hold_is_limited(
-    holds: str, mib: int, code: int
+    start: Start, holds: str, mib: int, code: int
 ) -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap", memory_mib=mib)
+    session = await start("bubblewrap", memory_mib=mib)
     ran = await session(f"import os, time\n{holds}\ntime.sleep(0.7)")
-    await session.close()
     assert ran.exit_code == code, ran.output
 
 
-async def test_memory_in_files_is_limited() -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap")
+async def test_memory_in_files_is_limited(start: Start) -> None:
+    session = await start("bubblewrap")
 
     ran = await session(
         """
@@ -321,7 +304,6 @@ for place in ("/work", "/tmp", "/dev/shm", "/dev", "/", "/packages", "/usr", "/r
 print(total >> 20)
 """
     )
-    await session.close()
     assert 100 < int(ran.output) <= 3 * 64
 
 
@@ -340,20 +322,19 @@ if ctypes.CDLL(None, use_errno=True).vmsplice(os.pipe()[1], part, 1, 0) < 0:
     ],
     ids=["memfd_create", "vmsplice"],
 )
-async def test_memory_without_a_process_is_for_the_bare_host(level: Level, code: str) -> None:
-    await need(level)
-    session = Session(level)
+async def test_memory_without_a_process_is_for_the_bare_host(
+    start: Start, level: Level, code: str
+) -> None:
+    session = await start(level)
 
     ran = await session(f"import os\n{code}\nprint('had')")
 
-    await session.close()
     assert ("PermissionError" if level == "bubblewrap" else "had\n") in ran.output
 
 
 @pytest.mark.parametrize("level", FULL)
-async def test_a_sockets_buffers_grow_on_the_bare_host_alone(level: Level) -> None:
-    await need(level)
-    session = Session(level)
+async def test_a_sockets_buffers_grow_on_the_bare_host_alone(start: Start, level: Level) -> None:
+    session = await start(level)
     ran = await session(
         "import socket\ns, _ = socket.socketpair()\nkind = socket.SOL_SOCKET\n"
         "before = s.getsockopt(kind, socket.SO_SNDBUF)\n"
@@ -361,30 +342,25 @@ async def test_a_sockets_buffers_grow_on_the_bare_host_alone(level: Level) -> No
         "s.setsockopt(kind, socket.SO_SNDBUF, before // 4)\n"
         "s.getsockopt(kind, socket.SO_KEEPALIVE), s.getsockopt(kind, socket.SO_SNDBUF) == before"
     )
-    await session.close()
     assert ran.output == f"(1, {level == 'bubblewrap'})\n"
 
 
-async def test_sockets_that_a_network_of_its_own_keeps_apart_can_be_had() -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap")
+async def test_sockets_that_a_network_of_its_own_keeps_apart_can_be_had(start: Start) -> None:
+    session = await start("bubblewrap")
     ran = await session(
         "import socket\nfor pair in ((1, 1), (2, 1), (2, 2), (10, 1), (16, 3)):\n"
         "    socket.socket(*pair).close()\nlen(socket.socketpair())"
     )
-    await session.close()
     assert ran.output == "2\n"
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_100_mb_of_output_are_cut(level: Level) -> None:
-    await need(level)
-    session = Session(level, output_kib=2)
+async def test_100_mb_of_output_are_cut(start: Start, level: Level) -> None:
+    session = await start(level, output_kib=2)
 
     ran = await session("for _ in range(1000): print('x' * 99_999)\nprint('end')")
 
     again = await session("1 + 1")
-    await session.close()
     left_out = 100_000_004 - 2048
     assert ran.exit_code == 0
     assert ran.output == (
@@ -395,13 +371,11 @@ async def test_100_mb_of_output_are_cut(level: Level) -> None:
 
 
 @pytest.mark.parametrize("level", FULL)
-async def test_endless_output_is_ended(level: Level) -> None:
-    await need(level)
-    session = Session(level, output_kib=1)
+async def test_endless_output_is_ended(start: Start, level: Level) -> None:
+    session = await start(level, output_kib=1)
 
     ran = await session("yes", "shell")
 
-    await session.close()
     assert ran.exit_code == 137
     assert ran.output.endswith("[ended: more than 128 MiB of output]\n")
     assert len(ran.output) < 1200

@@ -15,7 +15,9 @@ import pytest
 
 from duologue.graphs.conversation.sandbox import Level, Sandbox
 from duologue.tools.sandbox import launch
-from support.sandboxes import Session, answerer, bystander, listener, need
+from support.sandboxes import answerer, bystander, listener, need
+
+from .conftest import Start
 
 pytestmark = pytest.mark.process
 
@@ -159,23 +161,22 @@ def stack() -> Iterator[ExitStack]:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("reach", REACHES, ids=lambda reach: reach.__name__)
 async def test_what_is_outside_is_not_reached(
+    start: Start,
     level: Level,
     reach: Callable[[Path, ExitStack], str],
     stack: ExitStack,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await need(level)
     if reach is environment:
         # Even if cleared inside, the environment of the sandbox's parent may still contain it.
         monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     if reach is home:
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    session = Session(level)
+    session = await start(level)
 
     ran = await session("print('tries')\n" + reach(tmp_path, stack))
 
-    await session.close()
     # Monty may refuse the code as a whole.
     assert ran.output.startswith("tries") or (level == "monty" and "import" in ran.output)
     assert (SECRET in ran.output) is (level == "host"), ran.output
@@ -213,31 +214,27 @@ def by_root_of_another(path: Path) -> str:
     ids=lambda write: write.__name__,
 )
 async def test_nothing_is_written_outside(
-    level: Level, write: Callable[[Path], str], tmp_path: Path
+    start: Start, level: Level, write: Callable[[Path], str], tmp_path: Path
 ) -> None:
-    await need(level)
     tmp_path.chmod(0o777)  # noqa: ASYNC240  quick
     path = tmp_path / "written"
-    session = Session(level)
+    session = await start(level)
 
     ran = await session(f"print('tries')\n{write(path)}")
 
-    await session.close()
     assert ran.output.startswith("tries")
     assert path.exists() is (level == "host"), ran.output
 
 
 @pytest.mark.parametrize("place", ["/", "/usr/bin", "/dev", "/packages/0", "{python}"])
-async def test_what_is_shown_of_the_system_cannot_be_written(place: str) -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap")
+async def test_what_is_shown_of_the_system_cannot_be_written(start: Start, place: str) -> None:
+    session = await start("bubblewrap")
 
     ran = await session(
         f"import sys\nplace = {place!r}.format(python=sys.base_prefix)\n"
         "import os\nprint(len(os.listdir(place)) > 0)\nopen(place + '/x', 'w')"
     )
 
-    await session.close()
     assert ran.output.startswith("True")
     assert "Read-only file system" in ran.output
 
@@ -275,22 +272,19 @@ async def test_of_pythons_folder_is_shown_what_python_is_made_of(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_another_process_gets_no_signal(level: Level) -> None:
+async def test_another_process_gets_no_signal(start: Start, level: Level) -> None:
     """The code signals its parent, or every process."""
-    await need(level)
-    session = Session(level)
+    session = await start(level)
     with bystander() as process:
         ran = await session(f"print('tries')\nimport os\nos.kill({process.pid}, 9)\nprint('did')")
-        await session.close()
         assert "tries" in ran.output
         assert ("did" in ran.output) is (level == "host"), ran.output
         assert (process.poll() is None) is (level != "host")
 
 
 @pytest.mark.parametrize("whom", ["1", "-1", "os.getppid()", "0"])
-async def test_killing_pid_1_and_everyone_ends_but_the_own_sandbox(whom: str) -> None:
-    await need("bubblewrap")
-    session, other = Session("bubblewrap"), Session("bubblewrap")
+async def test_killing_pid_1_and_everyone_ends_but_the_own_sandbox(start: Start, whom: str) -> None:
+    session, other = await start("bubblewrap"), await start("bubblewrap")
     await session("x = 1")
     await other("y = 2")
 
@@ -304,8 +298,6 @@ async def test_killing_pid_1_and_everyone_ends_but_the_own_sandbox(whom: str) ->
     assert (ran.exit_code, ran.output) == (0, "tries\n1\n") or ran.exit_code == 137
     assert (await session("1 + 1")).output.endswith("2\n")
     assert (await other("y")).output == "2\n"
-    await session.close()
-    await other.close()
 
 
 @pytest.mark.parametrize("level", ["host", "monty"])
@@ -322,21 +314,19 @@ async def test_killing_pid_1_and_everyone_ends_but_the_own_sandbox(whom: str) ->
     ids=("system", "subprocess", "__import__", "eval", "exec", "execv"),
 )
 async def test_a_shell_that_was_never_given_is_not_had(
-    level: Level, way: str, tmp_path: Path
+    start: Start, level: Level, way: str, tmp_path: Path
 ) -> None:
     """LazyLLM's agent adds a host shell by default; duologue adds no such tool."""
-    session = Session(level)
+    session = await start(level)
 
     await session(way.format(command=f"echo > {tmp_path}/made"))
 
-    await session.close()
     assert (tmp_path / "made").exists() is (level == "host")
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_a_second_session_has_no_variables_of_the_first(level: Level) -> None:
-    await need(level)
-    first, second = Session(level), Session(level)
+async def test_a_second_session_has_no_variables_of_the_first(start: Start, level: Level) -> None:
+    first, second = await start(level), await start(level)
     await first(f"word = {SECRET!r}")
     assert SECRET in (await first("word")).output
 
@@ -345,15 +335,12 @@ async def test_a_second_session_has_no_variables_of_the_first(level: Level) -> N
         for code in ("word", "globals()", "[v for v in list(globals().values())]")
     ]
 
-    await first.close()
-    await second.close()
     assert SECRET not in "".join(found)
     assert "NameError" in found[0]
 
 
-async def test_a_second_session_has_no_files_or_memory_of_the_first() -> None:
-    await need("bubblewrap")
-    first, second = Session("bubblewrap"), Session("bubblewrap")
+async def test_a_second_session_has_no_files_or_memory_of_the_first(start: Start) -> None:
+    first, second = await start("bubblewrap"), await start("bubblewrap")
     places = ("/work/note", "/tmp/note", "/dev/shm/note")  # noqa: S108
     for place in places:
         await first(f"print(open({place!r}, 'w').write({SECRET!r}))")
@@ -362,8 +349,6 @@ async def test_a_second_session_has_no_files_or_memory_of_the_first() -> None:
     found = [(await second(f"open({place!r}).read()")).output for place in places]
     ids = await second("import os\n[p for p in os.listdir('/proc') if p.isdigit()]")
 
-    await first.close()
-    await second.close()
     assert all("FileNotFoundError" in output for output in found)
     # The sandbox has two processes; one of them is bubblewrap.
     assert ids.output == "['1', '2']\n"

@@ -408,6 +408,7 @@ REPLIES = {
 """Replies of a tool as Python's expressions, with a part of its result and whether it failed."""
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("reply", REPLIES)
 def test_a_reply_that_is_no_result_is_an_error_of_the_tool(reply: str) -> None:
     server = python(f"RESULT = {reply}\n{HOSTILE}")

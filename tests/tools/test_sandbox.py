@@ -21,6 +21,8 @@ from duologue.tools.sandbox.workers import CappedOutput
 from support.sandboxes import Session, is_running, need, wait_until
 from support.tables import read_rows
 
+from .conftest import Start
+
 LEVELS: tuple[Level, ...] = ("host", "bubblewrap", "monty")
 FULL: tuple[Level, ...] = ("host", "bubblewrap")
 
@@ -82,13 +84,11 @@ async def test_deep_recursion_is_an_exception(level: Level) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_variables_are_kept_after_an_exception_too(level: Level) -> None:
-    await need(level)
-    session = Session(level)
+async def test_variables_are_kept_after_an_exception_too(start: Start, level: Level) -> None:
+    session = await start(level)
     await session("x = 20\ndef double(n): return 2 * n")
     assert (await session("x += 1\n1 / 0")).exit_code == 1
     assert (await session("double(x)")).output == "42\n"
-    await session.close()
 
 
 @pytest.mark.part(4)
@@ -98,10 +98,9 @@ async def test_variables_are_kept_after_an_exception_too(level: Level) -> None:
     read_rows(__file__, "ends_of_the_code_leave_the_interpreter"),
 )
 async def test_ends_of_the_code_leave_the_interpreter(
-    level: Level, code: str, exit_code: int, output: str
+    start: Start, level: Level, code: str, exit_code: int, output: str
 ) -> None:
-    await need(level)
-    session = Session(level)
+    session = await start(level)
     await session("x = 1")
 
     ran = await session(code)
@@ -110,7 +109,6 @@ async def test_ends_of_the_code_leave_the_interpreter(
     assert output in ran.output
     assert (await session("x")).output == "1\n"
     assert "EOFError" in (await session("input()")).output
-    await session.close()
 
 
 @pytest.mark.part(3)
@@ -126,10 +124,9 @@ async def test_ends_of_the_code_leave_the_interpreter(
     ids=["exit", "exit well", "crash", "close"],
 )
 async def test_an_interpreter_that_broke_off_is_started_anew(
-    level: Level, code: str, exit_code: int
+    start: Start, level: Level, code: str, exit_code: int
 ) -> None:
-    await need(level)
-    session = Session(level)
+    session = await start(level)
     await session("x = 1")
 
     ran = await session(f"print('last words')\n{code}")
@@ -140,7 +137,6 @@ async def test_an_interpreter_that_broke_off_is_started_anew(
     after = await session("print('x' in globals())")
     assert after.output == module.ANEW + "False\n"
     assert (await session("2")).output == "2\n"
-    await session.close()
 
 
 FIND = """
@@ -158,11 +154,10 @@ mark, answers = frame.f_locals["mark"], frame.f_locals["answers"]
     read_rows(__file__, "a_forged_answer_is_the_own_answer_and_no_more"),
 )
 async def test_a_forged_answer_is_the_own_answer_and_no_more(
-    forgery: str, exit_code: int, output: str
+    start: Start, forgery: str, exit_code: int, output: str
 ) -> None:
     """Output of code is data: forged output can only set an exit code, and blocks no other code."""
-    await need("bubblewrap")
-    session, other = Session("bubblewrap", seconds=2), Session("bubblewrap")
+    session, other = await start("bubblewrap", seconds=2), await start("bubblewrap")
     await other("x = 'theirs'")
 
     ran = await session(f"import os\n{FIND}\n_ = None\n{forgery}\nNone")
@@ -174,13 +169,10 @@ async def test_a_forged_answer_is_the_own_answer_and_no_more(
     assert after.exit_code in (0, 124)
     assert (await session("3")).output.removeprefix(module.ANEW) == "3\n"
     assert (await other("x")).output == "'theirs'\n"
-    await session.close()
-    await other.close()
 
 
-async def test_orders_that_the_code_has_stolen_cost_their_time_alone() -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap", seconds=1)
+async def test_orders_that_the_code_has_stolen_cost_their_time_alone(start: Start) -> None:
+    session = await start("bubblewrap", seconds=1)
     await session(
         f"import os, threading\n{FIND}\norders = frame.f_locals['orders']\n"
         "def steal():\n    while True: os.read(orders, 99999)\n"
@@ -195,7 +187,6 @@ async def test_orders_that_the_code_has_stolen_cost_their_time_alone() -> None:
     else:
         return
     assert (await session("1 + 1")).output.removeprefix(module.ANEW) == "2\n"
-    await session.close()
 
 
 @pytest.mark.part(4)
@@ -211,14 +202,12 @@ async def test_a_shell_gives_its_output_and_exit_code(
     assert (ran.exit_code, ran.output) == (exit_code, output)
 
 
-async def test_shell_and_python_share_the_folder_work() -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap")
+async def test_shell_and_python_share_the_folder_work(start: Start) -> None:
+    session = await start("bubblewrap")
     assert (await session("pwd; echo $HOME; echo 7 > n", "shell")).output == "/work\n/work\n"
     assert (await session("int(open('n').read())")).output == "7\n"
     await session("open('n', 'w').write('8')")
     assert (await session("cat /work/n", "shell")).output == "8"
-    await session.close()
 
 
 @pytest.mark.parametrize("level", FULL)
@@ -226,8 +215,8 @@ async def test_installed_packages_can_be_imported(level: Level) -> None:
     assert (await once(level, "import pydantic\npydantic.__name__")).output == "'pydantic'\n"
 
 
-async def test_the_host_has_a_folder_of_its_own_that_is_gone_afterwards() -> None:
-    session = Session("host")
+async def test_the_host_has_a_folder_of_its_own_that_is_gone_afterwards(start: Start) -> None:
+    session = await start("host")
     folder = Path((await session("import os\nprint(os.getcwd())")).output.strip())
     assert (await session("pwd", "shell")).output == f"{folder}\n"
     assert await asyncio.to_thread(folder.is_dir)
@@ -236,25 +225,24 @@ async def test_the_host_has_a_folder_of_its_own_that_is_gone_afterwards() -> Non
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_keys_run_side_by_side_and_one_key_one_after_another(level: Level) -> None:
-    await need(level)
+async def test_keys_run_side_by_side_and_one_key_one_after_another(
+    start: Start, level: Level
+) -> None:
     # The sessions run at once: neither waits for the other to finish.
-    first, second = Session(level), Session(level)
+    first, second = await start(level), await start(level)
     await asyncio.gather(first("x = 'first'"), second("x = 'second'"))
     found = await asyncio.gather(first("x"), second("x"))
     assert [ran.output for ran in found] == ["'first'\n", "'second'\n"]
-    await first.close()
-    await second.close()
 
 
 @pytest.mark.part(1)
 @pytest.mark.parametrize("level", LEVELS)
 async def test_an_interpreter_that_has_gone_on_without_its_session_is_not_its_own(
+    start: Start,
     level: Level,
 ) -> None:
     """The effects of an unrecorded call, or of another process's call, must not show."""
-    await need(level)
-    session = Session(level)
+    session = await start(level)
     await session("x = ['recorded']")
     recorded = session.kept
     await asyncio.gather(session("x.append('one')"), session("x.append('other')"))
@@ -265,12 +253,11 @@ async def test_an_interpreter_that_has_gone_on_without_its_session_is_not_its_ow
     else:
         assert found.startswith(module.ANEW)
         assert "NameError" in found
-    await session.close()
 
 
-async def test_an_idle_process_of_monty_that_was_ended_costs_nothing() -> None:
+async def test_an_idle_process_of_monty_that_was_ended_costs_nothing(start: Start) -> None:
     """A machine short of memory may end it."""
-    session = Session("monty")
+    session = await start("monty")
     await session("x = 1")
     idle = [worker for key, worker in module._workers()._idle.items() if "monty" in key]
     assert idle
@@ -282,9 +269,8 @@ async def test_an_idle_process_of_monty_that_was_ended_costs_nothing() -> None:
 
 
 @pytest.mark.exhaustive
-async def test_many_sessions_take_turns_and_few_are_kept() -> None:
-    await need("bubblewrap")
-    sessions = [Session("bubblewrap") for _ in range(10)]
+async def test_many_sessions_take_turns_and_few_are_kept(start: Start) -> None:
+    sessions = [await start("bubblewrap") for _ in range(10)]
     found = await asyncio.gather(*[each("x = 1\nx") for each in sessions])
     assert {ran.output for ran in found} == {"1\n"}
     for each in sessions:
@@ -294,15 +280,12 @@ async def test_many_sessions_take_turns_and_few_are_kept() -> None:
 
     assert again[:8] == ["True\n"] * 8
     assert again[8:] == [f"{module.ANEW}False\n"] * 2
-    for each in sessions:
-        await each.close()
 
 
 @pytest.mark.parametrize("level", FULL)
-async def test_a_cancelled_call_is_killed(level: Level) -> None:
-    await need(level)
+async def test_a_cancelled_call_is_killed(start: Start, level: Level) -> None:
     word = f"600.{secrets.randbelow(10**9)}"
-    session = Session(level)
+    session = await start(level)
     running = asyncio.create_task(session(f"sleep {word}", "shell"))
     await asyncio.to_thread(wait_until, "it begins", lambda: is_running(word))
 
@@ -312,11 +295,10 @@ async def test_a_cancelled_call_is_killed(level: Level) -> None:
 
     await asyncio.to_thread(wait_until, "it is gone", lambda: not is_running(word))
     assert (await session("1")).output == "1\n"
-    await session.close()
 
 
-async def test_a_cancelled_call_in_monty_leaves_what_was() -> None:
-    session = Session("monty")
+async def test_a_cancelled_call_in_monty_leaves_what_was(start: Start) -> None:
+    session = await start("monty")
     await session("x = 1")
     running = asyncio.create_task(session("x = 2\nwhile True: pass"))
     await asyncio.sleep(0.3)
@@ -335,9 +317,8 @@ def test_calls_come_from_any_event_loop(level: Level) -> None:
     asyncio.run(session.close())
 
 
-async def test_what_was_closed_is_started_anew() -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap")
+async def test_what_was_closed_is_started_anew(start: Start) -> None:
+    session = await start("bubblewrap")
     await session("x = 1")
     await session.close()
     assert (await session("1")).output == f"{module.ANEW}1\n"
@@ -356,9 +337,8 @@ print(ran.output, end="")
 
 @pytest.mark.part(1)
 @pytest.mark.parametrize("level", ["monty", "bubblewrap"])
-async def test_another_process_goes_on(level: Level) -> None:
-    await need(level)
-    session = Session(level)
+async def test_another_process_goes_on(start: Start, level: Level) -> None:
+    session = await start(level)
     await session("x = 21\ndef double(n): return 2 * n")
 
     done = await asyncio.to_thread(
@@ -369,7 +349,6 @@ async def test_another_process_goes_on(level: Level) -> None:
         text=True,
     )
 
-    await session.close()
     assert done.returncode == 0, done.stderr
     if level == "monty":
         assert done.stdout == "42\n"
@@ -377,8 +356,8 @@ async def test_another_process_goes_on(level: Level) -> None:
         assert done.stdout.startswith(f"{module.ANEW}Traceback")
 
 
-async def test_variables_too_large_to_keep_leave_the_former_ones() -> None:
-    session = Session("monty")
+async def test_variables_too_large_to_keep_leave_the_former_ones(start: Start) -> None:
+    session = await start("monty")
     await session("x = 1")
     ran = await session("x = 'a' * 3_000_000\nlen(x)")
     assert ran.exit_code == 0
@@ -390,9 +369,11 @@ async def test_variables_too_large_to_keep_leave_the_former_ones() -> None:
 @pytest.mark.parametrize(
     "memory", ["!!!not base64", "ä", "Z2FyYmFnZQ==", "half"], ids=["letters", "ä", "bytes", "half"]
 )
-async def test_variables_that_cannot_be_read_are_gone_and_no_more(memory: str) -> None:
+async def test_variables_that_cannot_be_read_are_gone_and_no_more(
+    start: Start, memory: str
+) -> None:
     """This happens after an update of the interpreter, or with a damaged file."""
-    session = Session("monty")
+    session = await start("monty")
     await session("x = 1")
     former = session.kept.memory or ""
     half = former[: len(former) // 8 * 4]
@@ -405,8 +386,8 @@ async def test_variables_that_cannot_be_read_are_gone_and_no_more(memory: str) -
     assert (after.exit_code, after.output) == (0, "2\n")
 
 
-async def test_variables_survive_a_lack_of_memory() -> None:
-    session = Session("monty", memory_mib=128)
+async def test_variables_survive_a_lack_of_memory(start: Start) -> None:
+    session = await start("monty", memory_mib=128)
     await session("keep = 1")
 
     ran = await session("sorted([str(i) for i in range(10**6)])[0]")
@@ -477,19 +458,17 @@ async def test_code_that_is_too_long_is_not_run() -> None:
 
 @pytest.mark.parametrize("language", ["python", "shell"])
 @pytest.mark.parametrize("code", ["echo = 'a\0b'", "echo = '\ud800'"], ids=["NUL", "surrogate"])
-async def test_code_that_is_no_text_is_not_run(code: str, language: Language) -> None:
-    session = Session("host")
+async def test_code_that_is_no_text_is_not_run(start: Start, code: str, language: Language) -> None:
+    session = await start("host")
     await session("x = 1")
     ran = await session(code, language)
     assert ran.exit_code == 126
     assert "[not run: the code contains a NUL or a lone surrogate" in ran.output
     assert (await session("x")).output == "1\n"
-    await session.close()
 
 
-async def test_a_shell_that_does_not_start_leaves_the_interpreter() -> None:
-    await need("bubblewrap")
-    session = Session("bubblewrap")
+async def test_a_shell_that_does_not_start_leaves_the_interpreter(start: Start) -> None:
+    session = await start("bubblewrap")
     await session(
         "import os\nx, held = 1, []\ntry:\n    while True: held.append(os.dup(1))\n"
         "except OSError: pass"
@@ -498,18 +477,17 @@ async def test_a_shell_that_does_not_start_leaves_the_interpreter() -> None:
     assert ran.exit_code == 126
     assert "[the shell could not be started: " in ran.output
     assert (await session("x")).output == "1\n"
-    await session.close()
 
 
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize("name", ["answers", "orders"])
-async def test_a_channel_that_does_not_wait_is_mended(level: Level, name: str) -> None:
-    await need(level)
-    session = Session(level, output_kib=1)
+async def test_a_channel_that_does_not_wait_is_mended(
+    start: Start, level: Level, name: str
+) -> None:
+    session = await start(level, output_kib=1)
     await session(f"import os\n{FIND}\nos.set_blocking(frame.f_locals[{name!r}], False)")
     ran = await session("x = 'x' * 2_000_000\nprint(x)")
     after = await session("len(x)")
-    await session.close()
     assert ran.exit_code == 0
     assert f"[{2_000_001 - 1024} bytes of output are omitted" in ran.output
     assert after.output == "2000000\n"
