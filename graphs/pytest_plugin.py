@@ -7,25 +7,19 @@ used.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass
 from secrets import token_hex
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
-from _pytest.outcomes import OutcomeException
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .scenarios.pytest_report import Digests, FinishedTrial
+    from .scenarios.pytest_report import SimulatedTrial
     from .scenarios.result import SimulationResult
-    from .scenarios.scenario import Scenario
 
 _MARK: Final = "simulation"
 _INCONCLUSIVE: Final = "inconclusive"
-_RUNS: Final = "duologue-runs"
 _RUN: Final = pytest.StashKey[str]()
 _RUN_OF_WORKER: Final = "duologue_run"
 
@@ -131,9 +125,9 @@ def _run_of(config: pytest.Config) -> str:
 
 def _find_run(config: pytest.Config, name: str) -> str:
     """Return the name of the run to resume, or raise UsageError if there is no such run."""
-    from .scenarios.pytest_report import list_runs
+    from .scenarios.pytest_report import RUNS, find_cache_folder, list_runs
 
-    folder = _cache_folder(config, _RUNS)
+    folder = find_cache_folder(config, RUNS)
     known = [] if folder is None else list_runs(folder)
     found = known[0] if name == "last" and known else name
     if found not in known:
@@ -142,103 +136,20 @@ def _find_run(config: pytest.Config, name: str) -> str:
     return found
 
 
-def _cache_folder(config: pytest.Config, name: str) -> Path | None:
-    """Return a folder of pytest's cache. None without the cache."""
-    cache: pytest.Cache | None = getattr(config, "cache", None)
-    return None if cache is None else cache.mkdir(name)
-
-
-class _FinishedBeforeError(OutcomeException):
-    """The trial was finished by the run that is resumed."""
-
-
-@dataclass
-class _Simulations:
-    """The simulations of one trial of a test."""
-
-    item: pytest.Item
-    """The test."""
-    trial: int
-    """The number of the trial, from 1."""
-    results: list[SimulationResult] = field(default_factory=list)
-    scenarios: list[Digests] = field(default_factory=list)
-    """The scenarios and the agent's versions, in the order of their beginnings."""
-    finished: FinishedTrial | None = None
-    """The same trial in the run that is resumed. None if it is not finished."""
-    is_refused: bool = False
-    """Whether the test differs from the resumed run or a recording, which fails all trials."""
-
-    @cached_property
-    def folder(self) -> Path | None:
-        """The folder of the finished trials of this run. None without pytest's cache."""
-        folder = _cache_folder(self.item.config, _RUNS)
-        return None if folder is None else folder / _run_of(self.item.config)
-
-    @cached_property
-    def source(self) -> str:
-        """The digest of the test's file."""
-        from .scenarios.pytest_report import digest_file
-
-        return digest_file(self.item.path)
-
-    def begin(self, scenario: object, agent_version: str | None) -> None:
-        """Note a simulation before it begins, and end the test if its trial is finished."""
-        from .scenarios.pytest_report import digest_scenario, read_trial
-        from .scenarios.scenario import Scenario
-
-        if not isinstance(scenario, Scenario):
-            # `simulate` raises the error.
-            return
-        now = digest_scenario(scenario, agent_version)
-        is_resumed = self.item.config.getoption("--simulate-resume") is not None
-        if is_resumed and not self.scenarios and self.folder is not None:
-            self.finished = read_trial(self.folder, self.item.nodeid, self.trial)
-        self.scenarios.append(now)
-        if self.finished is None:
-            return
-        change = self.finished.find_change(now, self.source)
-        if change is not None:
-            run, self.finished = _run_of(self.item.config), None
-            self.is_refused = True
-            pytest.fail(
-                f"{change}: differs from the run {run}, so its trials can't be continued; start "
-                "a new run without --simulate-resume",
-                pytrace=False,
-            )
-        raise _FinishedBeforeError("finished before")
-
-    def add(self, result: SimulationResult) -> SimulationResult:
-        self.results.append(result)
-        return result
-
-    def page_path(self, number: int) -> Path | None:
-        """Return the path of the page of a simulation, from 1. None without pytest's cache."""
-        from .scenarios.pytest_report import name_file
-
-        name = name_file(f"{self.item.nodeid}-{self.trial}-{number}")
-        folder = _cache_folder(self.item.config, "duologue")
-        return None if folder is None else folder / f"{name}.html"
-
-    def recording_path(self, number: int) -> Path:
-        """Return the path of the recording of a simulation, from 1."""
-        from .scenarios.pytest_report import name_file
-
-        test = self.item.nodeid.partition("::")[2] or self.item.name
-        more = f"-trial{self.trial}" if self.trial > 1 else ""
-        more += f"-{number}" if number > 1 else ""
-        folder = self.item.path.parent / "recordings" / self.item.path.stem
-        return folder / f"{name_file(test)}{more}.json"
-
-
-_SIMULATIONS: Final = pytest.StashKey[_Simulations]()
+_SIMULATIONS: Final = pytest.StashKey["SimulatedTrial"]()
 _TRIAL: Final = pytest.StashKey[int]()
 
 
-@pytest.fixture
-def _simulations(request: pytest.FixtureRequest) -> _Simulations:
-    found = _Simulations(request.node, request.node.stash.get(_TRIAL, 1))
-    request.node.stash[_SIMULATIONS] = found
+def _begin_trial(item: pytest.Item, number: int) -> SimulatedTrial:
+    from .scenarios.pytest_report import SimulatedTrial
+
+    item.stash[_SIMULATIONS] = found = SimulatedTrial(item, number, _run_of(item.config))
     return found
+
+
+@pytest.fixture
+def _simulations(request: pytest.FixtureRequest) -> SimulatedTrial:
+    return _begin_trial(request.node, request.node.stash.get(_TRIAL, 1))
 
 
 @pytest.fixture
@@ -251,40 +162,10 @@ def simulate(asimulate: Callable[..., Coroutine[Any, Any, SimulationResult]]) ->
 
 @pytest.fixture
 def asimulate(
-    _simulations: _Simulations,
+    _simulations: SimulatedTrial,
 ) -> Callable[..., Coroutine[Any, Any, SimulationResult]]:
     """Return the function `duologue.asimulate`, for async tests."""
-    from .scenarios.simulate import asimulate as run
-
-    async def asimulate(scenario: Any, agent: Any, **options: Any) -> SimulationResult:  # noqa: ANN401
-        _simulations.begin(scenario, options.get("agent_version"))
-        number = len(_simulations.scenarios)
-        work = partial(run, scenario, agent, **options)
-        return _simulations.add(await _record(_simulations, number, scenario, work))
-
-    return asimulate
-
-
-async def _record(
-    found: _Simulations,
-    number: int,
-    scenario: Scenario,
-    work: Callable[[], Coroutine[Any, Any, SimulationResult]],
-) -> SimulationResult:
-    """Run a simulation, and record or replay it if the option ``--simulate-record`` is set."""
-    config = found.item.config
-    mode = config.getoption("--simulate-record")
-    if mode is None or not found.scenarios:
-        return await work()
-    from .scenarios.recording import RecordingError, RecordOptions, record
-
-    patterns, allowed = (config.getini(f"simulate_{name}") for name in ("filter", "allow"))
-    options = RecordOptions(mode, tuple(patterns), tuple(allowed))
-    try:
-        return await record(found.recording_path(number), options, scenario, work)
-    except RecordingError:
-        found.is_refused = True
-        raise
+    return _simulations.asimulate
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -308,45 +189,7 @@ def pytest_runtest_makereport(
     """Mark the report of an inconclusive test, add its simulations, and hide keys."""
     report = yield
     found = item.stash.get(_SIMULATIONS, None)
-    if found is None:
-        return report
-    if call.when == "call" and found.finished is not None:
-        restore = item.config.hook.pytest_report_from_serializable
-        earlier: pytest.TestReport = restore(config=item.config, data=found.finished.report)
-        item.user_properties = [*earlier.user_properties]
-        return earlier
-    from .scenarios.pytest_report import hide_keys, list_properties
-
-    hide_keys(report)
-    report.is_refused = found.is_refused  # type: ignore[attr-defined]
-    if call.when == "call" and found.results:
-        error = None if call.excinfo is None else call.excinfo.value
-        _add_simulations(report, found, error)
-        item.user_properties += list_properties(report.simulations)
-        report.user_properties = list(item.user_properties)
-        _store_trial(found, report, error)
-    return report
-
-
-def _store_trial(
-    found: _Simulations, report: pytest.TestReport, error: BaseException | None
-) -> None:
-    """Store a trial that passed, failed by an assertion, or was inconclusive.
-
-    A trial that another error has ended, such as that of a server that is down, runs again.
-    """
-    from .common.errors import InconclusiveResult
-    from .scenarios.pytest_report import FinishedTrial, write_trial
-
-    is_decided = error is None or isinstance(error, AssertionError | InconclusiveResult)
-    if found.folder is None or not is_decided or not found.scenarios:
-        return
-    config = found.item.config
-    data = config.hook.pytest_report_to_serializable(config=config, report=report)
-    finished = FinishedTrial(
-        test=found.item.nodeid, source=found.source, scenarios=found.scenarios, report=data
-    )
-    write_trial(found.folder, found.trial, finished)
+    return report if found is None else found.complete_report(report, call)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -431,7 +274,7 @@ def _run_trials(
         # The fixtures of the module are kept until the last trial.
         following: Any = nextitem if is_last else item.parent
         item._initrequest()  # type: ignore[attr-defined]  # new fixtures
-        item.stash[_SIMULATIONS] = _Simulations(item, number)
+        _begin_trial(item, number)
         item.stash[_TRIAL] = number
         item.user_properties.clear()
         reports = runtestprotocol(item, log=False, nextitem=following)
@@ -483,16 +326,3 @@ def _join(calls: Sequence[pytest.TestReport], trials: Trials) -> pytest.TestRepo
 
         whole.sections.append(("Trials", describe_trials(*counts, trials.at_least)))
     return whole
-
-
-def _add_simulations(
-    report: pytest.TestReport, found: _Simulations, error: BaseException | None
-) -> None:
-    from .common.errors import InconclusiveResult
-    from .scenarios.pytest_report import summarize
-
-    report.is_inconclusive = isinstance(error, InconclusiveResult)  # type: ignore[attr-defined]
-    report.simulations = [  # type: ignore[attr-defined]
-        summarize(one, None if report.passed else found.page_path(number))
-        for number, one in enumerate(found.results, 1)
-    ]

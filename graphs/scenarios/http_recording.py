@@ -11,7 +11,7 @@ import os
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final
@@ -113,16 +113,6 @@ class HttpTape:
     """The names of ids that are new in each run, by which requests are compared."""
     _played: set[int] = field(default_factory=set)
 
-    @contextmanager
-    def patching_clients(self) -> Iterator[None]:
-        """Record or replay the requests of this process inside the block.
-
-        Raises:
-            SpecError: VCR.py is not installed.
-        """
-        with _cassette_of(self):
-            yield
-
     def describe(self, request: Any) -> dict[str, Any] | None:  # noqa: ANN401
         """Return the parts of a request of VCR.py, without secrets. None if it is not recorded."""
         if is_calling_model() or urlsplit(request.uri).hostname in self.allowed:
@@ -139,10 +129,13 @@ class HttpTape:
     def record(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
         """Record a response of a server, in VCR.py's form."""
         content: bytes = response["body"]["string"] or b""
-        headers = {name.lower(): values for name, values in response["headers"].items()}
+        headers = {
+            name.lower(): values if isinstance(values, list | tuple) else [values]
+            for name, values in response["headers"].items()
+        }
         is_json = "json" in str(headers.get("content-type", ""))
         kept = {
-            name: [self.secrets.text(one) for one in _as_list(headers[name])]
+            name: [self.secrets.text(str(one)) for one in headers[name]]
             for name in _RESPONSE_HEADERS
             if name in headers
         }
@@ -152,15 +145,8 @@ class HttpTape:
         except UnicodeDecodeError:
             written["base64"] = b64encode(self.secrets.binary(content)).decode()
         status = response["status"]
-        self.exchanges.append(
-            Exchange(
-                **request,
-                status=status["code"],
-                reason=status["message"] or "",
-                headers=kept,
-                **written,
-            )
-        )
+        written |= {"status": status["code"], "reason": status["message"] or "", "headers": kept}
+        self.exchanges.append(Exchange(**request, **written))
 
     def _filter_text(self, text: str, *, is_json: bool) -> str:
         if is_json:
@@ -207,10 +193,6 @@ class HttpTape:
                 raise self.report(f"request {place + 1} ({one.method} {one.url}) is no longer sent")
 
 
-def _as_list(value: object) -> list[str]:
-    return [*map(str, value)] if isinstance(value, list | tuple) else [str(value)]
-
-
 def _read_body(body: object) -> Any:  # noqa: ANN401  # a value of JSON
     """Return the body of a request as a value of JSON."""
     if hasattr(body, "read"):
@@ -232,8 +214,12 @@ def _read_body(body: object) -> Any:  # noqa: ANN401  # a value of JSON
         return {"form": dict(pairs)} if is_form else text
 
 
-def _cassette_of(tape: HttpTape) -> Any:  # noqa: ANN401  # VCR.py has no types
-    """Return VCR.py's context manager that patches the clients."""
+def patch_clients(tape: HttpTape) -> AbstractContextManager[object]:
+    """Return a context manager that records or replays the requests of this process.
+
+    Raises:
+        SpecError: VCR.py is not installed.
+    """
     # Imported here, since it is optional and patches nothing until it is used.
     try:
         from vcr.cassette import Cassette
@@ -270,7 +256,8 @@ def _cassette_of(tape: HttpTape) -> Any:  # noqa: ANN401  # VCR.py has no types
                 tape.record(described, decode_response(response))
 
     mode = RecordMode.NONE if tape.is_replay else RecordMode.ALL
-    return RecordedRequests.use(path="", record_mode=mode)
+    patched: AbstractContextManager[object] = RecordedRequests.use(path="", record_mode=mode)
+    return patched
 
 
 _refused: list[tuple[frozenset[str], Report]] = []
@@ -344,14 +331,10 @@ def _describe_program(args: tuple[Any, ...]) -> tuple[str, str]:
     return name, f"start the program {name!r}"
 
 
-def _describe_command(args: tuple[Any, ...]) -> tuple[str, str]:
-    return _describe_program(tuple(os.fsdecode(args[0]).split()[:1]))
-
-
 _DESCRIPTIONS: Final[Mapping[str, Callable[[tuple[Any, ...]], tuple[str, str]]]] = {
     "socket.connect": _describe_connection,
     "subprocess.Popen": _describe_program,
     "os.posix_spawn": _describe_program,
-    "os.system": _describe_command,
+    "os.system": lambda args: _describe_program(tuple(os.fsdecode(args[0]).split()[:1])),
 }
 """The events of Python that are refused: https://docs.python.org/3/library/audit_events.html"""

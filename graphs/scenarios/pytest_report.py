@@ -7,7 +7,9 @@ run notices that they have changed.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from inspect import getsource
 from pathlib import Path
@@ -15,15 +17,18 @@ from shutil import rmtree
 from typing import Any, Final
 
 import pytest
+from _pytest.outcomes import OutcomeException
 from pydantic import BaseModel
 
 from ..batch.report.rows import Trials, pass_hat
-from ..common.errors import DuologueError
+from ..common.errors import DuologueError, InconclusiveResult
 from ..common.files import write_file
 from ..common.sanitize import clean
 from ..common.secrets_filter import SecretsFilter
+from .recording import RecordingError, RecordOptions, record
 from .result import SimulationResult
 from .scenario import Scenario
+from .simulate import asimulate
 from .suite_report import describe_passes
 
 INCONCLUSIVE: Final = "inconclusive"
@@ -41,7 +46,7 @@ def name_file(test: str) -> str:
     return f"{name[-_LONGEST_NAME:].strip('-')}-{sha256(test.encode()).hexdigest()[:6]}"
 
 
-def summarize(result: SimulationResult, page: Path | None) -> dict[str, Any]:
+def _summarize(result: SimulationResult, page: Path | None) -> dict[str, Any]:
     """Return the facts of a simulation as plain values, without keys.
 
     Args:
@@ -71,15 +76,7 @@ def summarize(result: SimulationResult, page: Path | None) -> dict[str, Any]:
     }
 
 
-def list_properties(simulations: Sequence[dict[str, Any]]) -> Iterator[tuple[str, object]]:
-    """Yield the properties of a test for JUnit's XML."""
-    for simulation in simulations:
-        for name, value in simulation.items():
-            if value is not None:
-                yield f"simulation.{name}", value
-
-
-def hide_keys(report: pytest.TestReport) -> None:
+def _hide_keys(report: pytest.TestReport) -> None:
     """Hide keys in the error and the captured output of a report."""
     secrets = SecretsFilter()
     text = report.longreprtext
@@ -216,3 +213,141 @@ def _describe(value: Any) -> str:  # noqa: ANN401  # any field of a scenario
         except (OSError, TypeError):
             described.append(getattr(function, "__qualname__", type(function).__qualname__))
     return " ".join(described)
+
+
+RUNS: Final = "duologue-runs"
+"""The folder of the runs in pytest's cache."""
+
+
+def find_cache_folder(config: pytest.Config, name: str) -> Path | None:
+    """Return a folder of pytest's cache. None without the cache."""
+    cache: pytest.Cache | None = getattr(config, "cache", None)
+    return None if cache is None else cache.mkdir(name)
+
+
+class _FinishedBeforeError(OutcomeException):
+    """The trial was finished by the run that is resumed."""
+
+
+@dataclass
+class SimulatedTrial:
+    """A trial of a test, with its simulations."""
+
+    item: pytest.Item
+    """The test."""
+    number: int
+    """The number of the trial, from 1."""
+    run: str
+    """The name of the run."""
+    results: list[SimulationResult] = field(default_factory=list)
+    scenarios: list[Digests] = field(default_factory=list)
+    """The scenarios and the agent's versions, in the order of their beginnings."""
+    finished: FinishedTrial | None = None
+    """The same trial in the run that is resumed. None if it is not finished."""
+    is_refused: bool = False
+    """Whether the test differs from the resumed run or a recording, which fails all trials."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the finished trials of the run. None without pytest's cache."""
+        folder = find_cache_folder(self.item.config, RUNS)
+        return None if folder is None else folder / self.run
+
+    async def asimulate(self, scenario: Any, agent: Any, **options: Any) -> SimulationResult:  # noqa: ANN401
+        """Run a simulation, or end the test if its trial is finished."""
+        work = partial(asimulate, scenario, agent, **options)
+        if not isinstance(scenario, Scenario):
+            return await work()  # It raises the error.
+        self._begin(digest_scenario(scenario, options.get("agent_version")))
+        result = await self._record(scenario, work)
+        self.results.append(result)
+        return result
+
+    def _begin(self, now: Digests) -> None:
+        """Note a simulation before it begins, and end the test if its trial is finished."""
+        is_resumed = self.item.config.getoption("--simulate-resume") is not None
+        if is_resumed and not self.scenarios and self.folder is not None:
+            self.finished = read_trial(self.folder, self.item.nodeid, self.number)
+        self.scenarios.append(now)
+        if self.finished is None:
+            return
+        change = self.finished.find_change(now, digest_file(self.item.path))
+        if change is None:
+            raise _FinishedBeforeError("finished before")
+        self.finished, self.is_refused = None, True
+        pytest.fail(
+            f"{change}: differs from the run {self.run}, so its trials can't be continued; start "
+            "a new run without --simulate-resume",
+            pytrace=False,
+        )
+
+    async def _record(
+        self, scenario: Scenario, work: Callable[[], Coroutine[Any, Any, SimulationResult]]
+    ) -> SimulationResult:
+        """Run a simulation, and record or replay it if the option ``--simulate-record`` is set."""
+        config = self.item.config
+        mode = config.getoption("--simulate-record")
+        if mode is None:
+            return await work()
+        test = self.item.nodeid.partition("::")[2] or self.item.name
+        more = f"-trial{self.number}" if self.number > 1 else ""
+        more += f"-{len(self.scenarios)}" if len(self.scenarios) > 1 else ""
+        folder = self.item.path.parent / "recordings" / self.item.path.stem
+        patterns, allowed = (config.getini(f"simulate_{name}") for name in ("filter", "allow"))
+        options = RecordOptions(mode, tuple(patterns), tuple(allowed))
+        try:
+            return await record(folder / f"{name_file(test)}{more}.json", options, scenario, work)
+        except RecordingError:
+            self.is_refused = True
+            raise
+
+    def complete_report(
+        self, report: pytest.TestReport, call: pytest.CallInfo[None]
+    ) -> pytest.TestReport:
+        """Mark the report of an inconclusive test, add its simulations, and hide keys."""
+        item = self.item
+        if call.when == "call" and self.finished is not None:
+            restore = item.config.hook.pytest_report_from_serializable
+            earlier: pytest.TestReport = restore(config=item.config, data=self.finished.report)
+            item.user_properties = [*earlier.user_properties]
+            return earlier
+        _hide_keys(report)
+        report.is_refused = self.is_refused  # type: ignore[attr-defined]
+        if call.when == "call" and self.results:
+            error = None if call.excinfo is None else call.excinfo.value
+            report.is_inconclusive = isinstance(error, InconclusiveResult)  # type: ignore[attr-defined]
+            simulations = [
+                _summarize(one, None if report.passed else self._page_path(number))
+                for number, one in enumerate(self.results, 1)
+            ]
+            report.simulations = simulations  # type: ignore[attr-defined]
+            item.user_properties += [
+                (f"simulation.{name}", value)
+                for one in simulations
+                for name, value in one.items()
+                if value is not None
+            ]
+            report.user_properties = [*item.user_properties]
+            # A trial that another error has ended, such as that of a server that is down, runs
+            # again.
+            if error is None or isinstance(error, AssertionError | InconclusiveResult):
+                self._store(report)
+        return report
+
+    def _page_path(self, number: int) -> Path | None:
+        """Return the path of the page of a simulation, from 1. None without pytest's cache."""
+        name = name_file(f"{self.item.nodeid}-{self.number}-{number}")
+        folder = find_cache_folder(self.item.config, "duologue")
+        return None if folder is None else folder / f"{name}.html"
+
+    def _store(self, report: pytest.TestReport) -> None:
+        """Store the trial, which passed, failed by an assertion, or was inconclusive."""
+        if self.folder is None or not self.scenarios:
+            return
+        config = self.item.config
+        data = config.hook.pytest_report_to_serializable(config=config, report=report)
+        source = digest_file(self.item.path)
+        finished = FinishedTrial(
+            test=self.item.nodeid, source=source, scenarios=self.scenarios, report=data
+        )
+        write_trial(self.folder, self.number, finished)

@@ -32,7 +32,7 @@ from ..common.errors import ContextTooLongError, SessionError
 from ..common.files import make_folders, read_file, remove_abandoned_files, write_file
 from ..common.secrets_filter import SecretsFilter
 from ..speakers.reply_parts import STOP, THOUGHT, Stop, Thought
-from .http_recording import Exchange, HttpTape, describe_difference, refusing_calls
+from .http_recording import Exchange, HttpTape, describe_difference, patch_clients, refusing_calls
 from .scenario import Scenario
 
 T = TypeVar("T")
@@ -312,7 +312,7 @@ async def record(
             recording.exchanges, tape.is_replay, secrets, options.allowed, tape.report, tape.ids
         )
         with ExitStack() as active:
-            active.enter_context(http.patching_clients())
+            active.enter_context(patch_clients(http))
             active.enter_context(record_with(tape))
             if options.mode == "none":
                 active.enter_context(refusing_calls(options.allowed, tape.report))

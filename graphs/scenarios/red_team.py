@@ -53,10 +53,12 @@ def load_tactics(path: str | Path) -> dict[str, Tactic]:
         SpecError: The file can't be read, or a tactic in it is not valid; names the field.
     """
     path = Path(path)
-    return {
-        name: validate(Tactic, _check_table(fields, f"{path}: {name}"), f"{path}: {name}.")
-        for name, fields in read_fields(path, "table for each tactic").items()
-    }
+    found: dict[str, Tactic] = {}
+    for name, fields in read_fields(path, "table for each tactic").items():
+        if not isinstance(fields, Mapping):
+            raise SpecError(f"{path}: {name}: must be a table with the tactic's fields")
+        found[name] = validate(Tactic, fields, f"{path}: {name}.")
+    return found
 
 
 def red_team(
@@ -149,12 +151,6 @@ def _as_list(name: str, values: Any) -> list[Any]:  # noqa: ANN401
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise SpecError(f"{name}: must be a list, not {name_type(values)}")
     return [*values]
-
-
-def _check_table(fields: object, place: str) -> Mapping[str, Any]:
-    if not isinstance(fields, Mapping):
-        raise SpecError(f"{place}: must be a table with the tactic's fields")
-    return fields
 
 
 def _secret_checks(secrets: Sequence[str]) -> list[Callable[[SimulationResult], None]]:

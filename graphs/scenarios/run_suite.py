@@ -1,5 +1,6 @@
 """Running a suite of scenarios as a batch: its agent, its judge, and its driver."""
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from ..batch.driver import CONCURRENCY, BatchSettings, Driver
 from ..batch.limiter import PATIENCE
 from ..batch.run import batch_name, open_driver
 from ..batch.scores import MissingScoreError
+from ..batch.values import canonical_json
 from ..common.errors import InconclusiveResult
 from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
@@ -34,7 +36,7 @@ from .judging import (
 from .result import SimulationResult, classify_end
 from .scenario import Scenario, ScenarioVerdict
 from .simulate import SimulateOptions, add_objects
-from .suite import AGENT, SCENARIO, Suite, import_object, load_suite, to_json
+from .suite import AGENT, SCENARIO, Suite, import_object, load_suite
 from .suite_report import SuiteReport, read_suite
 from .tested_agent import OnInterrupt, TestedAgent, is_address
 
@@ -251,6 +253,7 @@ async def open_suite(
     tools = (name for one in suite.scenarios.values() for name in one.tools)
     add_objects(given, AGENT, tested.runnable(), tools)
     judge = SuiteJudge(suite.scenarios, tested, judges.names if second_judge else ())
+    # As they are read from the store.
     facts = {
         **suite.facts(),
         "agent": tested.reference or tested.name,
@@ -260,7 +263,7 @@ async def open_suite(
     changed = {
         "name": settings.name or batch_name(None, source if isinstance(source, str | Path) else {}),
         "scores": {"passed": judge.passed},
-        "facts": to_json(facts),
+        "facts": json.loads(canonical_json(facts)),
         "examine": judge.examine,
         "second_judge": second_judge,
         # Its report is named after the suite, not after the goal of one scenario.

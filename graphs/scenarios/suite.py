@@ -1,6 +1,5 @@
 """A suite of scenarios as data, reading it from a file, and the batch that runs it."""
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,6 @@ from pydantic import Field, JsonValue, NonNegativeInt, model_validator
 
 from ..batch.grid import set_values
 from ..batch.spec import Batch, BatchLimits
-from ..batch.values import canonical_json
 from ..common.data import Accepts, Cap, Fields, Name, Spec, Text, default
 from ..common.errors import SpecError, name_type, validate
 from ..common.files import read_fields
@@ -52,19 +50,14 @@ class Suite(Spec):
     """Limits over all simulations together."""
 
     @model_validator(mode="after")
-    def _has_no_script(self) -> Self:
+    def _check_scenarios(self) -> Self:
         for name, scenario in self.scenarios.items():
             if scenario.script is not None:
                 raise ValueError(
                     f"scenarios.{name}.script: a suite can't resume a script; pass this scenario "
                     "to simulate"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _has_one_persona(self) -> Self:
-        for name, scenario in self.scenarios.items() if self.personas else ():
-            if scenario.persona is not None:
+            if self.personas and scenario.persona is not None:
                 raise ValueError(
                     f"scenarios.{name}.persona: the suite has personas, which replace it; remove "
                     "one of them"
@@ -205,9 +198,3 @@ def import_object(reference: str, where: str) -> Any:  # noqa: ANN401  # any obj
             f"{where}: {reference!r} can't be imported: {type(error).__name__}: {error}; run the "
             "command in the folder of the module, or correct the name"
         ) from error
-
-
-def to_json(facts: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Return facts as they are read from a store."""
-    read: dict[str, JsonValue] = json.loads(canonical_json({**facts}))
-    return read

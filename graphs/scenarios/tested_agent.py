@@ -1,10 +1,10 @@
 """The agent under test as a Runnable that runs apart from the session that tests it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages
@@ -254,8 +254,11 @@ class TestedAgent:
             messages = messages[1:]
         if not isinstance(self.agent, Runnable):
             return await call("agent", self.name, self.agent, [*messages])
+        # Imported here, since the import takes long.
+        from langgraph.pregel.protocol import PregelProtocol
+
         own = RunnableConfig(callbacks=config.get("callbacks"))
-        if not _is_graph(self.agent):
+        if not isinstance(self.agent, PregelProtocol):
             given: Any = {"messages": [*messages]} if takes_state(self.agent) else [*messages]
             return await self.agent.ainvoke(given, own)
         return await self._reply_of_graph(self.agent, messages, own)
@@ -272,11 +275,11 @@ class TestedAgent:
             config["configurable"] = {"thread_id": self.thread}
             # The thread is new if a session is resumed, for example after its process was killed.
             messages = messages if self.state is None else self._new(messages)
+        given: Any = {"messages": [*messages]} if takes_state(graph) else [*messages]
         if self.asked:
-            found = await graph.ainvoke(self._answer_of_user(messages), config)
-        else:
-            given = {"messages": [*messages]} if takes_state(graph) else [*messages]
-            found = await graph.ainvoke(given, config)
+            given = _resume_with({one.id: messages[-1].text for one in self.asked})
+            self.asked = ()
+        found = await graph.ainvoke(given, config)
         self.scripted = 0
         while isinstance(found, Mapping) and found.get("__interrupt__"):
             if self.on_interrupt == "user":
@@ -305,16 +308,12 @@ class TestedAgent:
             for call in one.tool_calls
             if call["id"] not in results
         }
-        self.reported |= {one.id for one in messages if not _has_calls(one, waiting)}
+        self.reported |= {
+            one.id
+            for one in messages
+            if not waiting.intersection(call["id"] for call in getattr(one, "tool_calls", ()))
+        }
         return {"messages": [*messages, AIMessage(text)]}
-
-    def _answer_of_user(self, messages: Sequence[BaseMessage]) -> object:
-        """Return the command that resumes a graph with the user's message."""
-        from langgraph.types import Command
-
-        answers = {one.id: messages[-1].text for one in self.asked}
-        self.asked = ()
-        return Command(resume=answers)
 
     def _remove_reported(self, found: Any) -> Any:  # noqa: ANN401  # the output of any graph
         """Return a state without the messages that an earlier reply of the same run contains."""
@@ -336,8 +335,6 @@ class TestedAgent:
 
     async def _answer(self, interrupts: Sequence[Any]) -> object:
         """Return the command that resumes a graph with the answers to its interrupts."""
-        from langgraph.types import Command
-
         asked = [_read_interrupt(one) for one in interrupts]
         if self.on_interrupt is None or isinstance(self.on_interrupt, str):
             raise SpecError(
@@ -348,14 +345,13 @@ class TestedAgent:
         answers = {
             one.id: await call("function", name, self.on_interrupt, one.value) for one in asked
         }
-        return Command(resume=answers)
+        return _resume_with(answers)
 
 
-def _is_graph(agent: Agent) -> "TypeGuard[PregelProtocol[Any, Any]]":
-    # Imported here, since the import takes long.
-    from langgraph.pregel.protocol import PregelProtocol
+def _resume_with(answers: Mapping[str, object]) -> object:
+    from langgraph.types import Command
 
-    return isinstance(agent, PregelProtocol)
+    return Command(resume=answers)
 
 
 def _read_interrupt(given: object) -> "Interrupt":
@@ -363,7 +359,3 @@ def _read_interrupt(given: object) -> "Interrupt":
     from langgraph.types import Interrupt
 
     return Interrupt(**given) if isinstance(given, Mapping) else cast("Interrupt", given)
-
-
-def _has_calls(message: BaseMessage, ids: Set[str | None]) -> bool:
-    return isinstance(message, AIMessage) and any(one["id"] in ids for one in message.tool_calls)
