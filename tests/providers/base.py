@@ -19,20 +19,7 @@ from duologue.nodes.testing import Reply, Script, ScriptedToolCall
 from duologue.nodes.testing.script import Prompt, completion, events, openai_call, usage
 from duologue.nodes.testing.server import HttpServer, RefusedRequestError, Request
 
-__all__ = [
-    "FakeServer",
-    "OpenAILikeServer",
-    "ProviderRequest",
-    "RefusedRequestError",
-    "fields_of",
-    "make_call",
-    "make_event",
-    "make_message",
-    "make_result",
-    "text_of",
-    "usage",
-    "words_of",
-]
+__all__ = ("RefusedRequestError", "usage")
 
 
 class ProviderRequest(Request):

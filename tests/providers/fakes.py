@@ -1,6 +1,5 @@
 """The fakes by the names of their APIs, and the client that calls each."""
 
-from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import Any, Final
 
@@ -54,71 +53,28 @@ def fake(api: str, script: Script = (), **options: Any) -> FakeServer[Any]:
     return found(script, **options)
 
 
-def _openai(server: FakeServer[Any], **options: Any) -> BaseChatModel:
-    from langchain_openai import ChatOpenAI
-
-    return ChatOpenAI(base_url=server.url, api_key=KEY, max_retries=0, **options)
-
-
-def _responses(server: FakeServer[Any], **options: Any) -> BaseChatModel:
-    return _openai(server, use_responses_api=True, **options)
-
-
-def _anthropic(server: FakeServer[Any], **options: Any) -> BaseChatModel:
-    from langchain_anthropic import ChatAnthropic
-
-    return ChatAnthropic(base_url=server.url, api_key=KEY, max_retries=0, **options)
-
-
-def _google(server: FakeServer[Any], **options: Any) -> BaseChatModel:
-    from langchain_google_genai import ChatGoogleGenerativeAI
-
-    return ChatGoogleGenerativeAI(base_url=server.url, api_key=KEY, max_retries=1, **options)
-
-
-def _ollama(server: FakeServer[Any], **options: Any) -> BaseChatModel:
-    from langchain_ollama import ChatOllama
-
-    return ChatOllama(base_url=server.url, **options)
-
-
-def _mistral(server: FakeServer[Any], **options: Any) -> BaseChatModel:
-    from langchain_mistralai import ChatMistralAI
-
-    return ChatMistralAI(base_url=server.url, api_key=KEY, max_retries=1, **options)
-
-
-def _deepseek(server: FakeServer[Any], **options: Any) -> BaseChatModel:
-    from langchain_deepseek import ChatDeepSeek
-
-    return ChatDeepSeek(base_url=server.url, api_key=KEY, max_retries=0, **options)
-
-
-def _openrouter(server: FakeServer[Any], **options: Any) -> BaseChatModel:
-    from langchain_openrouter import ChatOpenRouter
-
-    return ChatOpenRouter(base_url=server.url, api_key=KEY, max_retries=0, **options)
-
-
-def _ours(server: FakeServer[Any], **options: Any) -> BaseChatModel:
-    from duologue.nodes.models.client.chat_model import ChatModel
-
-    return ChatModel(base_url=server.url, api_key=KEY, max_retries=0, **options)
-
-
-_CLIENTS: Final[dict[str, tuple[Callable[..., BaseChatModel], str]]] = {
-    "openai_chat": (_openai, "gpt-4.1-mini"),
-    "openai_responses": (_responses, "gpt-4.1-mini"),
-    "anthropic": (_anthropic, "claude-sonnet-4-6"),
-    "google": (_google, "gemini-2.5-flash"),
-    "gemini_openai": (_openai, "gemini-3-pro-preview"),
-    "ollama": (_ollama, "llama3.2:3b"),
-    "mistral": (_mistral, "mistral-small-latest"),
-    "deepseek": (_deepseek, "deepseek-chat"),
-    "openrouter": (_openrouter, "anthropic/claude-sonnet-4.5"),
-    "vllm": (_openai, "Qwen/Qwen3-8B"),
-    "litellm": (_openai, "gpt-4.1-mini"),
+_CLIENTS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "openai_chat": ("langchain_openai:ChatOpenAI", {"model": "gpt-4.1-mini"}),
+    "openai_responses": (
+        "langchain_openai:ChatOpenAI",
+        {"model": "gpt-4.1-mini", "use_responses_api": True},
+    ),
+    "anthropic": ("langchain_anthropic:ChatAnthropic", {"model": "claude-sonnet-4-6"}),
+    "google": ("langchain_google_genai:ChatGoogleGenerativeAI", {"model": "gemini-2.5-flash"}),
+    "gemini_openai": ("langchain_openai:ChatOpenAI", {"model": "gemini-3-pro-preview"}),
+    "ollama": ("langchain_ollama:ChatOllama", {"model": "llama3.2:3b"}),
+    "mistral": ("langchain_mistralai:ChatMistralAI", {"model": "mistral-small-latest"}),
+    "deepseek": ("langchain_deepseek:ChatDeepSeek", {"model": "deepseek-chat"}),
+    "openrouter": ("langchain_openrouter:ChatOpenRouter", {"model": "anthropic/claude-sonnet-4.5"}),
+    "vllm": ("langchain_openai:ChatOpenAI", {"model": "Qwen/Qwen3-8B"}),
+    "litellm": ("langchain_openai:ChatOpenAI", {"model": "gpt-4.1-mini"}),
 }
+"""The module and class of each API's client, and its default options."""
+
+_OURS: Final = "duologue.nodes.models.client.chat_model:ChatModel"
+
+_TRIES: Final = {"google": 1, "mistral": 1}
+"""The option `max_retries` of clients that count the first try as well."""
 
 
 def client_of(
@@ -135,7 +91,10 @@ def client_of(
     Returns:
         The chat model.
     """
-    make, model = _CLIENTS[api]
-    if ours:
-        make = _ours
-    return make(server, **{"model": model, **options})
+    place, defaults = _CLIENTS[api]
+    if api != "ollama":
+        defaults = {"api_key": KEY, "max_retries": _TRIES.get(api, 0), **defaults}
+    made: BaseChatModel = resolve_name(_OURS if ours else place)(
+        base_url=server.url, **{**defaults, **options}
+    )
+    return made

@@ -74,7 +74,7 @@ def _check_unsupported(body: dict[str, Any]) -> None:
     """
     model = body["model"]
     family = family_of(model)
-    if family.name == "gpt-5" and body.get("temperature") not in (None, 1):
+    if family.pattern == r"gpt-5(?!\.)" and body.get("temperature") not in (None, 1):
         raise RefusedRequestError(
             "litellm.UnsupportedParamsError: gpt-5 models (including gpt-5-codex) don't support "
             f"temperature={body['temperature']}. Only temperature=1 is supported. For gpt-5.1, "

@@ -5,14 +5,13 @@ each rule is declared once, with the page that documents it.
 """
 
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from .base import RefusedRequestError
-
-_REASONING: Final = "https://platform.openai.com/docs/guides/reasoning"
-_ISSUES: Final = "https://github.com/"
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,6 @@ class ModelFamily:
     """The models whose names match a pattern, and the parameters that they refuse.
 
     Attributes:
-        name: The family's name.
         pattern: A pattern for the beginning of the models' names.
         refused: The parameters that are always refused.
         sampling: The parameters that are refused unless the reasoning effort is `none`.
@@ -70,8 +68,7 @@ class ModelFamily:
             refuses them with the default effort. None if tools are always accepted.
     """
 
-    name: str
-    pattern: re.Pattern[str]
+    pattern: str
     refused: tuple[ParameterRule, ...]
     sampling: tuple[ParameterRule, ...] = ()
     default_effort: str | None = None
@@ -104,91 +101,25 @@ class ModelFamily:
         return None
 
 
-_MAX_TOKENS: Final = ParameterRule(
-    "max_tokens", f"{_ISSUES}tailcallhq/forgecode/issues/1081", instead="max_completion_tokens"
-)
-_TEMPERATURE: Final = ParameterRule(
-    "temperature", f"{_ISSUES}QwenLM/qwen-code/issues/921", only=1, is_value=True
-)
-_STOP: Final = ParameterRule("stop", f"{_ISSUES}crewAIInc/crewAI/issues/2738")
-_SAMPLING: Final = (
-    _TEMPERATURE,
-    ParameterRule("top_p", f"{_ISSUES}chatboxai/chatbox/issues/2627", only=1),
-    ParameterRule("logprobs", f"{_REASONING}#limitations"),
-    ParameterRule("top_logprobs", f"{_REASONING}#limitations"),
-)
-_PENALTIES: Final = (
-    ParameterRule(
-        "presence_penalty", f"{_ISSUES}nextai-translator/nextai-translator/issues/1781", only=0
-    ),
-    ParameterRule("frequency_penalty", f"{_REASONING}#limitations", only=0),
-    ParameterRule("logit_bias", f"{_REASONING}#limitations"),
-)
-_ALWAYS: Final = (_MAX_TOKENS, *_PENALTIES)
-_O_MODELS: Final = (
-    *_ALWAYS,
-    *_SAMPLING,
-    ParameterRule("parallel_tool_calls", f"{_ISSUES}evalstate/fast-agent/issues/279"),
-)
+_DATA: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
-FAMILIES: Final = (
-    # openai-openapi, StopConfiguration: `stop` is refused by o3 and o4-mini, not by older models.
-    ModelFamily("o1", re.compile(r"o1|o3-mini"), _O_MODELS, default_effort="medium"),
-    ModelFamily("o3", re.compile(r"o3|o4"), (*_O_MODELS, _STOP), default_effort="medium"),
-    # The name belongs to a chat model: https://github.com/BerriAI/litellm/issues/13781
-    ModelFamily("gpt-5-chat", re.compile(r"gpt-5(\.\d+)?-chat"), (_MAX_TOKENS,)),
+
+def _rules(names: Iterable[str] = ()) -> tuple[ParameterRule, ...]:
+    """Return the rules of parameters and of groups of parameters."""
+    each = (one for name in names for one in _DATA["groups"].get(name, [name]))
+    return tuple(ParameterRule(name, **_DATA["rules"][name]) for name in each)
+
+
+_FAMILIES: Final = [
     ModelFamily(
-        "gpt-5", re.compile(r"gpt-5(?!\.)"), (*_ALWAYS, _STOP), _SAMPLING, default_effort="medium"
-    ),
-    # Sampling parameters are accepted without reasoning, which is these models' default:
-    # https://github.com/vercel/ai/issues/10932 and gpt_5_transformation.py of
-    # github.com/BerriAI/litellm
-    ModelFamily(
-        "gpt-5.1",
-        re.compile(r"gpt-5\.[123](?!\d)"),
-        (*_ALWAYS, _STOP),
-        _SAMPLING,
-        default_effort="none",
-    ),
-    ModelFamily(
-        "gpt-5.4",
-        re.compile(r"gpt-5\.4(?!\d)"),
-        (*_ALWAYS, _STOP),
-        _SAMPLING,
-        default_effort="none",
-        tools_need_no_effort="unless_set",
-    ),
-    # `stop` is accepted: https://github.com/BerriAI/litellm/pull/28650. The default effort is from
-    # openai-openapi, ReasoningEffort.
-    ModelFamily(
-        "gpt-5.5",
-        re.compile(r"gpt-5\.5(?!\d)"),
-        _ALWAYS,
-        _SAMPLING,
-        default_effort="medium",
-        tools_need_no_effort="unless_set",
-    ),
-    # Reasoning is on unless it is turned off: https://github.com/BerriAI/litellm/pull/34569
-    ModelFamily(
-        "gpt-5.6",
-        re.compile(r"gpt-(5\.\d|[6-9])"),
-        _ALWAYS,
-        _SAMPLING,
-        default_effort="medium",
-        tools_need_no_effort="always",
-    ),
-    ModelFamily(
-        "chat",
-        re.compile(""),
-        (
-            ParameterRule(
-                "reasoning_effort",
-                f"{_ISSUES}davidmigloz/langchain_dart/issues/712",
-                is_unknown=True,
-            ),
-        ),
-    ),
-)
+        **{
+            **family,
+            "refused": _rules(family["refused"]),
+            "sampling": _rules(family.get("sampling", ())),
+        }
+    )
+    for family in _DATA["families"]
+]
 """The families, in order of precedence: the first that matches a model's name applies. The last
 matches any name.
 """
@@ -196,4 +127,4 @@ matches any name.
 
 def family_of(model: str) -> ModelFamily:
     """Return the family that a model's name belongs to."""
-    return next(family for family in FAMILIES if family.pattern.match(model))
+    return next(family for family in _FAMILIES if re.match(family.pattern, model))
