@@ -272,54 +272,6 @@ async def test_a_broken_call_comes_back_with_its_reason_beside_good_ones(
     assert why in str(broken["error"])
 
 
-@pytest.mark.part(3)
-@both_ways
-@pytest.mark.parametrize("arguments", ["", None, "null", "{}"])
-async def test_no_arguments_are_none(arguments: object, streaming: bool) -> None:
-    with sending(sent(arguments)) as server:
-        answer = await ask(server, streaming=streaming)
-    assert [made["args"] for made in answer.tool_calls] == [{}]
-    assert answer.invalid_tool_calls == []
-
-
-async def test_arguments_that_a_server_sends_as_an_object_are_taken() -> None:
-    with sending(sent({"n": 1})) as server:
-        answer = await ask(server)
-    assert [made["args"] for made in answer.tool_calls] == [{"n": 1}]
-
-
-@pytest.mark.part(2)
-@both_ways
-@pytest.mark.parametrize(
-    "odd",
-    [
-        sent("{}", name=None),
-        sent("{}", name=""),
-        {"index": 0, "id": "c", "type": "function", "function": {}},
-        {"index": 0, "id": "c", "type": "custom"},
-    ],
-)
-async def test_a_call_that_names_no_tool_is_broken(odd: dict[str, Any], streaming: bool) -> None:
-    with sending(odd) as server:
-        answer = await ask(server, streaming=streaming)
-    assert answer.tool_calls == []
-    assert [made["error"] for made in answer.invalid_tool_calls] == ["The call has no tool name."]
-
-
-async def test_streamed_calls_without_an_index_are_not_lost() -> None:
-    parts = [
-        {"id": "c1", "type": "function", "function": {"name": "server_count", "arguments": '{"n"'}},
-        {"function": {"arguments": ": 1}"}},
-        {"id": "c2", "type": "function", "function": {"name": "server_count", "arguments": "{}"}},
-    ]
-    with sending(*parts) as server:
-        answer = await ask(server, streaming=True)
-    assert [(made["id"], made["args"]) for made in answer.tool_calls] == [
-        ("c1", {"n": 1}),
-        ("c2", {}),
-    ]
-
-
 @both_ways
 @pytest.mark.parametrize("arguments", ['{"n": 1', ""])
 async def test_a_call_that_was_cut_off_is_not_run(arguments: str, streaming: bool) -> None:
@@ -328,19 +280,6 @@ async def test_a_call_that_was_cut_off_is_not_run(arguments: str, streaming: boo
     assert answer.tool_calls == []
     assert [made["args"] for made in answer.invalid_tool_calls] == [arguments]
     assert answer.response_metadata["finish_reason"] == "length"
-
-
-@both_ways
-async def test_the_stock_client_and_ours_read_good_calls_alike(streaming: bool) -> None:
-    good = Reply(text="So:", tool_calls=(call("a", {"n": [1]}, "c1"), call("b", {}, "c2")))
-    with ScriptedServer(lambda _: good) as server:
-        answers = [
-            await client(server.url, streaming=streaming, kind=kind).ainvoke("Hi")
-            for kind in (ChatOpenAI, ChatModel)
-        ]
-    assert answers[0].tool_calls == answers[1].tool_calls
-    assert len(answers[0].tool_calls) == 2
-    assert answers[0].content == answers[1].content == "So:"
 
 
 async def test_a_model_of_the_users_own_that_raises_on_its_calls_is_told_so() -> None:

@@ -1,11 +1,15 @@
 """Text of the grammar, translated into a regular expression by a small translator."""
 
 import re
+import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
 from duologue.nodes.models.adapters.embedded import grammar
+
+ROWS = tomllib.loads(Path(__file__).with_name("grammar.toml").read_text("utf-8"))
 
 _TOKEN = re.compile(
     r"""(?P<literal>"(?:\\.|[^"\\])*")|(?P<set>\[(?:\\.|[^\]\\])*\])|(?P<name>[a-z]+)"""
@@ -65,19 +69,7 @@ def test_a_users_well_formed_reply_is_in_the_grammar(reply: str) -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    [
-        "",
-        "Write the first page.",
-        "Instruction: Write the first page.",
-        "Instruction: Write the first page\nInput: None",
-        "Instruction: Write the first page,.\nInput: None",
-        "Instruction: Write the\nfirst page.\nInput: None",
-        "Instruction: Write the first page. Write the second page.\nInput: None",
-        "Instruction: Do it. Input: Do it again now.\nInput: None",
-        "Instruction: Say <DONE> to them.\nInput: None",
-        "<DONE>",
-        "Instruction: Write the first page.\nInput: None\n",
-    ],
+    ROWS["a_users_broken_reply_is_not"],
 )
 def test_a_users_broken_reply_is_not(reply: str) -> None:
     assert not USER.fullmatch(reply)

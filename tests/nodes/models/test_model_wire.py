@@ -40,11 +40,6 @@ def add(a: int, b: int) -> int:
 
 
 PLAIN: list[BaseMessage] = [SystemMessage("Be brief."), HumanMessage('Hi {ünïcode} "q"\n')]
-NAMED: list[BaseMessage] = [
-    HumanMessage("Hi", name="bob"),
-    AIMessage("Hello.", name="ann"),
-    HumanMessage([{"type": "text", "text": "in parts"}], name="bob"),
-]
 TOOLS: list[BaseMessage] = [
     HumanMessage("Add."),
     AIMessage(
@@ -67,14 +62,6 @@ async def _streamed(chat: ChatOpenAI) -> object:
     return [part.model_dump(exclude={"id"}) for part in parts]
 
 
-async def _named(chat: ChatOpenAI) -> object:
-    return await chat.ainvoke(NAMED)
-
-
-async def _calls_and_results(chat: ChatOpenAI) -> object:
-    return await chat.ainvoke(TOOLS)
-
-
 async def _bound(chat: ChatOpenAI) -> object:
     return await chat.bind_tools([add], tool_choice="any", parallel_tool_calls=False).ainvoke(TOOLS)
 
@@ -85,21 +72,6 @@ async def _structured(chat: ChatOpenAI) -> object:
 
 async def _structured_with_raw(chat: ChatOpenAI) -> object:
     return await chat.with_structured_output(Sum, include_raw=True).ainvoke(PLAIN)
-
-
-async def _parameters(chat: ChatOpenAI) -> object:
-    return await chat.ainvoke(
-        PLAIN, stop=["END", "\n\n"], seed=7, top_p=0.5, max_tokens=9, temperature=0.1
-    )
-
-
-async def _extra_body(chat: ChatOpenAI) -> object:
-    return await chat.ainvoke(PLAIN, extra_body={"grammar": "root ::= x", "dry_multiplier": 0.8})
-
-
-async def _extra_body_streamed(chat: ChatOpenAI) -> object:
-    parts = [part async for part in chat.astream(PLAIN, extra_body={"top_k": 3})]
-    return [part.model_dump(exclude={"id"}) for part in parts]
 
 
 async def _blocking(chat: ChatOpenAI) -> object:
@@ -120,14 +92,9 @@ CALLED = Reply(
         (_plain, "Hello there."),
         (_blocking, "Hello there."),
         (_streamed, "Hello there, you two."),
-        (_named, "Hello."),
-        (_calls_and_results, "Done."),
         (_bound, CALLED),
         (_structured, SUM),
         (_structured_with_raw, SUM),
-        (_parameters, Reply(text="Cut", finish_reason="length")),
-        (_extra_body, "x"),
-        (_extra_body_streamed, "x y"),
     ],
 )
 async def test_the_wire_and_the_answer_are_those_of_the_stock_client(

@@ -1,6 +1,5 @@
 """Models: the requests that are sent, the choice of the model, and the errors of failed calls."""
 
-import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -455,21 +454,6 @@ async def test_one_client_serves_all_who_ask_for_a_model_at_an_address() -> None
         assert isinstance(chat_of(one), ChatModel)
         assert isinstance(chat_of(two), ChatModel)
         assert chat_of(one).http_async_client is chat_of(two).http_async_client
-
-
-def test_each_event_loop_of_a_process_has_clients_that_work() -> None:
-    async def speak(config: Settings) -> tuple[object, str]:
-        model = await Models(settings=config).get(None, silent)
-        spoken = await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech)
-        assert isinstance(chat_of(model), ChatModel)
-        return chat_of(model), spoken.text
-
-    with ScriptedServer(["One.", "Two."]) as server:
-        config = settings(server)
-        first, said_first = asyncio.run(speak(config))
-        second, said_second = asyncio.run(speak(config))
-    assert (said_first, said_second) == ("One.", "Two.")
-    assert first is not second
 
 
 # Answers with a schema

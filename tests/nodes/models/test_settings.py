@@ -1,6 +1,8 @@
 """Tests of the settings that are sent to a model, and of settings that it refuses (R24)."""
 
+import tomllib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from duologue.graphs import Conversation, ModelSettings, converse
 from duologue.graphs.common.errors import ModelError, SpecError
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import Request, ScriptedServer
+
+ROWS = tomllib.loads(Path(__file__).with_name("settings.toml").read_text("utf-8"))
 
 Fields = dict[str, Any]
 
@@ -196,25 +200,7 @@ def test_settings_that_are_not_valid_are_refused(given: Mapping[str, Any], messa
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [
-        (
-            {"extra_args": {"max_completion_tokens": 9}},
-            "extra_args.max_completion_tokens: there is a field for it; set "
-            "speakers.0.model_settings.max_tokens instead",
-        ),
-        (
-            {"extra_args": {"temperature": 1}},
-            "extra_args.temperature: there is a field for it; set "
-            "speakers.0.model_settings.temperature instead",
-        ),
-        (
-            {"extra_body": {"stop_sequences": ["x"]}},
-            "extra_body.stop_sequences: there is a field for it; set "
-            "speakers.0.model_settings.stop instead",
-        ),
-        ({"extra_args": {"tools": []}}, "extra_args.tools: each call sets it; remove it"),
-        ({"extra_body": {"messages": []}}, "extra_body.messages: each call sets it; remove it"),
-    ],
+    ROWS["settings_that_collide_are_refused_before_the_first_call"],
 )
 def test_settings_that_collide_are_refused_before_the_first_call(
     given: Mapping[str, Any], message: str, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,8 @@
 """Tests of tools with endpoints that do not support tool calls."""
 
+import tomllib
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -23,6 +25,8 @@ from duologue.nodes.models.tools_by_schema import (
     prompt_with_tools,
     read_answer,
 )
+
+ROWS = tomllib.loads(Path(__file__).with_name("tool_schema.toml").read_text("utf-8"))
 
 
 @tool
@@ -328,23 +332,7 @@ def read(text: str, finish: str = "stop") -> AIMessage:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ('{"reply": "Hello \\"you\\".\\nBye."}', 'Hello "you".\nBye.'),
-        ('{"reply": ""}', ""),
-        ('```json\n{"reply": "Hi"}\n```', "Hi"),
-        # Answers of servers that ignore the schema:
-        ("Hello.", "Hello."),
-        ("", ""),
-        ("42", "42"),
-        ('{"answer": 42}', '{"answer": 42}'),
-        ('{"tool": 7}', '{"tool": 7}'),
-        ("{not JSON}", "{not JSON}"),
-        # Cut off:
-        ('{"reply": "Once upon a ti', "Once upon a ti"),
-        ('{"reply": "', ""),
-        ('{"re', ""),
-        ('{\n  "', ""),
-    ],
+    ROWS["words_are_words"],
 )
 def test_words_are_words(text: str, said: str) -> None:
     answer = read(text, "length")
@@ -371,14 +359,7 @@ def test_a_call_is_a_call(text: str, arguments: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "name", "why"),
-    [
-        ('{"tool": "math.add", "arguments": {"a": 1', "math.add", "cut off"),
-        ('{"tool": "math.add", "argum', "math.add", "cut off"),
-        ('{"tool": "math.a', "math.add", "cut off"),
-        ('{"tool": "math.add", "arguments": [1]}', "math.add", "must be a JSON object"),
-        ('{"tool": "math.add", "arguments": {"a": 1e999}}', "math.add", "not finite"),
-        ('{"tool": "gone", "arguments": 1}', "gone", "must be a JSON object"),
-    ],
+    ROWS["half_a_call_is_a_broken_one"],
 )
 def test_half_a_call_is_a_broken_one(text: str, name: str, why: str) -> None:
     answer = read(text, "length")
