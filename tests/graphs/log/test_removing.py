@@ -145,12 +145,12 @@ def remove(store: str, *wanted: str) -> None:
     ids = {place_of(one): str(one.id) for one in Session("one", store=store).state().messages}
 
     async def removing() -> None:
-        async with known_store(store) as opened:
+        async with known_store(store) as opened, opened.lock("one") as held:
             gone = [RemoveMessage(id=ids.get(one, one)) for one in wanted]
             config = RunnableConfig(configurable={"thread_id": "one"})
             # In a channel without the id, nothing changes.
             written = {"messages": gone, "unspoken": gone}
-            await build_graph(checkpointer=opened.checkpointer).aupdate_state(config, written)
+            await build_graph(checkpointer=held.checkpointer).aupdate_state(config, written)
 
     run_in_background(removing())
 
