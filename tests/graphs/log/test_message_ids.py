@@ -15,6 +15,7 @@ from duologue.graphs.log.state import log_of, with_own_ids
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall, ScriptExhaustedError
 from support.fork_help import FUNCTIONS, plain
 from support.log import fields_of, kind_of, make_line, make_metadata, of_kind, place_of
+from support.results import outcome_of
 
 SPEECHES = ["A1", "B1", "A2", "B2"]
 
@@ -108,8 +109,7 @@ def test_a_fork_and_what_is_gone_on_with_keep_the_ids(tmp_path: Path) -> None:
     Session("one", store=store).fork(at="m0002", into="two")
     found = Session("two", store=store).state().messages
     assert found == ended.messages[: len(found)]
-    assert ended.outcome is not None
-    assert ended.outcome.message == place_of(ended.messages[-1])
+    assert outcome_of(ended).message == place_of(ended.messages[-1])
 
 
 def test_what_is_said_in_anothers_turn_takes_the_place_of_what_told_it_to_speak(

@@ -15,6 +15,7 @@ from duologue.graphs.session.stored_session import StoredSession
 from support.group_play import Troupe, entries
 from support.histories import CASTS, Plan
 from support.log import of_kind
+from support.results import outcome_of
 
 SECRET = "secret-of-"  # noqa: S105
 
@@ -130,8 +131,7 @@ async def test_a_secret_is_made_up_before_anything_else_and_is_no_turn(answers: 
     requests = [str(call.messages[-1].text) for call in troupe.model.calls]
     assert requests[:2] == [plan.request("A"), plan.request("B")]
     assert requests.count(prompts.JUDGE_OWN_TASK) == 2
-    assert result.outcome is not None
-    assert (result.outcome.rounds, result.outcome.messages) == (1, 6 if answers else 4)
+    assert (outcome_of(result).rounds, outcome_of(result).messages) == (1, 6 if answers else 4)
 
 
 async def test_what_is_made_up_is_not_held_to_the_form_that_others_read() -> None:

@@ -34,6 +34,7 @@ from duologue.graphs.session.listing import known_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import drawn_cases
 from support.log import kind_of, place_of
+from support.results import outcome_of
 
 WORD = re.compile(r"\b[a-p]{8}\b")
 """Unique words that the player generates."""
@@ -176,9 +177,8 @@ def test_a_removed_message_is_in_no_prompt_and_leaves_no_ghost(store: str) -> No
         ("user", prompts.CONTINUE_CONVERSATION),
     ]
     assert told(model.calls[1].prompt) == [("user", "I dig.\n\nI have dug.\n\nRoses.")]
-    assert ended.outcome is not None
-    assert ended.outcome.messages == 3
-    assert ended.outcome.reasons == (Reason.MAX_ITERATIONS,)
+    assert outcome_of(ended).messages == 3
+    assert outcome_of(ended).reasons == (Reason.MAX_ITERATIONS,)
 
 
 def test_what_is_removed_in_the_middle_of_a_turn_is_not_gone_on_with(store: str) -> None:

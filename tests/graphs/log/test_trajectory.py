@@ -14,6 +14,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.fork_help import run
 from support.fork_talks import TALKS
 from support.log import Source, make_line, make_tool_line
+from support.results import outcome_of
 
 OPENAI = TypeAdapter(list[ChatCompletionMessageParam])
 PAIR = Conversation.model_validate(
@@ -38,13 +39,12 @@ def test_it_prints_who_said_what_and_how_it_ended() -> None:
     thinking = Reply(text="I cook.", reasoning="A secret.")
     script: list[Line] = [thinking, "I plant.", "Yours?", long]
     result = converse(PAIR, model=ScriptedChatModel(script), store="memory:", session="two")
-    assert result.outcome is not None
     assert str(result).split("\n\n") == [
         "Head Cook (private): I cook.",
         "Ben (private): I plant.",
         "Ben: Yours?",
         f"Head Cook: {long}".replace("\n", "\n    "),
-        str(result.outcome),
+        str(outcome_of(result)),
     ]
     assert repr(result) == "Result(session='two', stop_reason='max_iterations')"
 

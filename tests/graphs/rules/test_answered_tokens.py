@@ -10,6 +10,7 @@ from duologue.graphs.conversation.conversation import how_it_ends
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import place_of
+from support.results import outcome_of
 
 STOP = "###STOP###"
 GO_AHEAD = f"Yes, please go ahead. {STOP}"
@@ -44,8 +45,7 @@ def play(spec: dict[str, Any], *script: Line, **options: Any) -> tuple[Result, S
 
 
 def ended(result: Result) -> tuple[list[str], str]:
-    assert result.outcome is not None
-    return [one.value for one in result.outcome.reasons], result.transcript[-1][1]
+    return [one.value for one in outcome_of(result).reasons], result.transcript[-1][1]
 
 
 def test_the_agent_does_its_work_and_its_report_is_the_last_message() -> None:
@@ -59,10 +59,9 @@ def test_the_agent_does_its_work_and_its_report_is_the_last_message() -> None:
     ]
     result, model = play(talk(), *script)
     assert ended(result) == (["done_token"], "Both are booked.")
-    assert result.outcome is not None
-    assert result.outcome.by == "User"
-    assert result.outcome.explanations == ("User said the done token and got an answer",)
-    assert (result.outcome.rounds, result.outcome.messages) == (2, 4)
+    assert outcome_of(result).by == "User"
+    assert outcome_of(result).explanations == ("User said the done token and got an answer",)
+    assert (outcome_of(result).rounds, outcome_of(result).messages) == (2, 4)
     # The agent hears the words around the token, and the announcement that its message is the last
     # one.
     heard = model.calls[3].messages[-1].text
@@ -104,8 +103,7 @@ def test_it_is_spoken_past_the_round_cap_and_counts_as_part_of_no_more_than_its_
     spec = talk(end_chat={"when": {**WORD, "by": "Agent"}, "max_iterations": 1})
     result, _ = play(spec, "One seat.", f"It is booked. {STOP}", "Thank you.")
     assert ended(result) == (["done_token", "max_iterations"], "Thank you.")
-    assert result.outcome is not None
-    assert (result.outcome.rounds, result.outcome.messages) == (1, 3)
+    assert (outcome_of(result).rounds, outcome_of(result).messages) == (1, 3)
 
 
 @pytest.mark.parametrize(

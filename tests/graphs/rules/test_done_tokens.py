@@ -22,6 +22,7 @@ from duologue.graphs.ends.end import End
 from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.graphs.text.done_words import Match
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
+from support.results import outcome_of, reason_of
 from support.tables import each_row
 
 STOP = "###STOP###"
@@ -49,14 +50,13 @@ def seen(result: Result, name: str) -> list[str]:
 @pytest.mark.parametrize("said", [STOP, f"Thank you! {STOP}", f"Thank you.\n**{STOP}**"])
 def test_r1_a_token_glued_to_the_last_words_ends_it_and_nobody_answers(said: str) -> None:
     result, prompts = play(talk(ANN), "Hi.", "Hello.", said)
-    assert result.outcome is not None
-    assert result.outcome.reason == "done_token"
-    assert result.outcome.explanations == ("Ann said the done token",)
+    assert reason_of(result) == "done_token"
+    assert outcome_of(result).explanations == ("Ann said the done token",)
     # The log and the transcript keep the message.
     assert result.transcript[-1] == ("Ann", said)
     assert len(prompts) == 3
     assert [cause.message for cause in result.why() if cause.kind == "said"] == [
-        result.outcome.message
+        outcome_of(result).message
     ]
 
 
@@ -70,23 +70,20 @@ def test_r1_a_token_glued_to_the_last_words_ends_it_and_nobody_answers(said: str
 )
 def test_r1_a_mentioned_token_ends_nothing_and_is_heard(said: str) -> None:
     result, _ = play(talk(ANN, max_iterations=1), said, "Fine.")
-    assert result.outcome is not None
-    assert result.outcome.reason == "max_iterations"
+    assert reason_of(result) == "max_iterations"
     assert f"human: {said}" in seen(result, "Bob")
 
 
 def test_r1_a_token_in_a_thought_ends_nothing() -> None:
     said = f"<think>All is done. {STOP}</think>What else is there?"
     result, _ = play(talk(ANN, max_iterations=1), said, "Fine.")
-    assert result.outcome is not None
-    assert result.outcome.reason == "max_iterations"
+    assert reason_of(result) == "max_iterations"
     assert seen(result, "Bob")[0] == "human: What else is there?"
 
 
 def test_r1_others_hear_the_words_before_a_token_and_its_speaker_sees_it() -> None:
     result, prompts = play(talk(ANN & BOB), f"Beans it is. {STOP}", "Really?", "Yes.", STOP)
-    assert result.outcome is not None
-    assert result.outcome.explanations == ("Ann and Bob said the done token",)
+    assert outcome_of(result).explanations == ("Ann and Bob said the done token",)
     assert prompts[1][-1]["content"] == "Beans it is."
     assert f"ai: Beans it is. {STOP}" in seen(result, "Ann")
     assert "human: Beans it is." in seen(result, "Bob")
@@ -96,8 +93,7 @@ def test_r1_others_hear_the_words_before_a_token_and_its_speaker_sees_it() -> No
 
 def test_r1_a_token_of_who_may_not_say_it_ends_nothing_and_is_not_heard() -> None:
     result, _ = play(talk(ANN, max_iterations=1), "Hi.", f"Thank you! {STOP}")
-    assert result.outcome is not None
-    assert result.outcome.reason == "max_iterations"
+    assert reason_of(result) == "max_iterations"
     assert "human: Thank you! (stop word)" in seen(result, "Ann")
 
 
@@ -107,8 +103,7 @@ def test_r1_a_token_of_who_may_not_say_it_ends_nothing_and_is_not_heard() -> Non
 )
 def test_r1_where_a_token_counts_can_be_set(match: Match, said: str) -> None:
     result, _ = play(talk(DoneToken(token=STOP, match=match)), "Hi.", said)
-    assert result.outcome is not None
-    assert result.outcome.reason == "done_token"
+    assert reason_of(result) == "done_token"
 
 
 DONE = "<CAMEL_TASK_DONE>"
@@ -144,8 +139,7 @@ def test_r1_a_role_play_ends_by_a_token_behind_a_sentence() -> None:
     result, _ = play(
         spec, "Instruction: Dig.\nInput: None", solved, "All is done. <CAMEL_TASK_DONE>"
     )
-    assert result.outcome is not None
-    assert (result.outcome.reason, result.outcome.by) == ("done_token", "Owner")
+    assert (outcome_of(result).reason, outcome_of(result).by) == ("done_token", "Owner")
 
 
 @pytest.mark.part(4)
@@ -161,8 +155,7 @@ def test_r1_a_buyer_that_was_told_to_say_deal_ends_the_sale(last: str) -> None:
     )
     said = ["3,400?", "3,900, with the oars.", "3,700? Then it is a deal.", "DEAL?", last]
     result, _ = play(sale, *said)
-    assert result.outcome is not None
-    assert (result.outcome.reason, result.outcome.by) == ("done_token", "Buyer")
+    assert (outcome_of(result).reason, outcome_of(result).by) == ("done_token", "Buyer")
     assert seen(result, "Seller")[-1] == "human: (empty message)"
 
 

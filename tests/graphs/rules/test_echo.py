@@ -10,6 +10,7 @@ from duologue.graphs import Conversation, Result, converse, load_conversation, r
 from duologue.graphs.text.similarity import asks_to_repeat, is_echo
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of, rejections
+from support.results import outcome_of, reason_of
 from support.tables import each_row
 
 PLAN = "Let us plant beans beside the wall."
@@ -60,8 +61,7 @@ def test_r16_a_second_echo_is_said_and_counted() -> None:
 def test_r16_three_echoes_in_a_row_of_one_speaker_end_it() -> None:
     plans = [f"Let us plant {plant} beside the wall." for plant in ("beans", "roses", "pears")]
     result = play(talk(), *(plan for plan in plans for _ in range(3)), rounds=9)
-    assert result.outcome is not None
-    assert (result.outcome.reason.value, result.outcome.by) == ("echo", "Bob")
+    assert (reason_of(result), outcome_of(result).by) == ("echo", "Bob")
     assert len(result.transcript) == 6
 
 
@@ -70,8 +70,7 @@ def test_r16_words_of_its_own_begin_the_count_anew() -> None:
     first, *rest = plans
     script = [first, first, first, "I am for peas.", "So be it.", *(p for p in rest for _ in "abc")]
     result = play(talk(), *script, rounds=4)
-    assert result.outcome is not None
-    assert [one.value for one in result.outcome.reasons] == ["max_iterations"]
+    assert [one.value for one in outcome_of(result).reasons] == ["max_iterations"]
     assert flaws(result)[1::2] == [Flaw.ECHO, None, Flaw.ECHO, Flaw.ECHO]
 
 

@@ -42,6 +42,7 @@ from duologue.nodes.testing import (
     ScriptExhaustedError,
 )
 from support.log import Flaw, fields_of, of_kind
+from support.results import outcome_of
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 NO: dict[str, Any] = {"objectives_left": ["price"], "complete": False}
@@ -78,8 +79,7 @@ def lines(number: int) -> list[Line]:
 
 
 def reasons(result: Result) -> list[str]:
-    assert result.outcome is not None
-    return [reason.value for reason in result.outcome.reasons]
+    return [reason.value for reason in outcome_of(result).reasons]
 
 
 # An end alone
@@ -149,8 +149,10 @@ def test_without_a_cap_of_its_own_a_conversation_needs_one() -> None:
 def test_a_message_cap_ends_it_at_that_message() -> None:
     result = play(talk(MaxMessages(limit=3)), lines(3))
     assert reasons(result) == ["max_messages"]
-    assert result.outcome is not None
-    assert str(result.outcome) == "Ended after 1 round and 3 messages: the message cap was reached."
+    assert (
+        str(outcome_of(result))
+        == "Ended after 1 round and 3 messages: the message cap was reached."
+    )
 
 
 def test_a_message_cap_counts_opening_answers_and_may_end_it_among_them() -> None:
@@ -170,8 +172,7 @@ def test_a_cap_on_calls_is_never_passed() -> None:
     )
     result = play(spec, ["Plan a garden.", "", "Beans, I think.", NO])
     assert reasons(result) == ["max_calls"]
-    assert result.outcome is not None
-    assert result.outcome.total.calls == 4
+    assert outcome_of(result).total.calls == 4
     assert [text for _, text in result.transcript] == ["Beans, I think."]
 
 
@@ -235,8 +236,7 @@ def test_where_a_model_tells_no_tokens_they_are_estimated() -> None:
     model = FakeListChatModel(responses=["Beans, I think.", "Well, I do not."])
     result = converse(talk(MaxTokens(limit=60)), model=model, store="memory:estimates")
     assert reasons(result) == ["max_tokens"]
-    assert result.outcome is not None
-    assert result.outcome.total.estimated_calls == result.outcome.total.calls > 0
+    assert outcome_of(result).total.estimated_calls == outcome_of(result).total.calls > 0
 
 
 def test_money_is_counted_by_the_price_table() -> None:
@@ -248,13 +248,12 @@ def test_money_is_counted_by_the_price_table() -> None:
     }
     result = converse(spec, models=models, store="memory:money")
     assert reasons(result) == ["max_cost"]
-    assert result.outcome is not None
-    used = result.outcome.usage["dear"]
+    used = outcome_of(result).usage["dear"]
     assert used.cost == used.input_tokens + 2 * used.output_tokens
-    assert (result.outcome.total.cost or 0) >= 30
+    assert (outcome_of(result).total.cost or 0) >= 30
     assert (
-        f"the cost cap was reached ({result.outcome.total.cost:.6g} of 30)"
-        in result.outcome.explanations
+        f"the cost cap was reached ({outcome_of(result).total.cost:.6g} of 30)"
+        in outcome_of(result).explanations
     )
 
 
@@ -280,8 +279,7 @@ def test_time_is_summed_over_all_runs_and_not_counted_in_between() -> None:
     result = converse(
         spec, session="t", model=ScriptedChatModel(script=lines(7)), store="memory:time"
     )
-    assert result.outcome is not None
-    assert 0 < result.outcome.seconds < 600
+    assert 0 < outcome_of(result).seconds < 600
 
 
 # Done tokens, predicates and tools
@@ -303,8 +301,7 @@ def test_a_registered_predicate_ends_it_before_anyone_answers(
     script: list[Line] = ["Beans, I think.", NO, "Peas.", "Peas, agreed."]
     result = play(spec, script, predicates={"agreed": function})
     assert reasons(result) == ["predicate"]
-    assert result.outcome is not None
-    assert result.outcome.explanations == ("the predicate 'agreed' returned true",)
+    assert outcome_of(result).explanations == ("the predicate 'agreed' returned true",)
 
 
 def test_a_predicate_sees_what_all_heard_and_who_said_it() -> None:
@@ -395,8 +392,7 @@ def test_a_tool_ends_it_once_it_has_answered() -> None:
     ]
     result = play(spec, script, tools=[submit, look])
     assert reasons(result) == ["tool_called"]
-    assert result.outcome is not None
-    assert (result.outcome.by, result.outcome.messages) == ("Ann", 0)
+    assert (outcome_of(result).by, outcome_of(result).messages) == ("Ann", 0)
     assert result.messages[-1].text == "submitted"
 
 
@@ -413,8 +409,7 @@ def test_a_tool_ends_it_only_by_the_speaker_named() -> None:
     )
     script: list[Line] = [call("submit", plan="A"), "Your turn now.", call("submit", plan="B")]
     result = play(spec, script, tools=[submit])
-    assert result.outcome is not None
-    assert result.outcome.by == "Bob"
+    assert outcome_of(result).by == "Bob"
     assert [text for _, text in result.transcript] == ["Your turn now."]
 
 
@@ -428,8 +423,7 @@ def test_both_may_have_to_say_that_it_is_done_each_in_its_own_time() -> None:
     spec = talk(DONE_BY_ANN & DONE_BY_BOB)
     result = play(spec, ["DONE", "Not yet, I think.", "I am done already.", "DONE"])
     assert reasons(result) == ["done_token"]
-    assert result.outcome is not None
-    assert result.outcome.explanations == ("Ann and Bob said the done token",)
+    assert outcome_of(result).explanations == ("Ann and Bob said the done token",)
 
 
 def test_a_done_token_may_count_only_after_some_messages() -> None:
@@ -529,8 +523,7 @@ def test_a_guard_ends_what_goes_wrong_and_says_so(guard: str) -> None:
     script, because = PATHOLOGIES[guard]
     result = play(talk(ann={"tools": ["look"]}), script, tools=[look])
     assert reasons(result) == [guard]
-    assert result.outcome is not None
-    assert result.outcome.explanations == (because,)
+    assert outcome_of(result).explanations == (because,)
 
 
 @pytest.mark.part(4)
@@ -556,8 +549,7 @@ def test_unreadable_verdicts_in_a_row_end_it(form: str) -> None:
     script: list[Line] = ["One here.", *turn, "Two.", "Three here.", *turn, "Four.", "Five.", *turn]
     result = play(spec, script)
     assert reasons(result) == ["unreadable_verdicts"]
-    assert result.outcome is not None
-    assert result.outcome.explanations == ("3 verdicts in a row could not be read",)
+    assert outcome_of(result).explanations == ("3 verdicts in a row could not be read",)
 
 
 def test_a_verdict_that_can_be_read_begins_the_count_anew() -> None:
@@ -681,15 +673,14 @@ def test_an_end_is_told_by_nothing_but_what_held() -> None:
     quit_ = DoneToken(token="QUIT", by="Bob")  # noqa: S106
     spec = talk((deal & MaxMessages(limit=8)) | quit_)
     result = play(spec, ["DEAL", "Well, let me think.", "What do you say?", "QUIT"])
-    assert result.outcome is not None
-    assert result.outcome.explanations == ("Bob said the done token",)
+    assert outcome_of(result).explanations == ("Bob said the done token",)
     cheap = MaxCost(limit=0.000001) & DEAL
     prices = {"m": {"input": 1, "output": 1}}
     spec = talk(cheap | MaxCost(limit=0.00001), prices=prices, model="m")
     model = ScriptedChatModel(script=lines(8))
     result = converse(spec, models={"m": model}, store="memory:limits")
     assert result.outcome is not None
-    assert result.outcome.explanations[0].endswith("of 1e-05)")
+    assert outcome_of(result).explanations[0].endswith("of 1e-05)")
 
 
 def test_a_kind_that_needs_no_more_may_be_written_as_a_word() -> None:

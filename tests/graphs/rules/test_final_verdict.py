@@ -9,6 +9,7 @@ from duologue.graphs import Result, Session, converse, load_conversation, stream
 from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.events import ConversationEnded, VerdictGiven
 from duologue.nodes.testing import Line, ScriptedChatModel
+from support.results import outcome_of
 
 CRITERIA = ["A price is named.", "A day is named."]
 MET: Line = {"criterion_1": "met", "criterion_2": "met"}
@@ -152,13 +153,11 @@ def test_r6_a_fork_with_more_rounds_goes_on_as_if_it_had_not_been_asked() -> Non
     store = f"memory:{uuid4().hex}"
     result = play(spec(), [MET], store=store)
     models = {"judge": ScriptedChatModel(script=[HALF])}
-    assert result.outcome is not None
-    at = result.outcome.message
+    at = outcome_of(result).message
     new = result.session.fork(at=at, end_chat={"max_iterations": 2}).id
     model = ScriptedChatModel(script=[*WORDS[2:]])
     more = Session(new, store=store).resume(model=model, models=models)
-    assert more.outcome is not None
-    assert (more.outcome.rounds, more.outcome.complete) == (2, False)
+    assert (outcome_of(more).rounds, outcome_of(more).complete) == (2, False)
 
 
 def test_r6_the_stream_and_why_tell_it() -> None:

@@ -13,6 +13,7 @@ from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.parsing import mend
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.cases import part_of
+from support.results import outcome_of, reason_of
 
 
 def form_of(name: str, transcript: Transcript) -> LabelledFormat | None:
@@ -65,8 +66,7 @@ def test_no_guard_ends_an_ordinary_conversation(transcript: Transcript) -> None:
     assert result.transcript == [
         (name, in_form(name, text, transcript)) for name, text in transcript
     ]
-    assert result.outcome is not None
-    assert [reason.value for reason in result.outcome.reasons] == ["max_messages"]
+    assert [reason.value for reason in outcome_of(result).reasons] == ["max_messages"]
 
 
 def test_there_are_ordinary_conversations_of_many_kinds_and_tongues() -> None:
@@ -104,8 +104,7 @@ def test_a_guard_ends_its_pathological_transcript_at_the_last_message(
 ) -> None:
     # One line more, to show that the guard ends it and not the cap.
     result = replayed([*transcript, (transcript[0][0], "This would be said if nothing ended it.")])
-    assert result.outcome is not None
-    assert [reason.value for reason in result.outcome.reasons] == [guard]
+    assert [reason.value for reason in outcome_of(result).reasons] == [guard]
     assert len(result.transcript) == len(transcript)
 
 
@@ -136,5 +135,4 @@ def test_whoever_asks_the_same_again_may_be_told_the_same(
     model = ScriptedChatModel(script=[PARIS] * 9)
     store = f"memory:{uuid4().hex}"
     result = converse(spec, model=model, store=store, answer=lambda question: next(given))
-    assert result.outcome is not None
-    assert (result.outcome.reason.value, len(model.calls)) == (reason, calls)
+    assert (reason_of(result), len(model.calls)) == (reason, calls)

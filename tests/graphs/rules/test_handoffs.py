@@ -26,6 +26,7 @@ from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.session.export_text import as_markdown
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import Flaw, fields_of, kind_of
+from support.results import outcome_of
 
 NAMES = ("Ann", "Bob", "Cid")
 
@@ -315,8 +316,7 @@ def test_last_words_keep_their_order_and_a_done_token_in_a_call_ends_it() -> Non
     assert not model.calls[2].tools
     said = talk(2, end_chat=DONE_AT_ONCE)
     result, _ = play(said, [over("Cid", "It is all there.\nDONE")])
-    assert result.outcome is not None
-    assert result.outcome.reason is Reason.DONE_TOKEN
+    assert outcome_of(result).reason is Reason.DONE_TOKEN
 
 
 @pytest.mark.parametrize(
@@ -331,8 +331,7 @@ def test_handing_over_to_and_fro_without_content_ends_by_a_guard(
     )
     spec = talk(20, end_chat={"guards": {"same_replies": 0, "echo": 0}})
     result = converse(spec, model=model, store=f"memory:{uuid4().hex}")
-    assert result.outcome is not None
-    assert result.outcome.reason is reason
+    assert outcome_of(result).reason is reason
 
 
 # Sessions
@@ -442,12 +441,11 @@ def test_private_messages_are_turns_that_guards_and_ends_count() -> None:
         )
     )
     result = converse(talk(20, ALONE), model=model, store=f"memory:{uuid4().hex}")
-    assert result.outcome is not None
-    assert result.outcome.reason is Reason.BLANK_REPLIES
+    assert outcome_of(result).reason is Reason.BLANK_REPLIES
     done = talk(2, ALONE, end_chat=DONE_AT_ONCE)
     result, _ = play(done, [over("Bob", "We are done.\nDONE", private=True)])
     assert result.outcome is not None
-    assert result.outcome.reason is Reason.DONE_TOKEN
+    assert outcome_of(result).reason is Reason.DONE_TOKEN
 
 
 def test_what_is_meant_for_nobody_there_is_heard_by_nobody() -> None:

@@ -26,6 +26,7 @@ from duologue.graphs.conversation.limits import most_calls
 from duologue.graphs.ends.end import BaseEnd, call_caps
 from duologue.graphs.kinds.load import load_conversation
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.results import outcome_of
 
 NOT_YET: dict[str, Any] = {"objectives_left": ["price"], "complete": False}
 BELL = Reply(tool_calls=[ScriptedToolCall(id="c", name="bell", args={})])
@@ -60,8 +61,7 @@ def lines(number: int) -> list[Line]:
 
 
 def explanations(result: Result) -> tuple[str, ...]:
-    assert result.outcome is not None
-    return result.outcome.explanations
+    return outcome_of(result).explanations
 
 
 def test_a_speakers_replies_rejected_tries_and_tool_rounds_count_and_no_other_calls() -> None:
@@ -115,8 +115,7 @@ def test_a_speakers_cost_is_counted_by_the_price_of_its_model() -> None:
     )
     models = {"dear": ScriptedChatModel(lines(2)), "cheap": ScriptedChatModel(["Well, dear Ann."])}
     result = converse(conversation, models=models, store=f"memory:{uuid4().hex}")
-    assert result.outcome is not None
-    spent = result.outcome.usage["dear"].cost
+    spent = outcome_of(result).usage["dear"].cost
     assert explanations(result) == (f"Ann's cost cap was reached ({spent:.6g} of 30)",)
 
 
@@ -128,8 +127,7 @@ def test_a_cap_of_all_speakers_is_explained_before_the_caps_of_single_speakers()
 def test_a_speakers_budget_can_be_joined_to_another_end() -> None:
     when = MaxCalls(1, by="Ann") & DoneToken("DEAL", by="Bob")
     result = play(talk(when), ["Beans?", "Peas.", "Corn?", "DEAL"])
-    assert result.outcome is not None
-    assert set(result.outcome.reasons) == {Reason.MAX_CALLS, Reason.DONE_TOKEN}
+    assert set(outcome_of(result).reasons) == {Reason.MAX_CALLS, Reason.DONE_TOKEN}
 
 
 @pytest.mark.parametrize(

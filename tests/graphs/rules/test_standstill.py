@@ -9,6 +9,7 @@ from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Conversation, Result, converse
 from duologue.nodes.testing import ScriptedChatModel
+from support.results import outcome_of, reason_of
 from support.tables import each_row
 
 
@@ -38,9 +39,8 @@ def play(script: Sequence[str], rounds: int = 30, **end_chat: Any) -> Result:
 
 
 def ended(result: Result) -> tuple[str, int, str]:
-    assert result.outcome is not None
-    (because,) = result.outcome.explanations
-    return result.outcome.reason.value, result.outcome.messages, because
+    (because,) = outcome_of(result).explanations
+    return reason_of(result), outcome_of(result).messages, because
 
 
 SENTENCES = [

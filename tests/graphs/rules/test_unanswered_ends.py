@@ -10,6 +10,7 @@ from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of
+from support.results import outcome_of, reason_of
 
 DEAL = {"kind": "done_token", "token": "DEAL"}
 JUDGE = {"kind": "separate", "criteria": ["They agree."], "form": "lines"}
@@ -33,8 +34,7 @@ def play(spec: dict[str, Any], *script: Line, **options: Any) -> tuple[Result, S
 
 
 def ended(result: Result) -> tuple[str, list[str]]:
-    assert result.outcome is not None
-    return result.outcome.reason.value, [text for _, text in result.transcript]
+    return reason_of(result), [text for _, text in result.transcript]
 
 
 def flaws(result: Result) -> list[Flaw | None]:
@@ -56,8 +56,7 @@ def test_a_first_message_that_says_a_done_token_is_asked_for_again(token: str, s
     result, model = play(talk(end_chat=end_chat), said, "I offer 4,000.", "Fine.", token)
     assert ended(result) == ("done_token", ["I offer 4,000.", "Fine.", token])
     assert flaws(result) == [Flaw.UNANSWERED]
-    assert result.outcome is not None
-    assert result.outcome.warnings == ()
+    assert outcome_of(result).warnings == ()
     problem = prompts.fill_template(prompts.PREMATURE_END, token=token)
     assert model.calls[1].messages[-1].text == prompts.fill_template(
         prompts.REWRITE_REPLY, problem=problem
@@ -68,9 +67,8 @@ def test_a_first_message_that_says_a_done_token_is_asked_for_again(token: str, s
 def test_a_speaker_that_says_it_again_ends_it_with_a_warning() -> None:
     result, _ = play(talk(), "DEAL", "I agree.\nDEAL")
     assert ended(result) == ("done_token", ["I agree.\nDEAL"])
-    assert result.outcome is not None
-    assert result.outcome.by == "Buyer"
-    assert result.outcome.warnings == ("Buyer said DEAL before another speaker had spoken",)
+    assert outcome_of(result).by == "Buyer"
+    assert outcome_of(result).warnings == ("Buyer said DEAL before another speaker had spoken",)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +116,7 @@ def test_nothing_is_asked_again_where_another_has_spoken_or_a_rule_says_when_it_
     result, _ = play(spec, *script)
     assert ended(result)[0] == "done_token"
     assert flaws(result) == []
-    assert result.outcome is not None
-    assert result.outcome.warnings == ()
+    assert outcome_of(result).warnings == ()
 
 
 def test_what_a_speaker_makes_up_alone_is_no_answer() -> None:
@@ -128,29 +125,26 @@ def test_what_a_speaker_makes_up_alone_is_no_answer() -> None:
     result, _ = play(spec, "DEAL", "DEAL", "DEAL")
     # The first of them is the Seller's own.
     assert flaws(result) == [Flaw.UNANSWERED]
-    assert result.outcome is not None
-    assert result.outcome.warnings != ()
+    assert outcome_of(result).warnings != ()
 
 
 def test_a_person_ends_it_at_once_and_so_does_a_proxy() -> None:
     people = [{"name": "You", "replies": ["human"]}, {"name": "Bob"}]
     result, _ = play(talk(speakers=people), answer=lambda question: "DEAL")
     assert ended(result) == ("done_token", ["DEAL"])
-    assert result.outcome is not None
-    assert result.outcome.warnings == ()
+    assert outcome_of(result).warnings == ()
     spec = user_proxy("Go on.\nDEAL", human_input_mode="NEVER", code=False, end_chat={"when": DEAL})
     result = converse(spec, model=ScriptedChatModel(script=[]), store="memory:")
     assert ended(result) == ("done_token", ["Go on.\nDEAL"])
     assert result.outcome is not None
-    assert result.outcome.warnings == ()
+    assert outcome_of(result).warnings == ()
 
 
 def test_a_function_that_says_it_first_cannot_be_asked_again() -> None:
     people = [{"name": "Bot", "replies": [{"kind": "function", "name": "f"}]}, {"name": "Bob"}]
     result, _ = play(talk(speakers=people), functions={"f": lambda heard: "DEAL"})
     assert ended(result) == ("done_token", ["DEAL"])
-    assert result.outcome is not None
-    assert result.outcome.warnings == ("Bot said DEAL before another speaker had spoken",)
+    assert outcome_of(result).warnings == ("Bot said DEAL before another speaker had spoken",)
 
 
 def test_a_kill_between_the_tries_asks_for_the_second_alone() -> None:
@@ -209,9 +203,8 @@ def test_a_separate_judge_is_asked_once_two_have_spoken(
     more: dict[str, Any], script: list[Line], messages: int
 ) -> None:
     result, _ = play(talk(judge=JUDGE, end_chat={"mode": FIRST, **more}), *script)
-    assert result.outcome is not None
-    assert (result.outcome.complete, result.outcome.messages) == (True, messages)
-    assert result.outcome.verdicts[-1].final is ("when" in more)
+    assert (outcome_of(result).complete, outcome_of(result).messages) == (True, messages)
+    assert outcome_of(result).verdicts[-1].final is ("when" in more)
 
 
 def test_a_separate_judge_is_asked_after_the_first_turn_behind_an_opening() -> None:

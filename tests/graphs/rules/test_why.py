@@ -21,6 +21,7 @@ from duologue.nodes.testing import (
     ScriptExhaustedError,
 )
 from support.log import kind_of, place_of
+from support.results import outcome_of
 
 NO: dict[str, Any] = {"objectives_left": ["dig", "plant"], "complete": False}
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
@@ -382,12 +383,11 @@ def test_every_cause_is_about_a_message_of_the_log_in_its_order() -> None:
         causes = result.why()
         places = [ids.index(cause.message) for cause in causes if cause.message is not None]
         assert places == sorted(places)
-        assert result.outcome is not None
         at_the_end = [cause for cause in causes if cause.kind is OutcomeStepKind.REASON]
-        assert [cause.reason for cause in at_the_end] == list(result.outcome.reasons)
+        assert [cause.reason for cause in at_the_end] == list(outcome_of(result).reasons)
         assert at_the_end == causes[len(places) :]
         by, *others = [cause.speaker for cause in at_the_end]
-        assert by == result.outcome.by
+        assert by == outcome_of(result).by
         assert not any(others)
 
 
