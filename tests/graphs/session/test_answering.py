@@ -6,6 +6,7 @@ wrong, never come, or come from another process or after a crash.
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
@@ -348,45 +349,31 @@ def test_an_answer_may_be_blank_where_that_means_something(store: str) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (RuntimeError("no such window"), "'answer' failed: RuntimeError: no such window"),
+        (StopIteration(), "the function 'answer' failed"),
+        # The end of the input only leaves the question open.
+        (EOFError(), None),
+    ],
+    ids=repr,
+)
 def test_what_fails_to_answer_is_named_and_leaves_the_session_waiting(
-    store: str, is_async: bool
+    raised: Exception, error: str | None, is_async: bool, store: str
 ) -> None:
     def fail(question: Question) -> str:
-        raise RuntimeError("no such window")
+        raise raised
 
     async def fail_later(question: Question) -> str:
-        return fail(question)
+        return next(iter(())) if isinstance(raised, StopIteration) else fail(question)
 
-    with pytest.raises(SpecError, match="'answer' failed: RuntimeError: no such window"):
-        converse(
-            chat("Hi."),
-            session="one",
-            store=store,
-            model=model(),
-            answer=fail_later if is_async else fail,
-        )
+    given: dict[str, Any] = {"answer": fail_later if is_async else fail, "model": model()}
+    with pytest.raises(SpecError, match=error) if error else nullcontext():
+        converse(chat("Hi."), session="one", store=store, **given)
     assert status(store) == "waiting"
+    assert len(Session("one", store=store).state().pending) == 1
     assert Session("one", store=store).answer("exit").outcome is not None
-
-
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_the_end_of_input_leaves_the_session_waiting(store: str, is_async: bool) -> None:
-    def closed(question: Question) -> str:
-        raise EOFError
-
-    async def closed_later(question: Question) -> str:
-        return closed(question)
-
-    result = converse(
-        chat("Hi."),
-        session="one",
-        store=store,
-        model=model(),
-        answer=closed_later if is_async else closed,
-    )
-    assert result.outcome is None
-    assert len(result.pending) == 1
-    assert status(store) == "waiting"
 
 
 @pytest.mark.parametrize("point", ["before_speaker", "after_speaker"])
@@ -415,29 +402,15 @@ def test_a_hook_that_fails_behind_an_answer_costs_no_answer(
         return
     with pytest.raises(SpecError, match="not yet"):
         converse(talk, session="one", answer=person, hooks=broken, store=store, **run)
+    session = Session("one", store=store)
+    assert (session.state().pending, status(store)) == ((), "unfinished")
+    with pytest.raises(SessionError, match="does not wait for an answer"):
+        session.answer("Other words.", hooks=broken, **run)
     with pytest.raises(SpecError, match="not yet"):
-        Session("one", store=store).resume(answer=person, hooks=broken, **run)
+        session.resume(answer=person, hooks=broken, **run)
     result = Session("one", store=store).resume(answer=person, hooks={"odd": Hook()}, **run)
     assert result.transcript == [("User", "Hello."), ("Bot", "Hi.")]
     assert len(person.asked) == 1
-
-
-def test_durability_changes_no_question(tmp_path: Path) -> None:
-    for durability in ("sync", "async"):
-        person = Person("Hello.", "exit")
-        result = converse(
-            chat(),
-            session=durability,
-            store=f"sqlite:///{tmp_path / 'sessions.db'}",
-            model=ScriptedChatModel(script=["Hi."]),
-            answer=person,
-            durability=durability,
-        )
-        assert went(result, person.asked) == Went(
-            [("User", "Hello."), ("Assistant", "Hi.")],
-            [("User", "turn", None)] * 2,
-            ("quit", "User"),
-        )
 
 
 def _forked(store: str) -> str:

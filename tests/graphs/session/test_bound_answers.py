@@ -200,17 +200,6 @@ def test_an_answer_that_was_given_when_nobody_was_asked_answers_nothing(
     assert len(Session("s", store=store).state().pending) == 1
 
 
-def test_the_same_answer_counts_once(store: str, ran: list[object], tools: list[BaseTool]) -> None:
-    run: dict[str, Any] = {"tools": tools}
-    model = ScriptedChatModel(script=wiring(100, 10_000))
-    (question,) = converse(WIRES, session="s", model=model, store=store, **run).pending
-    Session("s", store=store).answer(APPROVE, question=question.id, model=model, **run)
-    for _ in range(2):
-        with pytest.raises(SessionError, match="was already answered"):
-            Session("s", store=store).answer(APPROVE, question=question.id, model=model, **run)
-    assert ran == [100]
-
-
 @pytest.mark.part(1)
 @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
 def test_each_question_of_one_tool_takes_an_answer_of_its_own(

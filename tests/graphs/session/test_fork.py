@@ -4,8 +4,6 @@ import asyncio
 import json
 import re
 import sqlite3
-import threading
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import pytest
 from duologue import (
     EndChatMode,
     Reason,
-    Result,
     Session,
     SessionError,
     SpecError,
@@ -27,6 +24,7 @@ from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
+from duologue.tools import Hook, Turn
 from support.cases import thorough
 from support.fork_help import (
     NO,
@@ -367,48 +365,22 @@ def test_a_fork_after_a_completion_owes_what_the_new_mode_promises(
     assert ended.outcome.reason is (Reason.MAX_ITERATIONS if only_cap else Reason.COMPLETED)
 
 
-class Gate:
-    """An answer of a model that is delayed until the gate opens."""
+def test_a_running_session_can_be_forked(store: str) -> None:
+    forks: list[Session] = []
 
-    def __init__(self, number: int) -> None:
-        self.number, self.made = number, 0
-        self.asked, self.opened = threading.Event(), threading.Event()
+    async def fork(turn: Turn) -> None:
+        if len(turn.messages) > 2:
+            changes: Any = {"speakers": {"Ann": {"hooks": []}}}
+            forks.append(await Session("one", store=store).afork(**changes))
 
-    def script(self, prompt: object) -> str:
-        self.made += 1
-        if self.made == self.number:
-            self.asked.set()
-            assert self.opened.wait(60)
-        return f"Line {self.made}"
-
-
-class Slow(ScriptedChatModel):
-    """A scripted model whose script may wait without holding up the event loop."""
-
-    async def ainvoke(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        return await asyncio.to_thread(self.invoke, *args, **kwargs)
-
-
-@pytest.fixture
-async def running(store: str) -> AsyncIterator[str]:
-    """Yield a session that waits for its third message."""
-    gate = Gate(3)
-
-    def first() -> Result:
-        model = Slow(script=gate.script)
-        return converse(plain(), session="one", store=store, model=model)
-
-    run = asyncio.create_task(asyncio.to_thread(first))
-    await asyncio.to_thread(gate.asked.wait, 60)
-    yield "one"
-    gate.opened.set()
-    assert [text for _, text in (await run).transcript] == [f"Line {n}" for n in range(1, 5)]
-
-
-async def test_a_running_session_can_be_forked(store: str, running: str) -> None:
-    new = (await Session(running, store=store).afork()).id
-    ended = await asyncio.to_thread(go_on, new, store, ["A2", "B2"])
-    assert [text for _, text in ended.transcript] == ["Line 1", "Line 2", "A2", "B2"]
+    conversation = plain(speakers=[{"name": "Ann", "hooks": ["fork"]}, {"name": "Ben"}])
+    model = ScriptedChatModel(script=["A1", "B1", "A2", "B2"])
+    hooks = {"fork": Hook(before_speaker=fork)}
+    whole = converse(conversation, session="one", store=store, model=model, hooks=hooks)
+    assert [text for _, text in whole.transcript] == ["A1", "B1", "A2", "B2"]
+    (new,) = forks
+    ended = go_on(new.id, store, ["A3", "B3"])
+    assert [text for _, text in ended.transcript] == ["A1", "B1", "A3", "B3"]
 
 
 async def test_what_a_killed_fork_leaves_is_in_nobodys_way(store: str) -> None:

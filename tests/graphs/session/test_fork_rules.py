@@ -156,7 +156,7 @@ def test_last_words_are_not_promised_twice_nor_spoken_to_oneself(store: str) -> 
         last = ["A, last", "B, last"] if row["before"] == GROUP.value else ["A, last"]
         end_chat = {"mode": row["before"], "max_iterations": 2}
         conversation = plain(speakers=STOPPERS, end_chat=end_chat)
-        script = ["A1", NO, "B1", YES, *last]
+        script: list[Line] = ["A1", NO, "B1", YES, *last]
         whole = run(conversation, script, session=f"s{number}", store=store)
         at = place_of(whole.messages[6 + row["words"]])
         new = whole.session.fork(at=at, end_chat={"mode": row["mode"]})

@@ -410,17 +410,6 @@ def test_a_memory_may_become_another_speakers(here: str) -> None:
     ]
 
 
-def test_a_memory_is_copied_into_another_session_and_database(here: str, there: str) -> None:
-    run(plain(), ["A1", "B1", "A2", "B2"], session="past", store=here)
-    stopped(plain(), ["X1"], there, "now")
-    memory = Session("past", store=here).state().memory("Ben")
-    Session("now", store=there).set_memory("Ben", memory)
-    held = Session("now", store=there).state()
-    assert seen(held, "Ben")[:2] == [("human", "A1"), ("ai", "B1")]
-    assert seen(held, "Ben")[-1] == ("human", "X1")
-    assert seen(held, "Ann") == [("human", prompts.BEGIN), ("ai", "X1")]
-
-
 def test_a_session_with_a_memory_of_strangers_is_dumped_and_loaded(here: str, there: str) -> None:
     strangers: dict[str, Any] = {"speakers": [{"name": "Ann"}, {"name": "Cid"}]}
     run(plain(**strangers), ["A1", "C1", "A2", "C2"], session="past", store=here)

@@ -1,10 +1,7 @@
 """Images and files in messages, from the caller to the model, in stores, dumps and forks."""
 
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -449,38 +446,3 @@ def test_a_speaker_remembers_images_in_another_conversation() -> None:
     assert files_of(knows.memory[0].content)
     ask(knows, "What did I show?", model=model, store="memory:")
     assert shown_files(model)[1] == ["image"]
-
-
-CHILD = """
-import sys, time
-from duologue import chat, converse
-from duologue.nodes.testing import ScriptedChatModel
-from providers.fakes import client_of, fake
-from support.files import PNG
-
-def wait(messages):
-    print("asked", flush=True)
-    time.sleep(60)
-
-converse(chat(), message=["Look", PNG], model=ScriptedChatModel(script=wait), store=sys.argv[1],
-         session="a")
-"""
-
-
-@pytest.mark.process
-def test_a_killed_run_is_resumed_with_the_image(tmp_path: Path) -> None:
-    place = f"sqlite:///{tmp_path / 'sessions.db'}"
-    tests = str(Path(__file__).parents[2])
-    with subprocess.Popen(
-        [sys.executable, "-c", CHILD, place],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": tests},
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "asked\n"
-        child.kill()
-    model = ScriptedChatModel(script=["A plan."])
-    found = Session("a", store=place).resume(model=model)
-    assert found.text == "A plan."
-    assert shown_files(model)[-1] == ["image"]

@@ -1,6 +1,5 @@
 """Answers at unusual times, of unusual types, to unusual questions: none is lost or confused."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -18,14 +17,11 @@ from duologue import (
     Question,
     Result,
     Session,
-    SessionError,
     SpecError,
     ToolQuestion,
-    aconverse,
     build_graph,
     chat,
     converse,
-    list_sessions,
     stream,
     user_proxy,
 )
@@ -209,25 +205,6 @@ def test_a_tool_that_asks_what_cannot_be_stored_has_failed(store: str) -> None:
     assert "can't be stored" in next(one.text for one in result.messages if one.type == "tool")
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_function_that_runs_out_of_answers_is_one_error(is_async: bool, store: str) -> None:
-    given = iter(["Hi."])
-    model = ScriptedChatModel(script=["Hello.", "Well?"])
-
-    def run() -> None:
-        follows: dict[str, Any] = {"session": "s", "model": model, "store": store}
-        follows["answer"] = lambda _: next(given)
-        if is_async:
-            asyncio.run(aconverse(chat(), **follows))
-        else:
-            converse(chat(), **follows)
-
-    with pytest.raises(SpecError, match="the function 'answer' failed"):
-        run()
-    assert [row.status for row in list_sessions(store=store)] == ["waiting"]
-    assert Session("s", store=store).answer("exit").outcome is not None
-
-
 def test_an_interrupt_of_the_program_in_an_answer_ends_this_run_alone(store: str) -> None:
     async def interrupted(question: Question) -> str:
         raise KeyboardInterrupt
@@ -235,30 +212,6 @@ def test_an_interrupt_of_the_program_in_an_answer_ends_this_run_alone(store: str
     with pytest.raises(KeyboardInterrupt):
         converse(chat(), store=store, answer=interrupted)
     assert converse(chat(), store=store, answer=lambda _: "exit").outcome is not None
-
-
-def test_an_answer_is_given_once_though_what_follows_fails(store: str) -> None:
-    """An answer is kept when a later step fails, and a second answer is refused."""
-    fails = [True]
-
-    def failing(turn: Turn) -> None:
-        if fails.pop() if fails else False:
-            raise RuntimeError("not now")
-
-    speakers = [{"name": "Ann", "replies": ["human"], "hooks": ["failing"]}, {"name": "Bob"}]
-    spec = {"task": "Talk", "speakers": speakers}
-    given: dict[str, Any] = {
-        "model": ScriptedChatModel(script=["Well."]),
-        "hooks": {"failing": Hook(before_speaker=failing)},
-    }
-    (question,) = converse(spec, session="s", store=store, **given).pending
-    with pytest.raises(SpecError, match="not now"):
-        Session("s", store=store).answer("My words.", question=question.id, **given)
-    assert Session("s", store=store).state().pending == ()
-    assert [row.status for row in list_sessions(store=store)] == ["unfinished"]
-    with pytest.raises(SessionError, match="does not wait for an answer"):
-        Session("s", store=store).answer("Other words.", question=question.id, **given)
-    assert Session("s", store=store).resume(**given).transcript[0] == ("Ann", "My words.")
 
 
 def test_a4_a_hook_in_front_does_not_take_a_persons_words(store: str) -> None:

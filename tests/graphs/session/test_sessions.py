@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import sqlite3
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,7 +16,6 @@ from langgraph.errors import NodeCancelledError
 from duologue import (
     Conversation,
     DuologueError,
-    ModelError,
     Session,
     SessionError,
     StoreError,
@@ -36,6 +34,7 @@ from duologue.graphs.store.open import SessionLease, open_store
 from duologue.graphs.store.sqlite import SqliteStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from duologue.tools import Hook, Turn
 from support.log import without_ids
 from support.stores import EACH_STORE, store_address
 
@@ -153,6 +152,11 @@ KNOWN: list[Callable[[Session], object]] = [
     Session.state,
     Session.delete,
     Session.stop,
+    Session.dump,
+    Session.reset,
+    Session.copy,
+    Session.fork,
+    lambda session: session.set_memory("Owner", ["Hi."]),
 ]
 """Operations that need an existing session."""
 
@@ -192,62 +196,30 @@ def test_without_an_id_a_readable_one_is_made_up(store: str) -> None:
     assert first != second
 
 
-class Gate:
-    """A model's first answer, delayed until the gate opens."""
-
-    def __init__(self) -> None:
-        self.asked, self.opened = threading.Event(), threading.Event()
-
-    def script(self, prompt: Prompt) -> str:
-        self.asked.set()
-        assert self.opened.wait(60)
-        return speak(prompt)
-
-
 @pytest.mark.usefixtures("impatient")
-async def test_a_session_that_runs_is_busy_for_other_runs_and_for_deletion(store: str) -> None:
-    gate = Gate()
+def test_a_session_that_runs_is_busy_for_other_runs_and_for_deletion(store: str) -> None:
+    asked, session = model(), Session("garden", store=store)
+    hooked = GARDEN.replace(speakers={"Owner": {"hooks": ["look"]}})
+    looked: list[Turn] = []
 
-    def first() -> None:
-        converse(GARDEN, session="garden", store=store, model=Slow(script=gate.script))
-
-    running = asyncio.create_task(asyncio.to_thread(first))
-    await asyncio.to_thread(gate.asked.wait, 60)
-    asked = model()
-    try:
-        with pytest.raises(SessionError, match="'garden' is busy"):
-            await aconverse(GARDEN, session="garden", store=store, model=asked)
-        with pytest.raises(SessionError, match="'garden' is busy"):
-            await Session("garden", store=store).aresume(model=asked)
-        async with open_store(store) as opened:
+    async def look(turn: Turn) -> None:
+        looked.append(turn)
+        for run in (
+            lambda: aconverse(hooked, session="garden", store=store, model=asked, hooks=hooks),
+            lambda: session.aresume(model=asked, hooks=hooks),
+            session.adelete,
+        ):
             with pytest.raises(SessionError, match="'garden' is busy"):
-                await opened.delete("garden")
+                await run()
         assert asked.calls == []
         # Reading is allowed at the same time.
         assert [row.status for row in await alist_sessions(store=store)] == ["unfinished"]
-        assert (await Session("garden", store=store).astate()).outcome is None
-    finally:
-        gate.opened.set()
-        await running
-    assert (await Session("garden", store=store).aresume(model=asked)).outcome is not None
+        assert (await session.astate()).outcome is None
 
-
-async def test_a_session_that_runs_can_be_asked_to_stop(store: str) -> None:
-    gate = Gate()
-
-    def first() -> None:
-        converse(GARDEN, session="garden", store=store, model=Slow(script=gate.script))
-
-    running = asyncio.create_task(asyncio.to_thread(first))
-    await asyncio.to_thread(gate.asked.wait, 60)
-    try:
-        await Session("garden", store=store).astop()
-        await Session("garden", store=store).astop()
-        async with open_store(store) as opened:
-            assert await opened.stop_requested("garden")
-    finally:
-        gate.opened.set()
-        await running
+    hooks = {"look": Hook(before_speaker=look)}
+    result = converse(hooked, session="garden", store=store, model=model(), hooks=hooks)
+    assert result.outcome is not None
+    assert len(looked) == 2
 
 
 def test_what_does_not_run_can_not_be_asked_to_stop(store: str) -> None:
@@ -260,25 +232,6 @@ def test_what_does_not_run_can_not_be_asked_to_stop(store: str) -> None:
     with pytest.raises(SessionError, match=r"'\.\./x' is not a valid session id"):
         Session("../x", store=store).stop()
     assert not list_sessions(store=store)[0].stop_requested
-
-
-async def test_an_old_request_to_stop_does_not_stop_the_next_run(store: str) -> None:
-    await asyncio.to_thread(half, store)
-    async with open_store(store) as opened:
-        await opened.request_stop("garden")
-    seen: list[bool] = []
-    async for event in Session("garden", store=store).astream(model=model()):
-        if isinstance(event, MessageSaid):
-            async with open_store(store) as opened:
-                seen.append(await opened.stop_requested("garden"))
-    assert seen == [False]
-
-
-class Slow(ScriptedChatModel):
-    """A scripted model whose script may wait without holding up the event loop."""
-
-    async def ainvoke(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        return await asyncio.to_thread(self.invoke, *args, **kwargs)
 
 
 @pytest.mark.process
@@ -374,16 +327,6 @@ async def test_a_session_of_another_version_is_refused_and_kept(
     assert [*await alist_sessions(store=store)] == [row]
     await Session("garden", store=store).adelete()
     assert [*await alist_sessions(store=store)] == []
-
-
-async def test_a_failed_model_leaves_a_session_to_resume(
-    store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with ScriptedServer(lambda _: ValueError("broken")) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        with pytest.raises(ModelError, match="broken"):
-            await aconverse(GARDEN, session="garden", store=store)
-    assert (await Session("garden", store=store).aresume(model=model())).outcome is not None
 
 
 async def test_a_missing_model_leaves_no_session_behind(store: str) -> None:
