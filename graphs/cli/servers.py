@@ -1,6 +1,6 @@
 """The commands that serve sessions and conversations on this machine: view, mcp and serve."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +9,7 @@ import typer
 
 from ..common.errors import SpecError, how_to_install
 from .options import ModelOption, Port, StoreOption
+from .terminal.console import plain, stderr, stdout
 
 
 @contextmanager
@@ -25,6 +26,17 @@ _Files = Annotated[
     list[Path],
     typer.Argument(metavar="FILE...", help="The .toml or .json files of the conversations."),
 ]
+
+
+def _tell(server: str, key: str) -> Callable[..., None]:
+    """Return a function that prints lines about a server that accepts requests."""
+
+    def tell(*lines: str) -> None:
+        for line in lines:
+            plain(stdout(), line)
+        plain(stderr(), f"Ctrl-C stops {server}. Anyone with {key} can use it.", "dim")
+
+    return tell
 
 
 def view(
@@ -44,18 +56,13 @@ def view(
         no_open (--no-open): Print the address without opening a browser.
     """
     from ..store.rows import check_session_id
-    from .terminal.console import plain, stderr, stdout
 
     if session is not None:
         check_session_id(session)
     with _needing_packages("view", "view"):
         from ..view.app import serve
 
-    def tell(address: str) -> None:
-        plain(stdout(), address)
-        plain(stderr(), "Ctrl-C stops the page. Anyone with this address can use it.", "dim")
-
-    serve(store, model, session, port, not no_open, tell)
+    serve(store, model, session, port, not no_open, _tell("the page", "this address"))
 
 
 def mcp(
@@ -76,20 +83,13 @@ def mcp(
         token (--token TOKEN): With --http: the token that clients send. Other users of this machine
             can read arguments, so set the variable instead. [default: a new random token]
     """
-    from .terminal.console import plain, stderr, stdout
-
     with _needing_packages("mcp", "mcp"):
         from ..serve.mcp_server import serve_http, serve_stdio
-
-    def tell(address: str, token: str) -> None:
-        plain(stdout(), address)
-        plain(stdout(), f"Authorization: Bearer {token}")
-        plain(stderr(), "Ctrl-C stops the server. Anyone with this token can use it.", "dim")
 
     if http is None:
         serve_stdio(files, store, model)
     else:
-        serve_http(files, store, model, http, token, tell)
+        serve_http(files, store, model, http, token, _tell("the server", "this token"))
 
 
 def serve(
@@ -112,16 +112,8 @@ def serve(
         concurrency (--concurrency N): Maximum number of conversations that run at the same time;
             further requests wait. [default: 8]
     """
-    from .terminal.console import plain, stderr, stdout
-
     with _needing_packages("serve", "view"):
         from ..serve.chat_completions import serve_models
 
-    def tell(address: str, names: Sequence[str], tokens: Sequence[str]) -> None:
-        plain(stdout(), address)
-        plain(stdout(), f"Models: {', '.join(names)}")
-        if not token:
-            plain(stdout(), f"API key: {tokens[0]}")
-        plain(stderr(), "Ctrl-C stops the server. Anyone with a key can use it.", "dim")
-
+    tell = _tell("the server", "a key")
     serve_models(files, store, model, port, token or [], concurrency, tell)

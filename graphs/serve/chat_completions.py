@@ -35,7 +35,7 @@ from ..session.run import run_session
 from ..session.session_row import discard_session, read_stored_session, read_total_usage
 from ..session.stored_session import StoredSession
 from ..store.base import settled
-from ..view.local_server import LocalServer, bind_port, read_body, read_json, run_server
+from ..view.local_server import read_body, read_json, run_server
 from .chat_response import SILENCE, ChatResponse, Client, GoneError
 from .chat_turns import (
     LARGE,
@@ -399,7 +399,7 @@ def serve_models(
     port: int,
     tokens: Sequence[str],
     most_runs: int,
-    tell: Callable[[str, Sequence[str], Sequence[str]], None],
+    tell: Callable[..., None],
 ) -> None:
     """Serve the conversations of files as models on 127.0.0.1, until Ctrl-C.
 
@@ -411,8 +411,8 @@ def serve_models(
         tokens: The tokens that admit clients, one for each client that has its own sessions. If
             there are none, a random token.
         most_runs: Maximum number of conversations that run at the same time.
-        tell: A function that receives the address, the models' names and the tokens once the server
-            accepts requests.
+        tell: A function that receives lines once the server accepts requests: the address, the
+            models' names, and the token if it is random.
 
     Raises:
         SpecError: A file is not valid, its conversation can't run here or needs several people, the
@@ -422,24 +422,23 @@ def serve_models(
     """
     for token in tokens:
         check_token(token, "--token")
-    tools = asyncio.run(_load_models(files, store, model))
-    with bind_port(port) as listening:
-        port = listening.getsockname()[1]
-        served = ChatCompletions(tools, store, model, most_runs)
-        guard = ModelGuard(served.app(), port, *tokens)
-        names = [tool.name for tool in tools]
-        address = f"http://127.0.0.1:{port}/v1"
-        server = LocalServer(guard, lambda: tell(address, names, guard.tokens), served.stop)
-        run_server(server, listening, store, create=True)
-
-
-async def _load_models(
-    files: Sequence[Path], store: str | None, model: str | None
-) -> list[ServedTool]:
-    tools = await load_tools(files, store, model)
+    tools = asyncio.run(load_tools(files, store, model))
     for file, tool in zip(files, tools, strict=True):
         check_people(file, tool)
-    return tools
+    served = ChatCompletions(tools, store, model, most_runs)
+
+    def begin(address: str, guard: ModelGuard) -> None:
+        keys = [] if tokens else [f"API key: {guard.token}"]
+        tell(f"{address}/v1", f"Models: {', '.join(tool.name for tool in tools)}", *keys)
+
+    run_server(
+        lambda port: ModelGuard(served.app(), port, *tokens),
+        begin,
+        store,
+        port,
+        create=True,
+        end=served.stop,
+    )
 
 
 _log = logging.getLogger("duologue")

@@ -48,7 +48,7 @@ from ..session.options import GivenAnswer, Options
 from ..session.run import run_session
 from ..session.stored_session import StoredSession
 from ..view.app import answer_of
-from ..view.local_server import MOST_TEXT, LocalServer, bind_port, read_body, read_json, run_server
+from ..view.local_server import MOST_TEXT, read_body, read_json, run_server
 from .security import TokenGuard, check_token
 from .tools import ServedTool, ToolCall, describe_question, load_tools
 
@@ -385,7 +385,7 @@ def serve_http(
     model: str | None,
     port: int,
     token: str | None,
-    tell: Callable[[str, str], None],
+    tell: Callable[..., None],
 ) -> None:
     """Serve the conversations of files by streamable HTTP on 127.0.0.1, until Ctrl-C.
 
@@ -395,7 +395,8 @@ def serve_http(
         model: The model for conversations that name none.
         port: The port. If 0, any free port.
         token: The token that admits clients. If None, a random token.
-        tell: A function that receives the address and the token once the server accepts requests.
+        tell: A function that receives lines once the server accepts requests: the address, and
+            the header with the token.
 
     Raises:
         SpecError: A file is not valid, its conversation can't run here, the port is not available,
@@ -405,12 +406,15 @@ def serve_http(
     """
     check_token(token, "DUOLOGUE_MCP_TOKEN")
     tools = asyncio.run(load_tools(files, store, model))
-    with bind_port(port, "--http") as listening:
-        port = listening.getsockname()[1]
-        guard = TokenGuard(http_app(ConversationServer(tools, store, model)), port, token)
-        address = f"http://127.0.0.1:{port}/mcp"
-        server = LocalServer(guard, lambda: tell(address, guard.token))
-        run_server(server, listening, store, create=True)
+    app = http_app(ConversationServer(tools, store, model))
+    run_server(
+        lambda port: TokenGuard(app, port, token),
+        lambda address, guard: tell(f"{address}/mcp", f"Authorization: Bearer {guard.token}"),
+        store,
+        port,
+        option="--http",
+        create=True,
+    )
 
 
 def http_app(server: ConversationServer) -> Starlette:

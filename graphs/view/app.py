@@ -5,9 +5,9 @@ import webbrowser
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import Annotated, Any, Final, NamedTuple, cast, get_args
 from urllib.parse import parse_qsl, quote
 
@@ -43,7 +43,7 @@ from ..store.batches import CellStatus, CellsWanted, check_batch_name
 from ..store.errors import unknown_session
 from ..store.open import Store
 from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id
-from .local_server import Guard, LocalServer, bind_port, body_parts, read_body, run_server
+from .local_server import Guard, body_parts, page_to, read_body, run_server
 from .pages import (
     Drawn,
     ListedSession,
@@ -380,29 +380,19 @@ def serve(
         SpecError: The port is not available.
         StoreError: The store can't be opened.
     """
-    with bind_port(port) as listening, TemporaryDirectory() as private:
-        port = listening.getsockname()[1]
-        app = view_app(store, model, lambda: server.should_exit)
-        guard = Guard(app, port)
-        path = "/" if session is None else f"/sessions/{quote(session)}"
-        address = f"http://127.0.0.1:{port}{path}?token={guard.token}"
+    closing = Event()
+    with TemporaryDirectory() as private:
 
-        def begin() -> None:
-            tell(address)
+        def begin(address: str, guard: Guard) -> None:
+            path = "/" if session is None else f"/sessions/{quote(session)}"
+            first = f"{address}{path}?token={guard.token}"
+            tell(first)
             if opens:
-                _open(address, Path(private))
+                # Through a private file, because all users see a process's arguments.
+                page = Path(private) / "open.html"
+                page.touch(mode=0o600)
+                page.write_text(page_to(first))
+                webbrowser.open(page.as_uri())
 
-        server = LocalServer(guard, begin)
-        run_server(server, listening, store)
-
-
-def _open(address: str, private: Path) -> None:
-    """Open the address through a private file, because all users see a process's arguments."""
-    page = private / "open.html"
-    page.touch(mode=0o600)
-    where = escape(address)
-    page.write_text(
-        f'<!doctype html><meta http-equiv="refresh" content="0; url={where}">'
-        f'<title>duologue</title><a href="{where}">Go to the page</a>'
-    )
-    webbrowser.open(page.as_uri())
+        app = view_app(store, model, closing.is_set)
+        run_server(lambda port: Guard(app, port), begin, store, port, end=closing.set)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from hmac import compare_digest
 from html import escape
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import uvicorn
 from starlette.datastructures import MutableHeaders
@@ -31,93 +31,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..common.errors import SpecError
 from ..common.files import parse_json
 from ..session.listing import known_store
-
-
-def run_server(
-    server: "LocalServer",
-    listening: socket.socket,
-    store: str | Path | None,
-    *,
-    create: bool = False,
-) -> None:
-    """Run a server on a socket until Ctrl-C.
-
-    Args:
-        server: The server.
-        listening: The socket.
-        store: The store that its application uses.
-        create: Whether the store is created if it does not exist.
-
-    Raises:
-        StoreError: The store can't be opened.
-    """
-
-    async def run() -> None:
-        # Opened here as well, so that errors of the store are raised before the server starts.
-        async with known_store(store, create=create):
-            await server.serve([listening])
-
-    # The running sessions have been cancelled by then.
-    with suppress(KeyboardInterrupt):
-        asyncio.run(run())
-
-
-def bind_port(port: int, option: str = "--port") -> socket.socket:
-    """Return a socket on a port of 127.0.0.1. Any free port is used if `port` is 0."""
-    listening = socket.socket(proto=socket.IPPROTO_TCP)
-    if os.name == "posix":
-        # A port that was just freed can be used at once. On Windows the option would share a port
-        # in use.
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind(("127.0.0.1", port))
-    except OSError as error:
-        listening.close()
-        raise SpecError(
-            f"{option}: {port} is not available: {error.strerror or error}; choose another port"
-        ) from error
-    return listening
-
-
-class LocalServer(uvicorn.Server):
-    """A server for clients on this machine.
-
-    Args:
-        app: The application, within a `LocalGuard`.
-        begin: A function that is called once the server accepts requests.
-        end: A function that is called when the server is about to stop, before it waits for the
-            requests that are still open.
-    """
-
-    def __init__(
-        self, app: ASGIApp, begin: Callable[[], None], end: Callable[[], None] | None = None
-    ) -> None:
-        config = uvicorn.Config(
-            app,
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            # Headers of proxies are not trusted.
-            proxy_headers=False,
-            server_header=False,
-            timeout_graceful_shutdown=3,
-        )
-        super().__init__(config)
-        self._begin, self._end = begin, end
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the server, and call the function."""
-        await super().startup(sockets)
-        if self.started:
-            self._begin()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Call the function, and stop the server."""
-        if self._end is not None:
-            self._end()
-        await super().shutdown(sockets)
-
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -183,6 +96,9 @@ class LocalGuard(ABC):
         """Return the response to a request of this machine if it is refused, or None."""
 
 
+G = TypeVar("G", bound=LocalGuard)
+
+
 class Guard(LocalGuard):
     """A wrapper of the local page that admits only the browser of the user who has the token.
 
@@ -214,12 +130,18 @@ class Guard(LocalGuard):
         A redirect would not do: the browser would count it as a request from elsewhere, and
         withhold the cookie.
         """
-        path = escape("/" + request.url.path.lstrip("/"))
-        page = f'<!doctype html><meta http-equiv="refresh" content="0; url={path}">'
-        page += f'<title>duologue</title><a href="{path}">Go to the page</a>'
-        answer = HTMLResponse(page)
+        answer = HTMLResponse(page_to("/" + request.url.path.lstrip("/")))
         answer.set_cookie(self._cookie, self._key, httponly=True, samesite="strict")
         return answer
+
+
+def page_to(address: str) -> str:
+    """Return a page that opens an address."""
+    where = escape(address)
+    return (
+        f'<!doctype html><meta http-equiv="refresh" content="0; url={where}">'
+        f'<title>duologue</title><a href="{where}">Go to the page</a>'
+    )
 
 
 def _is_own(request: Request) -> bool:
@@ -241,6 +163,96 @@ def is_same(given: str, known: str) -> bool:
 def refusal(status: int, text: str) -> Response:
     """Return the response to a refused request."""
     return PlainTextResponse(text + "\n", status)
+
+
+def run_server(
+    guard_at: Callable[[int], G],
+    tell: Callable[[str, G], None],
+    store: str | Path | None,
+    port: int,
+    *,
+    option: str = "--port",
+    create: bool = False,
+    end: Callable[[], None] | None = None,
+) -> None:
+    """Run a server on 127.0.0.1 until Ctrl-C.
+
+    Args:
+        guard_at: A function that returns the guarded application for a port.
+        tell: A function that receives the server's address and the guard once the server accepts
+            requests.
+        store: The store that the application uses.
+        port: The port. If 0, any free port.
+        option: The option that sets the port, for the error if the port is not available.
+        create: Whether the store is created if it does not exist.
+        end: A function that is called when the server is about to stop, before it waits for the
+            requests that are still open.
+
+    Raises:
+        SpecError: The port is not available.
+        StoreError: The store can't be opened.
+    """
+    with bind_port(port, option) as listening:
+        port = listening.getsockname()[1]
+        guard = guard_at(port)
+        server = _Server(guard, lambda: tell(f"http://127.0.0.1:{port}", guard), end)
+
+        async def run() -> None:
+            # Opened here as well, so that errors of the store are raised before the server starts.
+            async with known_store(store, create=create):
+                await server.serve([listening])
+
+        # The running sessions have been cancelled by then.
+        with suppress(KeyboardInterrupt):
+            asyncio.run(run())
+
+
+def bind_port(port: int, option: str = "--port") -> socket.socket:
+    """Return a socket on a port of 127.0.0.1. Any free port is used if `port` is 0."""
+    listening = socket.socket(proto=socket.IPPROTO_TCP)
+    if os.name == "posix":
+        # A port that was just freed can be used at once. On Windows the option would share a port
+        # in use.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(("127.0.0.1", port))
+    except OSError as error:
+        listening.close()
+        raise SpecError(
+            f"{option}: {port} is not available: {error.strerror or error}; choose another port"
+        ) from error
+    return listening
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self, app: ASGIApp, begin: Callable[[], None], end: Callable[[], None] | None
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            # Headers of proxies are not trusted.
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=3,
+        )
+        super().__init__(config)
+        self._begin, self._end = begin, end
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the server, and call the function."""
+        await super().startup(sockets)
+        if self.started:
+            self._begin()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Call the function, and stop the server."""
+        if self._end is not None:
+            self._end()
+        await super().shutdown(sockets)
 
 
 MOST_TEXT: Final = 300_000
