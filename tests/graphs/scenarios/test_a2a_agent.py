@@ -73,3 +73,100 @@ def test_an_endpoint_that_does_not_reply_is_one_error(sent: Sent, words: str) ->
     assert said in str(caught.value)
     with pytest.raises(SpecError, match="does not reply: ConnectError"):
         play(url, "Refund it.")
+
+
+def task(state: str, **fields: Any) -> dict[str, Any]:
+    status = {"state": state} | fields.pop("status", {})
+    return {"task": {"id": "t1", "contextId": "c1", "status": status} | fields}
+
+
+SAID: dict[str, Any] = {"parts": [{"text": "Refunded."}]}
+ASKED: dict[str, Any] = {"parts": [{"text": "Which order?"}]}
+FILE = {"raw": "UERG", "filename": "bill.pdf", "mediaType": "application/pdf"}
+OLD_FILE = {"kind": "file", "file": {"name": "bill.pdf", "mimeType": "application/pdf"}}
+
+
+@pytest.mark.parametrize(
+    ("results", "reply"),
+    [
+        ([{"message": {"role": "ROLE_AGENT", **SAID}}], "Refunded."),
+        ([task("TASK_STATE_COMPLETED", artifacts=[SAID])], "Refunded."),
+        ([task("TASK_STATE_COMPLETED", artifacts=[{"parts": [FILE]}])], "[file bill.pdf]"),
+        ([{"kind": "message", "parts": [OLD_FILE]}], "[file bill.pdf]"),
+        (
+            [
+                task(
+                    "TASK_STATE_COMPLETED",
+                    history=[{"role": "ROLE_USER", **ASKED}, {"role": "ROLE_AGENT", **SAID}],
+                )
+            ],
+            "Refunded.",
+        ),
+        ([task("TASK_STATE_COMPLETED")], "(no reply)"),
+        (
+            [
+                task("TASK_STATE_SUBMITTED"),
+                task("TASK_STATE_WORKING")["task"],
+                task("completed", artifacts=[SAID])["task"],
+            ],
+            "Refunded.",
+        ),
+        (
+            [task("TASK_STATE_INPUT_REQUIRED", status={"message": ASKED}, artifacts=[SAID])],
+            "Which order?",
+        ),
+        ([task("input-required", artifacts=[ASKED])], "Which order?"),
+    ],
+)
+@pytest.mark.parametrize("refused", [None, -32601, -32009])
+def test_each_form_of_answer_of_both_versions_is_read(
+    results: list[dict[str, Any]], reply: str, refused: int | None
+) -> None:
+    """An endpoint of version 1.0 may refuse requests of version 0.3."""
+    asked: list[Body] = []
+    left = iter(results)
+
+    def answer(_: str, body: Body) -> Sent:
+        if refused is not None and body["method"] in ("message/send", "tasks/get"):
+            error = {"code": refused, "message": "no"}
+            return Sent(json.dumps({"id": body["id"], "error": error}).encode())
+        asked.append(body)
+        return Sent(json.dumps({"id": body["id"], "result": next(left)}).encode())
+
+    with FaultyServer(answer) as server:
+        result = play(f"{server.url}/", "Refund it.")
+    assert f"2. Agent: {reply}" in result.report()
+    assert (result.at_fault == "agent") == (reply == "(no reply)")
+    sends, gets = ("message/send", "tasks/get") if refused is None else ("SendMessage", "GetTask")
+    assert [one["method"] for one in asked] == [sends] + [gets] * (len(results) - 1)
+    assert all(one["params"]["id"] == "t1" for one in asked[1:])
+    role = "user" if refused is None else "ROLE_USER"
+    assert asked[0]["params"]["message"]["role"] == role
+
+
+@pytest.mark.parametrize("result", [{}, {"kind": "task"}, {"answer": "Refunded."}])
+def test_an_answer_of_an_unknown_form_is_an_error_and_no_blank_reply(result: Any) -> None:  # noqa: ANN401
+    sent = Sent(json.dumps({"result": result}).encode())
+    with (
+        FaultyServer(lambda path, body: sent) as server,
+        pytest.raises(SpecError, match="does not reply: it answered 200"),
+    ):
+        play(f"{server.url}/", "Refund it.")
+
+
+def test_an_assistant_of_a_langgraph_server_is_found_by_its_name() -> None:
+    uuid = "7d3dc0a4-6a5c-4b3f-9d0c-0a8c0a6f6c11"
+    paths: list[str] = []
+
+    def answer(path: str, body: Body) -> Sent:
+        paths.append(path)
+        if path == "/assistants/search":
+            return Sent(json.dumps([{"assistant_id": uuid}]).encode())
+        if path != f"/a2a/{uuid}":
+            return Sent(b"{}", status=404)
+        return Sent(json.dumps({"id": body["id"], "result": {"message": SAID}}).encode())
+
+    with FaultyServer(answer) as server:
+        result = play(f"{server.url.removesuffix('/v1')}/a2a/shop", "Refund it.", "Again.")
+    assert [text for name, text in result.transcript if name == "Agent"] == ["Refunded."] * 2
+    assert paths == ["/a2a/shop", "/assistants/search", f"/a2a/{uuid}", f"/a2a/{uuid}"]
