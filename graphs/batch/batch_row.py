@@ -197,11 +197,15 @@ async def write_begun_row(
 ) -> BatchRow:
     """Write the row of a batch that runs now. If the title is None, it comes from the cells."""
     now = datetime.now(UTC)
+    settings = batch.model_dump(
+        mode="json", include={"judge_at_end", "limits", "score", "seed", "trials"}
+    )
+    settings |= {STORED: run.selection.model_dump()}
     row = BatchRow(
         batch=lease.batch,
         title=_title(run.cells) if title is None else title,
         spec=run.cells.spec,
-        settings=_settings(batch, run, facts),
+        settings=json.dumps(settings | ({_FACTS: {**facts}} if facts else {})),
         cells=run.selection.cells,
         seconds=known.seconds if known else 0,
         created_at=known.created_at if known else now,
@@ -265,11 +269,3 @@ def _title(cells: Cells) -> str:
         # The last cell's values may not fit together.
         return ""
     return titles.pop() if len(titles) == 1 else ""
-
-
-def _settings(batch: Batch, run: RunCells, facts: Mapping[str, JsonValue]) -> str:
-    told = batch.model_dump(
-        mode="json", include={"judge_at_end", "limits", "score", "seed", "trials"}
-    )
-    told |= {STORED: run.selection.model_dump()}
-    return json.dumps(told | ({_FACTS: {**facts}} if facts else {}))

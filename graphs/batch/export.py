@@ -16,6 +16,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
@@ -43,7 +44,7 @@ from ..session.export_formats import check_log, check_log_name
 from ..session.export_text import JsonLine, examples, format_example, json_line, models_of
 from ..session.session_row import read_session
 from ..session.stored_session import StoredSession
-from ..store.batches import BatchRow, CellRow, CellStatus, CellsWanted
+from ..store.batches import CellRow, CellStatus, CellsWanted
 from ..store.open import Store
 from .status import cell_columns, known_batch
 
@@ -188,11 +189,6 @@ class ExportManifest(Data):
 Found: TypeAlias = tuple[CellRow, StoredSession]
 """A selected session with its row."""
 
-LogWriter: TypeAlias = Callable[
-    [BatchRow, AsyncIterator[Sequence[Found]]], AsyncIterator[tuple[int, bytes]]
-]
-"""Converts the sessions of a batch to files, and yields each file with its number, from 1."""
-
 _AT_ONCE: Final = 32  # number of sessions that are read at the same time
 
 
@@ -211,7 +207,10 @@ def read_export(
         raise SpecError(f"format: {form!r} is unknown for batches; choose one of {known}")
     if form == "inspect":
         check_log(speaker)
-    wanted = {**filters, **{name: _as_tuple(filters[name]) for name in ("reason", "score")}}
+    wanted = {
+        name: (value,) if name in ("reason", "score") and isinstance(value, str) else value
+        for name, value in filters.items()
+    }
     return Export(validate(Chosen, wanted), form, speaker, metadata, Registry(registered))
 
 
@@ -225,8 +224,8 @@ async def write_export(store: Store, batch: str, path: Path, work: "Export") -> 
         files = [first]
         if work.form == "inspect":
             # Imports Inspect.
-            write_logs = await asyncio.to_thread(_log_writer)
-            async for number, data in write_logs(row, work.sessions_of(store, batch)):
+            logs = await asyncio.to_thread(import_module, ".export_inspect", __package__)
+            async for number, data in logs.write_logs(row, work.sessions_of(store, batch)):
                 name = path.with_name(f"{path.stem}-{number}{path.suffix}")
                 files += [] if number == 1 else [await begin(name)]
                 await asyncio.to_thread(files[-1].write, data)
@@ -239,16 +238,6 @@ async def write_export(store: Store, batch: str, path: Path, work: "Export") -> 
         for file in (*files, beside):
             await asyncio.to_thread(file.put)
     return manifest
-
-
-def _log_writer() -> "LogWriter":
-    from .export_inspect import write_logs
-
-    return write_logs
-
-
-def _as_tuple(given: object) -> object:
-    return (given,) if isinstance(given, str) else given
 
 
 @asynccontextmanager
@@ -351,7 +340,12 @@ class Export:
 
     def _objects(self, told: dict[str, Any], result: StoredSession) -> Iterable[JsonLine]:
         if self.form == "jsonl":
-            yield told | _trajectory_line(result, self.speaker)
+            shown = (result.conversation, result.messages, result.specified_task)
+            if self.speaker is None:
+                yield told | {"trajectory": transcript(*shown)}
+            else:
+                said = trajectory(*shown, self.speaker)
+                yield told | {"speaker": self.speaker, "trajectory": said}
             return
         for one in examples(result, self.speaker, self.registry):
             yield format_example(one, self.form, told if self.has_metadata else None)
@@ -391,11 +385,3 @@ class Export:
             spec_version=SPEC_VERSION,
             written_at=datetime.now(UTC),
         )
-
-
-def _trajectory_line(result: StoredSession, speaker: str | None) -> JsonLine:
-    shown = (result.conversation, result.messages, result.specified_task)
-    if speaker is not None:
-        return {"speaker": speaker, "trajectory": trajectory(*shown, speaker)}
-    said = transcript(*shown)
-    return {"trajectory": said}

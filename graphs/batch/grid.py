@@ -59,7 +59,10 @@ class Base:
         if isinstance(given, Conversation):
             return cls(mark_unset(given), is_made=True)
         if isinstance(given, str):
-            given = _read(Path(given))
+            try:
+                given = read_fields(Path(given), "conversation")
+            except SpecError as error:
+                raise SpecError(f"conversation: {error}") from error
         kind = given.get("kind")
         form = forms_by_kind().get(kind) if isinstance(kind, str) else None
         return cls(given, is_made=False, form=form)
@@ -144,13 +147,6 @@ class Base:
         if len(at) == 1 and self.form and at[0] in self.form.roles:
             return {"name": word}
         return {"text": word} if at[0] == "prompts" else by_kind(word)
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        return read_fields(path, "conversation")
-    except SpecError as error:
-        raise SpecError(f"conversation: {error}") from error
 
 
 def conversation_of(data: Mapping[str, Any], *, is_made: bool) -> Conversation:

@@ -33,7 +33,7 @@ from .report.report import write_report
 from .scores import ScoreFunction, find_scores
 from .spec import Batch, BatchLimits, load_batch
 from .status import BatchStatus, read_rows, read_status
-from .worker import Worker
+from .worker import CellRules, Worker
 
 
 @dataclass(frozen=True)
@@ -263,17 +263,8 @@ async def open_driver(
             first = cells.cell(1).conversation()
             await check_here(first, options, limiter, judges)
         given: Options = {**options, "store": store}
-        worker = Worker(
-            lease,
-            opened,
-            limiter,
-            given,
-            own_settings,
-            found,
-            batch.judge_at_end,
-            settings.examine,
-            settings.second_judge,
-        )
+        judging = batch.judge_at_end, settings.examine, settings.second_judge
+        worker = Worker(lease, opened, limiter, own_settings, CellRules(given, found, *judging))
         async with _open_crew(worker, limiter, batch.limits, settings) as crew:
             row = await write_begun_row(lease, batch, run, known, settings.facts, settings.title)
             why = run.reached_limit()

@@ -18,7 +18,6 @@ from ...tools.registry.functions import (
 )
 from ..common.data import NamedObject
 from ..common.errors import DuologueError, SpecError, list_names, name_type, suggest_near_or_all
-from ..conversation.conversation import Conversation
 from ..conversation.judges import Finding, SeparateJudge, Verdict
 from ..ends.end_chat import EndChatMode, Reason
 from ..session.session import Result
@@ -168,7 +167,9 @@ def complete(result: Result) -> bool:
     Raises:
         MissingScoreError: The session was not judged, or its last verdict could not be read.
     """
-    if not _is_judged(result.conversation):
+    conversation = result.conversation
+    only_rounds = conversation.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
+    if only_rounds and not isinstance(conversation.judge, SeparateJudge):
         raise MissingScoreError("the conversation has no judge; set its end_chat.mode or its judge")
     later, outcome = _later_verdict(result), result.outcome
     if later is not None and later.readable:
@@ -229,8 +230,3 @@ def _later_verdict(result: Result) -> Verdict | None:
     found = verdicts_on(result.messages, result.later_verdicts)
     own = [one.verdict for one in found if one.judge.criteria == judge.criteria]
     return max(reversed(own), key=lambda verdict: verdict.readable, default=None)
-
-
-def _is_judged(conversation: Conversation) -> bool:
-    only_rounds = conversation.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
-    return isinstance(conversation.judge, SeparateJudge) or not only_rounds

@@ -81,10 +81,14 @@ class Axis:
         return cls(key, tuple(map(write_path, read_paths(key))), ())
 
     def place(self, number: int) -> str:
-        """Return the place of a row for an error message. `number` counts from 0."""
+        """Return the place of a row for an error message.
+
+        Args:
+            number: The number of the row, from 0. While a file is read, the number of its line.
+        """
         if self.file is None:
             return f"row {number + 1}"
-        return f"{self.file}, line {self.lines[number]}"
+        return f"{self.file}, line {self.lines[number] if self.lines else number}"
 
     def error(self, text: str, number: int | None = None) -> SpecError:
         """Return the error for one row, or for the axis if `number` is None."""
@@ -178,25 +182,16 @@ def _from_file(axis: Axis, path: Path, types: TextTypes) -> Axis:
             "or pass a list of values"
         )
     lines, rows = array("Q"), []
-    for line, row in reader(replace(axis, file=path.name), _text(axis, path), types):
+    try:
+        text: str = read_file(path, str)
+    except SpecError as error:
+        raise axis.error(str(error)) from error
+    for line, row in reader(replace(axis, file=path.name), text, types):
         lines.append(line)
         rows.append(row)
     if not rows:
         raise axis.error(f"{path.name} has no values; add at least one")
     return replace(axis, rows=rows, file=path.name, lines=lines)
-
-
-def _text(axis: Axis, path: Path) -> str:
-    try:
-        text: str = read_file(path, str)
-    except SpecError as error:
-        raise axis.error(str(error)) from error
-    return text
-
-
-def _line_axis(axis: Axis, line: int) -> Axis:
-    """Return an axis whose only row is a line of the file, for an error message."""
-    return replace(axis, lines=(line,))
 
 
 def _txt(axis: Axis, text: str, types: TextTypes) -> Iterator[tuple[int, Row]]:
@@ -229,10 +224,10 @@ def _csv(axis: Axis, text: str, types: TextTypes) -> Iterator[tuple[int, Row]]:
     ]
     for line, record in records:
         if len(record) != len(names):
-            raise _line_axis(axis, line).error(
+            raise axis.error(
                 f"has {_count_values(len(record))} for {len(names)} columns; write one value "
                 "for each column",
-                0,
+                line,
             )
         texts = (record[column] for column in columns)
         yield line, _read_cells(axis, line, zip(readers, texts, strict=True))
@@ -248,7 +243,7 @@ def _records(axis: Axis, text: str) -> Iterator[tuple[int, list[str]]]:
                 yield line, record
             line = reader.line_num + 1
     except csv.Error as error:
-        raise _line_axis(axis, line).error(f"is not valid CSV: {error}", 0) from error
+        raise axis.error(f"is not valid CSV: {error}", line) from error
 
 
 def _columns(axis: Axis, names: Sequence[str]) -> list[int]:
@@ -264,14 +259,13 @@ def _jsonl(axis: Axis, text: str, _: TextTypes) -> Iterator[tuple[int, Row]]:
     for line, written_value in enumerate(text.split("\n"), 1):
         if not written_value.strip():
             continue
-        at = _line_axis(axis, line)
         (given,) = _read_cells(axis, line, [(_read_json, written_value)])
         if isinstance(given, Mapping) and (len(axis.paths) > 1 or axis.paths[0] in given):
-            yield line, _pick_values(at, given, 0)
+            yield line, _pick_values(axis, given, line)
         elif len(axis.paths) == 1:
             yield line, (given,)
         else:
-            raise at.error(f"must be an object with {list_names(axis.paths)}", 0)
+            raise axis.error(f"must be an object with {list_names(axis.paths)}", line)
 
 
 def _read_cells(
@@ -281,7 +275,7 @@ def _read_cells(
     try:
         return tuple(read(text) if text else LEFT for read, text in cells)
     except ValueError as error:
-        raise _line_axis(axis, line).error(str(error), 0) from error
+        raise axis.error(str(error), line) from error
 
 
 def _text_reader(path: str, types: TextTypes) -> Callable[[str], JsonValue]:

@@ -88,19 +88,11 @@ class _JudgedCell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Worker:
-    """A runner for cells of one batch. It can run many cells at once."""
+class CellRules:
+    """The rules by which the cells of a batch run. They are the same in each process."""
 
-    lease: BatchLease
-    """The lease on the batch, under which the rows of cells are written."""
-    store: Store
-    """The store of the sessions."""
-    gate: Gate
-    """The gate that delays each model call until the limits of the batch allow it."""
     options: Options
     """The options of each session's run."""
-    settings: Settings
-    """The settings of each session's run, which are read once."""
     scores: Mapping[str, ScoreFunction] = field(default_factory=dict)
     """The functions that score a session that has ended, by name."""
     judge_at_end: bool = False
@@ -110,10 +102,26 @@ class Worker:
     second_judge: str | None = None
     """The name of a second model that answers the judge's question. None if there is none."""
 
+
+@dataclass(frozen=True)
+class Worker:
+    """A runner for cells of one batch. It can run many cells at once."""
+
+    lease: BatchLease
+    """The lease on the batch, under which the rows of cells are written."""
+    store: Store
+    """The store of the sessions."""
+    gate: Gate
+    """The gate that delays each model call until the limits of the batch allow it."""
+    settings: Settings
+    """The settings of each session's run, which are read once."""
+    rules: CellRules
+    """The rules by which the cells run."""
+
     @cached_property
     def _judging(self) -> Resources:
         """The models that judge. They are shared, so that each is found once."""
-        return make_resources(self.options, self.settings, self.gate)
+        return make_resources(self.rules.options, self.settings, self.gate)
 
     async def run(self, cell: Cell) -> CellRow:
         """Run a cell from its current state as far as possible, and write its row.
@@ -184,7 +192,7 @@ class Worker:
         run = run_session(
             cell.conversation(),
             cell.session,
-            self.options,
+            self.rules.options,
             reset=False,
             tokens=False,
             gate=self.gate,
@@ -199,8 +207,8 @@ class Worker:
 
     async def _judge_ended(self, cell: Cell, result: StoredSession) -> _JudgedCell:
         """Have a session judged that has ended, by its judge and by the function `examine`."""
-        is_judged = self.judge_at_end and isinstance(result.conversation.judge, SeparateJudge)
-        if not is_judged and self.examine is None:
+        is_judged = self.rules.judge_at_end and isinstance(result.conversation.judge, SeparateJudge)
+        if not is_judged and self.rules.examine is None:
             return _JudgedCell(result, None)
         problems: list[str] = []
         async with self.store.lock(cell.session) as held:
@@ -225,13 +233,13 @@ class Worker:
 
     async def _judge(self, held: SessionLease, result: StoredSession) -> StoredSession:
         """Ask the judges, store their verdicts, and return the session with them."""
-        for model in (None, self.second_judge) if self.second_judge else (None,):
+        for model in (None, self.rules.second_judge) if self.rules.second_judge else (None,):
             found = await judge_read(
                 held,
                 result,
                 None,
                 self._judging,
-                self.options,
+                self.rules.options,
                 model=model,
                 batch=self.lease.batch,
             )
@@ -242,9 +250,9 @@ class Worker:
         self, held: SessionLease, cell: Cell, result: StoredSession
     ) -> StoredSession:
         """Call the function that judges, store its verdict, and return the session with it."""
-        if self.examine is None:
+        if self.rules.examine is None:
             return result
-        verdict = await self.examine(result_of(result, self.store.address), cell.varied)
+        verdict = await self.rules.examine(result_of(result, self.store.address), cell.varied)
         if verdict is None:
             return result
         verdict = verdict.model_copy(update={"batch": self.lease.batch})
@@ -271,9 +279,9 @@ class Worker:
             else:
                 return {}
             found["status"] = cell_status_of(result)
-            if result.outcome is not None and self.scores:
+            if result.outcome is not None and self.rules.scores:
                 scored = await score(
-                    result_of(result, self.store.address), cell.varied, self.scores
+                    result_of(result, self.store.address), cell.varied, self.rules.scores
                 )
                 unjudged = None if judged is None else judged.problem
                 problem = "; ".join(filter(None, (unjudged, scored.problem))) or None

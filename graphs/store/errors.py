@@ -110,7 +110,8 @@ def store_errors(url: str) -> Iterator[None]:
                 raise store_failure(
                     url, "the file is read-only or its disk is full", _COPY
                 ) from error
-            is_damage = _is_damage(error)
+            # Python's own error for text that it can't decode has no code.
+            is_damage = str(error).startswith("Could not decode") or _code(error) in _DAMAGE
         elif psycopg and isinstance(error, psycopg.Error):
             is_damage = (error.sqlstate or "").startswith(_DAMAGE_OF_POSTGRES)
         elif isinstance(error, UnicodeDecodeError):
@@ -136,11 +137,6 @@ def as_store_error(url: str, error: Exception) -> StoreError:
 # A missing table or column counts as damage, too.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _DAMAGE_OF_POSTGRES = ("42P01", "42703", "XX")
-
-
-def _is_damage(error: sqlite3.Error) -> bool:
-    # Python's own error for text that it can't decode has no code.
-    return str(error).startswith("Could not decode") or _code(error) in _DAMAGE
 
 
 def _code(error: sqlite3.Error) -> int:

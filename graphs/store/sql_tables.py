@@ -202,16 +202,17 @@ class SqlStore(Store):
 
     def _free_later(self, lease: Lease) -> None:
         """Delete a lease in the background; for other processes it is valid until then."""
-        task = asyncio.create_task(self._delete_with_retries(lease))
+
+        async def delete_with_retries() -> None:
+            while True:
+                try:
+                    return await self._delete(lease)
+                except StoreError:
+                    await asyncio.sleep(_RETRY)
+
+        task = asyncio.create_task(delete_with_retries())
         self._freeing.add(task)
         task.add_done_callback(self._freeing.discard)
-
-    async def _delete_with_retries(self, lease: Lease) -> None:
-        while True:
-            try:
-                return await self._delete(lease)
-            except StoreError:
-                await asyncio.sleep(_RETRY)
 
     async def _delete(self, lease: Lease) -> None:
         await self.write(

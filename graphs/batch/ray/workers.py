@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,9 +36,8 @@ from ..batch_row import read_usage_before
 from ..cells import Cell
 from ..driver import BEAT
 from ..limiter import Figures, Limiter
-from ..scores import ScoreFunction
 from ..spec import BatchLimits
-from ..worker import COLLECTED, ExamineFunction, Worker
+from ..worker import COLLECTED, CellRules, Worker
 
 _AUTO: Final = "auto"
 """The address of the cluster on this machine, or of a cluster that is started for this batch."""
@@ -169,13 +168,9 @@ class WorkerConfig:
     limits: BatchLimits
     patience: float
     """The time in seconds for which calls wait for a server that is down."""
-    options: Options
-    scores: Mapping[str, ScoreFunction]
+    rules: CellRules
     environment: Mapping[str, str | None]
     """The environment variables with settings and keys. The value of an unset variable is None."""
-    judge_at_end: bool = False
-    examine: ExamineFunction | None = None
-    second_judge: str | None = None
 
     def share_lease(self, store: Store) -> BatchLease:
         """Return the driver's lease, under which this process writes to the batch."""
@@ -197,7 +192,8 @@ def pack_config(worker: Worker, limits: BatchLimits, patience: float) -> WorkerC
         SpecError: An option cannot be sent to another process; the message names it.
     """
     store = worker.store.address
-    options: Options = {**worker.options, "store": store}
+    rules = worker.rules
+    options: Options = {**rules.options, "store": store}
     if options.get("runtime_store") is not None:
         # Some stores can be copied to the workers, but each copy would keep its own facts.
         raise SpecError(
@@ -205,30 +201,19 @@ def pack_config(worker: Worker, limits: BatchLimits, patience: float) -> WorkerC
         )
     for name, value in options.items():
         _check(name, value)
-    for name, function in worker.scores.items():
+    for name, function in rules.scores.items():
         _check(f"scores.{name}", function)
-    _check("examine", worker.examine)
-    keys = {name: value for name, value in os.environ.items() if _is_of_a_model(name)}
+    _check("examine", rules.examine)
+    # Variables that model clients read. Each provider has its own key variable.
+    keys = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("DUOLOGUE_", "OPENAI_")) or name.endswith("_API_KEY")
+    }
     environment = {**keys, **environment_variables()}
     batch, (_, owner, number) = worker.lease.batch, worker.lease.lease.terms
-    return WorkerConfig(
-        batch,
-        (owner, number),
-        store,
-        limits,
-        patience,
-        options,
-        worker.scores,
-        environment,
-        worker.judge_at_end,
-        worker.examine,
-        worker.second_judge,
-    )
-
-
-def _is_of_a_model(variable: str) -> bool:
-    """Return whether model clients read a variable. Each provider has its own key variable."""
-    return variable.startswith(("DUOLOGUE_", "OPENAI_")) or variable.endswith("_API_KEY")
+    rules = replace(rules, options=options)
+    return WorkerConfig(batch, (owner, number), store, limits, patience, rules, environment)
 
 
 def _check(name: str, value: object) -> None:
@@ -405,15 +390,6 @@ class WorkerActor:
                 # The driver has created the store. If its file is missing, this is another machine.
                 store = await self._open.enter_async_context(open_store(kit.store, create=False))
                 lease = kit.share_lease(store)
-                self._worker = Worker(
-                    lease,
-                    store,
-                    self._gate,
-                    kit.options,
-                    await asyncio.to_thread(load_settings),
-                    kit.scores,
-                    kit.judge_at_end,
-                    kit.examine,
-                    kit.second_judge,
-                )
+                settings = await asyncio.to_thread(load_settings)
+                self._worker = Worker(lease, store, self._gate, settings, kit.rules)
             return self._worker

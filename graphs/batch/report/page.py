@@ -123,7 +123,15 @@ def gather_report(
         tokens=rows.tokens,
         cost=rows.cost,
         kinds=_kinds(counts, colours),
-        histograms=tuple(_histograms(rows)),
+        histograms=tuple(
+            _histogram(title, spread)
+            for title, spread in (
+                ("Messages", rows.messages_spread),
+                ("Tokens", rows.tokens_spread),
+                ("Cost", rows.cost_spread),
+            )
+            if spread.most
+        ),
         scores=tuple(_score(rows, name) for name in rows.columns),
         varied=tuple(
             _varied(rows, path, colours) for path, one in rows.fields.items() if len(one.places) > 1
@@ -166,15 +174,6 @@ def _kinds(counts: Mapping[str, int], colours: Mapping[str, str]) -> tuple[Kind,
         Kind(name=name, words=describe_end(name), cells=cells, colour=colours[name])
         for name, cells in sorted(found, key=lambda one: order[one[0]])
     )
-
-
-def _histograms(rows: Rows) -> list[Histogram]:
-    spreads = [
-        ("Messages", rows.messages_spread),
-        ("Tokens", rows.tokens_spread),
-        ("Cost", rows.cost_spread),
-    ]
-    return [_histogram(title, spread) for title, spread in spreads if spread.most]
 
 
 def _histogram(title: str, spread: Spread) -> Histogram:

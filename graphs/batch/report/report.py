@@ -203,7 +203,9 @@ async def write_report(
         selection = read_selection(batch)
     rank = _rank(selection, sort) if variant is None else variant.rank
     rows = await read_rows(store, batch, max(transcripts, MOST_LINES), rank)
-    _check_sort(rows, sort)
+    if sort is not None and (score := sort.removeprefix("-")) not in rows.columns:
+        near = suggest_near_or_all(score, [*rows.columns]) if rows.columns else "; leave out sort"
+        raise SpecError(f"sort: no cell has a score {score!r}{near}")
     is_running = await store.is_batch_locked(name)
     wanted = _choose_transcripts(rows, max(0, transcripts))
     written = {row.session for row in wanted if await _write_session(row.session, folder, store)}
@@ -229,14 +231,6 @@ def _rank(selection: Selection, sort: str | None) -> Callable[[CellRow], Rank]:
         return (value is None, sign * (value or 0), place)
 
     return rank
-
-
-def _check_sort(rows: Rows, sort: str | None) -> None:
-    """Raise if no cell has the score by which rows are sorted."""
-    if sort is None or (score := sort.removeprefix("-")) in rows.columns:
-        return
-    remedy = suggest_near_or_all(score, [*rows.columns]) if rows.columns else "; leave out sort"
-    raise SpecError(f"sort: no cell has a score {score!r}{remedy}")
 
 
 async def read_rows(

@@ -264,6 +264,7 @@ async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
     """Calls stop when the driver has lost the batch, even if the driver can't pause them."""
     from duologue.graphs.batch.ray import workers as actors
     from duologue.graphs.batch.ray.workers import WorkerConfig
+    from duologue.graphs.batch.worker import CellRules
 
     monkeypatch.setattr(actors, "BEAT", 0.02)
     path = tmp_path / "sessions.db"
@@ -275,7 +276,7 @@ async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
         async with store.lock_batch("b") as lease:
             await lease.put(row)
             _, owner, number = lease.lease.terms
-            kit = WorkerConfig("b", (owner, number), str(path), BatchLimits(), 0, {}, {}, {})
+            kit = WorkerConfig("b", (owner, number), str(path), BatchLimits(), 0, CellRules({}), {})
             limiter = actors.LimiterActor(kit)
             assert await limiter.enter(PlannedCall("m", 1)) == 0
             await asyncio.sleep(0.1)
