@@ -19,6 +19,7 @@ from duologue.graphs.kinds.load import load_conversation
 from duologue.graphs.store.rows import check_session_id
 from duologue.nodes.testing import ScriptedChatModel
 from support.cases import drawn_cases
+from support.tables import read_rows
 
 PLAY: dict[str, Any] = {
     "kind": "role_play",
@@ -147,32 +148,7 @@ def test_each_trial_has_a_seed_of_its_own(
     ]
 
 
-PATHS: list[tuple[dict[str, Any], str, Any, str]] = [
-    # In a short form: by its own fields and by those of the whole conversation.
-    (PLAY, "word_limit", 9, "task_specification.word_limit"),
-    (PLAY, "user_role", "Ann", "speakers.0.name"),
-    (PLAY, "end_chat.max_iterations", 9, "end_chat.max_iterations"),
-    (PLAY, "end_chat.guards.echo", 0, "end_chat.guards.echo"),
-    (PLAY, "user.task", "Ask", "speakers.0.task"),
-    (PLAY, "speakers.Seller.task", "Sell", "speakers.1.task"),
-    (PLAY, "speakers.1.task", "Sell", "speakers.1.task"),
-    (PLAY | {"user": {"name": "Buyer"}}, "speakers.Buyer.task", "Buy", "speakers.0.task"),
-    (PLAY, "judge.criteria", ["Done."], "judge.criteria"),
-    (PLAY | {"judge": "speaker"}, "judge.temperature", 0.5, "judge.temperature"),
-    (PLAY | {"sandbox": "monty"}, "sandbox.seconds", 3, "sandbox.seconds"),
-    ({"kind": "chat", "user": "Ann"}, "speakers.Ann.task", "Ask", "speakers.0.task"),
-    ({"kind": "chat", "user": "Ann"}, "user.task", "Ask", "speakers.0.task"),
-    # In a whole conversation.
-    (TALK, "title", "T", "title"),
-    (TALK, "model", "gpt-4.1", "model"),
-    (TALK, "speakers.Ann.task", "Ask", "speakers.0.task"),
-    (TALK, "speakers.0.task", "Ask", "speakers.0.task"),
-    (TALK, 'speakers."Dr. Who".task', "Ask", "speakers.1.task"),
-    (TALK, "speakers.1.replies.0.termination", "BYE", "speakers.1.replies.0.termination"),
-    (TALK, "end_chat.when.0.limit", 7, "end_chat.when.of.0.limit"),
-    (TALK, "prices.'gpt-4.1'.input", 3, "prices.gpt-4%1.input"),
-    (TALK, "task_specification.word_limit", 9, "task_specification.word_limit"),
-]
+PATHS: list[tuple[dict[str, Any], str, Any, str]] = read_rows(__file__, "paths")
 
 
 def at(conversation: Conversation, path: str) -> object:
@@ -197,7 +173,7 @@ def test_paths_reach_any_field(base: dict[str, Any], path: str, value: object, p
 
 @pytest.mark.parametrize(
     ("path", "value", "place"),
-    [(path, value, place) for base, path, value, place in PATHS if base is TALK]
+    [(path, value, place) for base, path, value, place in PATHS if base == TALK]
     + [("end_chat.when.of.0.limit", 7, "end_chat.when.of.0.limit")],
 )
 def test_paths_reach_any_field_of_a_conversation_made_in_python(

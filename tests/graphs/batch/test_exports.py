@@ -40,6 +40,7 @@ from support.cli_help import duologue, isolate
 from support.fork_help import run, weather
 from support.fork_talks import TALKS
 from support.log import Source, make_line, make_tool_line
+from support.tables import read_rows
 
 from .trainers import openai_fault, sharegpt_fault
 
@@ -456,18 +457,8 @@ def many() -> str:
 @pytest.mark.parametrize(
     ("asked", "numbers", "left_out"),
     [
-        ({}, [1, 2, 3, 4], {"deleted": 1, "status": 1}),
-        ({"status": "failed"}, [], {"status": 5, "deleted": 1}),
+        *read_rows(__file__, "sessions_are_chosen_and_the_others_counted"),
         ({"status": None}, [1, 2, 3, 4], {"deleted": 2}),
-        ({"reason": "done_token"}, [3], {"reason": 4, "status": 1}),
-        ({"reason": ["done_token", "max_iterations"]}, [1, 2, 3, 4], {"deleted": 1, "status": 1}),
-        ({"trial": 2}, [2, 4], {"trial": 3, "status": 1}),
-        ({"score": "won>=0.5"}, [1, 4], {"score": 3, "status": 1}),
-        ({"score": "won > 0.5"}, [1], {"score": 4, "status": 1}),
-        ({"score": ["won<=0.5", "won!=0"]}, [4], {"score": 4, "status": 1}),
-        ({"score": "won<.5"}, [3], {"score": 4, "status": 1}),
-        ({"score": " fair play = -25e-2"}, [1], {"score": 4, "status": 1}),
-        ({"score": "won==1", "trial": 1}, [1], {"trial": 2, "score": 2, "status": 1}),
     ],
 )
 def test_sessions_are_chosen_and_the_others_counted(
@@ -539,34 +530,7 @@ def files_in(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("asked", "words"),
-    [
-        (
-            {"format": "html"},
-            "format: 'html' is unknown for batches; choose one of 'jsonl', 'openai', 'sharegpt'",
-        ),
-        ({"status": "done"}, "status: input should be 'running'"),
-        ({"reason": ["done_tokn"]}, "reason.0: 'done_tokn' is unknown; did you mean 'done_token'?"),
-        (
-            {"score": "won"},
-            "score.0: must compare a score with a number, as in won>=0.5, not 'won'",
-        ),
-        ({"score": "won>=x"}, "score.0.value: input should be a valid number"),
-        ({"score": "won>=nan"}, "score.0.value: input should be a finite number"),
-        (
-            {"score": "one>1"},
-            "score: no session of batch 'b' has a score 'one'; choose one of 'fair play', 'won'",
-        ),
-        ({"trial": 0}, "trial: input should be greater than 0"),
-        (
-            {"speaker": "Bob"},
-            "no speaker in batch 'b' is called 'Bob'; one of its sessions has the speakers 'Head",
-        ),
-        ({"batch": "c"}, "There is no batch 'c' in memory:"),
-        ({"output": "."}, ".: is not a regular file; choose another path"),
-        ({"output": "/dev/null"}, "/dev/null: is not a regular file; choose another path"),
-        ({"output": "none/f"}, "none/f: can't be written: No such file or directory"),
-        ({"output": "x" * 300}, "can't be written: File name too long"),
-    ],
+    read_rows(__file__, "what_is_wrong_is_one_sentence_and_the_old_file_stays"),
     ids=lambda value: str(value)[:40],
 )
 def test_what_is_wrong_is_one_sentence_and_the_old_file_stays(
@@ -660,13 +624,7 @@ def test_the_command_writes_a_batch(
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [
-        ((), "name either a session or, with --batch, a batch"),
-        (("s-1", "--batch", "b"), "name either a session or, with --batch, a batch"),
-        (("--batch", "b"), "--output is missing; name the file"),
-        (("s-1", "--reason", "completed"), "--reason works only with --batch; leave it out"),
-        (("--batch", "b", "--output", "f", "--format", "html"), "'html' is unknown for batches"),
-    ],
+    read_rows(__file__, "what_the_command_refuses_is_one_sentence"),
 )
 def test_what_the_command_refuses_is_one_sentence(
     many: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str], words: str

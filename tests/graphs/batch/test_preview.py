@@ -13,6 +13,7 @@ from duologue.graphs.conversation.limits import plain_calls
 from duologue.graphs.kinds.load import load_conversation
 from duologue.nodes.testing import ScriptedChatModel
 from support.cases import drawn_cases
+from support.tables import read_rows
 
 PLAY: dict[str, Any] = {
     "kind": "role_play",
@@ -112,33 +113,7 @@ def test_a_dry_run_says_which_part_runs_and_in_which_order() -> None:
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     "conversation",
-    [
-        PLAY,
-        {**PLAY, "specify_task": False, "max_iterations": 2},
-        {"kind": "blogger", "task": "Write"},
-        TALK,
-        {**TALK, "end_chat": ALL},
-        {**TALK, "end_chat": ALL, "judge": {"form": "two_questions"}},
-        {**TALK, "end_chat": ALL, "judge": {"criteria": ["Done."], "form": "lines"}},
-        {**TALK, "judge": {"criteria": ["Done."], "form": "lines"}},
-        {**TALK, "end_chat": {"when": {"kind": "max_messages", "limit": 7}}},
-        {**TALK, "turn_order": {"kind": "moderator", "form": "word"}},
-        {
-            "speakers": [{"name": name, "task": f"Be {name}"} for name in ("Ann", "Bob")],
-            "opening": {"answers": True},
-        },
-        {
-            "speakers": [
-                {"name": "Ann", "task": "Be Ann", "checks_completion": True},
-                {"name": "Bob", "task": "Be Bob"},
-            ],
-            "opening": {"answers": True, "reconcile": True},
-            "end_chat": CAPPED,
-            "judge": {"criteria": ["Done."], "form": "lines"},
-        },
-        {"task": "Go", "speakers": [{"name": "A", "replies": [{"kind": "text", "text": "Yes"}]},
-                                    {"name": "B", "private_opening": {"prompt": "Think."}}]},
-    ],
+    read_rows(__file__, "plain_calls_are_what_a_conversation_takes_to_its_cap"),
 )  # fmt: skip
 def test_plain_calls_are_what_a_conversation_takes_to_its_cap(conversation: dict[str, Any]) -> None:
     spec = load_conversation(conversation)

@@ -15,6 +15,7 @@ from duologue.graphs.batch.scores import find_scores, score
 from duologue.graphs.batch.spec import Batch
 from duologue.graphs.store.batches import CellRow
 from duologue.nodes.testing import Line, ScriptedChatModel
+from support.tables import read_rows
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 CRITERIA = ["A price is named.", "A day is named."]
@@ -160,39 +161,7 @@ OWN = {"end_chat": {"mode": "end_chat_after_first_completion", "max_iterations":
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("judged", "fields", "names", "why"),
-    [
-        # The done token ends it, so that the judge is never asked.
-        (
-            [MET],
-            DONE,
-            "scores 'complete', 'criteria', 'findings' are",
-            "the session ended before it was judged",
-        ),
-        (
-            [],
-            OWN | {"speakers": [{"name": "Ann"}, {"name": "Bob", "checks_completion": True}]},
-            "score 'complete' is",
-            "the session ended before it was judged",
-        ),
-        (
-            ["?"] * 4,
-            ASKED,
-            "scores 'complete', 'criteria', 'findings' are",
-            "the last verdict could not be read",
-        ),
-        (
-            [],
-            {},
-            "score 'complete' is",
-            "the conversation has no judge; set its end_chat.mode or its judge",
-        ),
-        (
-            [],
-            {},
-            "scores 'criteria', 'findings' are",
-            'the conversation has no separate judge; set judge.kind = "separate"',
-        ),
-    ],
+    read_rows(__file__, "a_score_without_a_verdict_is_missing_and_says_why"),
     ids=["token", "own token", "unreadable", "no judge", "no separate judge"],
 )
 async def test_a_score_without_a_verdict_is_missing_and_says_why(

@@ -14,6 +14,7 @@ from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.batch.status import BatchStatus
 from duologue.nodes.testing import Call, Prompt, ScriptedChatModel
 from support.cases import drawn_cases
+from support.tables import read_rows
 
 GRID: dict[str, Any] = {
     "conversation": {
@@ -138,15 +139,7 @@ async def test_a_sample_of_more_cells_than_there_are_has_all(runs: Runs) -> None
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("first", "then", "says"),
-    [
-        ({}, {"seed": 3}, "runs its cells in the order of seed 0; leave out seed and shuffle"),
-        ({"seed": 5}, {"seed": 0}, "in the order of seed 5"),
-        ({"seed": 5}, {"shuffle": False}, "in the order of seed 5"),
-        ({"shuffle": False}, {"shuffle": True}, "in the order of their numbers"),
-        ({"shuffle": False}, {"seed": 0}, "in the order of their numbers"),
-        ({}, {"sample": 3}, "was begun with all cells, not with a sample; use limit"),
-        ({"sample": 3}, {"sample": 2}, "was begun with a sample of 3 cells, which can only grow"),
-    ],
+    read_rows(__file__, "a_batch_that_was_begun_otherwise_is_refused_and_stays_as_it_was"),
 )
 async def test_a_batch_that_was_begun_otherwise_is_refused_and_stays_as_it_was(
     runs: Runs, first: dict[str, Any], then: dict[str, Any], says: str
@@ -170,15 +163,7 @@ async def test_values_of_a_sample_can_not_change(runs: Runs, tasks: list[str]) -
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("options", "says"),
-    [
-        ({"limit": 0}, "limit: must be a whole number, 1 or more, not 0"),
-        ({"limit": True}, "limit: must be a whole number"),
-        ({"sample": 2.5}, "sample: must be a whole number, 1 or more, not 2.5"),
-        ({"seed": -1}, "seed: must be a whole number, 0 or more, not -1"),
-        ({"shuffle": "no"}, "shuffle: must be true or false, not 'no'"),
-        ({"shuffle": False, "seed": 1}, "seed: needs the shuffled order; leave out seed"),
-        ({"shuffle": False, "sample": 1}, "sample: needs the shuffled order; leave out sample"),
-    ],
+    read_rows(__file__, "wrong_options_are_refused_before_any_call"),
 )
 async def test_wrong_options_are_refused_before_any_call(
     runs: Runs, options: dict[str, Any], says: str

@@ -29,6 +29,7 @@ from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.rows import SessionRow, Wanted, check_session_id, place
 from duologue.graphs.store.sql_tables import SqlStore
 from support.stores import EACH_STORE, SHARED_STORES, store_address
+from support.tables import read_rows
 
 pytestmark = pytest.mark.every_store
 
@@ -207,13 +208,7 @@ async def row_of(store: Store, session: str) -> SessionRow:
 
 @pytest.mark.parametrize(
     ("wanted", "index"),
-    [
-        ({}, "by_time"),
-        ({"after": ("2026", "s")}, "by_time"),
-        ({"text": "x"}, "by_time"),
-        ({"status": "finished"}, "by_status"),
-        ({"reason": "quit", "after": ("2026", "s")}, "by_reason"),
-    ],
+    read_rows(__file__, "a_page_of_sessions_is_read_by_an_index_and_never_sorted"),
 )
 async def test_a_page_of_sessions_is_read_by_an_index_and_never_sorted(
     tmp_path: Path, wanted: dict[str, Any], index: str

@@ -17,6 +17,7 @@ from duologue.graphs.store.errors import store_errors
 from duologue.graphs.store.open import SessionLease, Store, default_store_url, open_store
 from duologue.graphs.store.sqlite import SqliteStore
 from support.postgres import server
+from support.tables import read_rows
 
 
 async def refused(target: str | Path | None) -> StoreError:
@@ -42,12 +43,7 @@ async def test_other_addresses_are_refused(target: str) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    [
-        "host=localhost password=s3cret",
-        "PASSWORD = 's3cret' dbname=x",
-        "  user=me\npassword=s3cret",
-        "connect_timeout=3 password=s3cret",
-    ],
+    read_rows(__file__, "the_other_form_of_postgres_is_refused_without_its_password"),
 )
 async def test_the_other_form_of_postgres_is_refused_without_its_password(target: str) -> None:
     said = str(await refused(target))

@@ -25,6 +25,7 @@ from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.saver import SqliteSessionSaver
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.log import place_of
+from support.tables import read_rows
 
 KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
 
@@ -271,14 +272,7 @@ async def test_a_step_that_runs_again_adds_nothing_to_what_it_wrote(target: str)
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("channel", "path", "namespace"),
-    [
-        ("__interrupt__", NODE, ""),
-        ("__error__", NODE, ""),
-        ("__resume__", "", ""),
-        ("__return__", "~__pregel_push, 0000000000", ""),
-        ("said", NODE, "inner"),
-        ("said", "", ""),
-    ],
+    read_rows(__file__, "what_no_checkpoint_follows_is_saved_at_once"),
 )
 async def test_what_no_checkpoint_follows_is_saved_at_once(
     channel: str, path: str, namespace: str, target: str, written: list[Sequence[Any]]
