@@ -14,88 +14,11 @@ from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.judge.self_judge import Judgement
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.tools import Hook
+from support.tables import read_rows
 
-SPECS: dict[str, dict[str, Any]] = {
-    "structured": {
-        "task": "Plan a garden",
-        "task_specification": {"word_limit": 10},
-        "speakers": [
-            {"name": "Owner", "format": {"lines": ["Instruction:"]}, "checks_completion": True},
-            {"name": "Gardener", "tools": ["dig"], "checks_completion": True},
-        ],
-        "end_chat": {"mode": "all_task_must_complete"},
-    },
-    "two_questions": {
-        "task": "Plan a garden",
-        "speakers": [
-            {"name": "Owner", "checks_completion": True, "keep_self_reflection": True},
-            {"name": "Gardener", "checks_completion": True},
-        ],
-        "end_chat": {"mode": "one_last_chat_after_first_completion"},
-        "judge": {"form": "two_questions"},
-    },
-    "moderated": {
-        "task": "Plan a garden",
-        "speakers": [
-            {"name": "Ann", "task": "Dig", "private_opening": {"prompt": "Choose a flower."}},
-            {"name": "Ben", "task": "Plant", "private_opening": {"lines": ["You hate beans."]}},
-            {"name": "Cat", "task": "Water"},
-        ],
-        "opening": {"answers": True, "reconcile": True},
-        "turn_order": {"kind": "moderator"},
-        "judge": {"kind": "separate", "criteria": ["They agree."]},
-        "end_chat": {"mode": "one_last_group_chat_after_first_completion"},
-    },
-    "chosen": {
-        "task": "Plan a garden",
-        "speakers": [{"name": name, "tools": ["dig"]} for name in ("Ann", "Ben", "Cat")],
-        "turn_order": {"kind": "function", "name": "backwards"},
-        "end_chat": {"when": {"kind": "tool_called", "tool": "dig", "by": "Ben"}},
-    },
-    "hooked": {
-        "task": "Plan a garden",
-        "speakers": [{"name": "Ann", "tools": ["dig"], "hooks": ["brackets"]}, {"name": "Ben"}],
-        "end_chat": {"max_iterations": 2},
-    },
-    "side_by_side": {
-        "task": "Plan a garden",
-        "speakers": [{"name": "Ann", "tools": ["dig", "plant"]}, {"name": "Ben"}],
-        "end_chat": {"max_iterations": 1},
-    },
-    "people": {
-        "task": "Plan a garden",
-        "speakers": [
-            {"name": "You", "replies": ["human"], "hooks": ["exclaims"]},
-            {"name": "Ann", "tools": ["dig"], "interrupt_on": {"dig": True}},
-        ],
-        "end_chat": {"max_iterations": 2},
-    },
-    "coded": {
-        "task": "Count the beds",
-        "speakers": [{"name": "Ann"}, {"name": "Executor", "replies": ["code"]}],
-        "sandbox": {"level": "monty"},
-        "end_chat": {"max_iterations": 2},
-    },
-    "summed_up": {
-        "task": "Plan a garden",
-        "speakers": [
-            {"name": "Ann", "context": {"kind": "summary", "limit": 170, "words": 4}},
-            {"name": "Ben"},
-        ],
-        "end_chat": {"max_iterations": 4},
-    },
-}
-CALLS = {
-    "structured": 12,
-    "two_questions": 10,
-    "moderated": 15,
-    "chosen": 4,
-    "hooked": 5,
-    "side_by_side": 3,
-    "people": 3,
-    "coded": 2,
-    "summed_up": 10,
-}
+_TALKS: dict[str, dict[str, Any]] = read_rows(__file__, "broken_talks")
+SPECS: dict[str, dict[str, Any]] = {name: row["spec"] for name, row in _TALKS.items()}
+CALLS: dict[str, int] = {name: row["calls"] for name, row in _TALKS.items()}
 """Number of model calls of each conversation."""
 
 
@@ -200,15 +123,11 @@ def say_a_line(prompt: Prompt) -> str:
 
 
 SCRIPTS: dict[str, Callable[[Prompt], Line]] = {
-    "structured": structured,
-    "two_questions": two_questions,
-    "moderated": moderated,
-    "chosen": chosen,
-    "hooked": hooked,
-    "side_by_side": side_by_side,
-    "people": people,
-    "coded": coded,
-    "summed_up": summed_up,
+    one.__name__: one
+    for one in (
+        *(structured, two_questions, moderated, chosen, hooked),
+        *(side_by_side, people, coded, summed_up),
+    )
 }
 
 

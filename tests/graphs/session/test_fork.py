@@ -39,7 +39,7 @@ from support.fork_help import (
     timeless,
     told,
 )
-from support.fork_talks import TALKS, hooked, script, talk
+from support.fork_talks import TALKS
 from support.log import KINDS, kind_of, place_name, place_of, without_ids
 from support.stores import EACH_STORE, store_address
 from support.tables import check_rows, read_rows
@@ -117,8 +117,8 @@ def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, nam
 
 @pytest.mark.exhaustive
 def test_a_fork_of_a_fork_goes_on_from_any_message_too(any_store: str) -> None:
-    lines = script()
-    whole = run(talk(), lines, session="one", store=any_store)
+    lines = TALKS["structured"][1]
+    whole = run(TALKS["structured"][0], lines, session="one", store=any_store)
     Session("one", store=any_store).fork(at="m0012", into="two")
     go_on("two", any_store, lines[calls_in(Session("two", store=any_store).state()) :])
     Session("one", store=any_store).delete()
@@ -150,8 +150,8 @@ async def everything(target: str, session: str) -> list[Any]:
 
 @pytest.mark.part(1)
 async def test_the_original_is_left_as_it_is(store: str) -> None:
-    lines = script()
-    whole = await asyncio.to_thread(run, talk(), lines, session="one", store=store)
+    lines = TALKS["structured"][1]
+    whole = await asyncio.to_thread(run, TALKS["structured"][0], lines, session="one", store=store)
     before = await everything(store, "one")
     for number, at in enumerate(ids(whole)):
         changes: dict[str, Any] = {
@@ -167,7 +167,7 @@ async def test_the_original_is_left_as_it_is(store: str) -> None:
 
 
 def test_a_fork_is_listed_and_told_apart(store: str) -> None:
-    run(talk(), script(), session="one", store=store)
+    run(TALKS["structured"][0], TALKS["structured"][1], session="one", store=store)
     new = Session("one", store=store).fork(at="m0009").id
     assert re.fullmatch(r"one-fork-[0-9a-f]{12}", new)
     assert Session("one", store=store).fork(at="m0009").id != new
@@ -180,17 +180,17 @@ def test_a_fork_is_listed_and_told_apart(store: str) -> None:
 
 
 def test_a_fork_that_is_at_its_end_is_finished_and_asks_no_model(store: str) -> None:
-    whole = run(talk(), script(), session="one", store=store)
+    whole = run(TALKS["structured"][0], TALKS["structured"][1], session="one", store=store)
     Session("one", store=store).fork(into="two")
     rows = {row.session: (row.status, row.reason) for row in list_sessions(store=store)}
     assert rows["two"] == rows["one"] == ("finished", "completed")
     again = go_on("two", store, [])
     assert timeless(again.outcome) == timeless(whole.outcome)
-    assert run(talk(), [], session="two", store=store) == again
+    assert run(TALKS["structured"][0], [], session="two", store=store) == again
 
 
 def test_a_fork_that_new_rules_end_is_finished(store: str) -> None:
-    run(talk(), script(), session="one", store=store)
+    run(TALKS["structured"][0], TALKS["structured"][1], session="one", store=store)
     # After Ben's first verdict; a round of two is not over yet.
     after_ann = place_name(16)
     whole = Session("one", store=store).state()
@@ -264,8 +264,8 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
     thorough: bool, store: str
 ) -> None:
     """A speaker's new task is announced after opening answers, but before the current turn."""
-    lines = script()
-    whole = run(talk(), lines, session="one", store=store)
+    lines = TALKS["structured"][1]
+    whole = run(TALKS["structured"][0], lines, session="one", store=store)
     news = fill_template(prompts.NEW_TASK, task="Rest")
     for at in ids(whole)[: -1 : 1 if thorough else 4]:
         new = Session("one", store=store).fork(at=at, speakers={"Ann": {"task": "Rest"}}).id
@@ -286,7 +286,7 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
 @thorough
 def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(thorough: bool, store: str) -> None:
     """L7: a new task is announced before messages that wait for hooks."""
-    conversation, lines = hooked()
+    conversation, lines = TALKS["hooked"]
     whole = run(conversation, lines, session="one", store=store)
     news = fill_template(prompts.NEW_TASK, task="Rest")
     for at in ids(whole)[: -1 : 1 if thorough else 4]:
@@ -305,8 +305,8 @@ def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(thorough: bool, sto
 
 
 def test_a_new_task_is_told_in_a_two_question_verdict(store: str) -> None:
-    lines = script("two_questions")
-    whole = run(talk("two_questions"), lines, session="one", store=store)
+    conversation, lines = TALKS["two_questions"]
+    whole = run(conversation, lines, session="one", store=store)
     first = next(message for message in whole.messages if kind_of(message) == "reflection")
     new = (
         Session("one", store=store).fork(at=place_of(first), speakers={"Ben": {"task": "Rest"}}).id
@@ -321,8 +321,8 @@ def test_a_new_task_is_told_in_a_two_question_verdict(store: str) -> None:
 
 
 def test_a_fork_before_a_forks_beginning_goes_on_by_the_forks_rules(store: str) -> None:
-    lines = script()
-    run(talk(), lines, session="one", store=store)
+    lines = TALKS["structured"][1]
+    run(TALKS["structured"][0], lines, session="one", store=store)
     changes: dict[str, Any] = {"speakers": {"Ann": {"task": "Rest"}}, "task": "Plan a park"}
     Session("one", store=store).fork(at="m0014", into="two", **changes)
     new = Session("two", store=store).fork(at="m0009").id
