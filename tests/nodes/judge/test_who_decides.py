@@ -249,27 +249,7 @@ def test_a_judge_that_cannot_be_held_to_a_schema_is_one_clear_error() -> None:
         )
 
 
-M, N, I = Finding.MET, Finding.NOT_MET, Finding.INCONCLUSIVE  # noqa: E741
-
-
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        ("1: met\n2: not met", [M, N]),
-        ("2) inconclusive\n1) met", [M, I]),
-        ("- Criterion 1: Met.\n- Criterion 2: not_met", [M, N]),
-        ("**1**: `met`\n\n**2**: met", [M, M]),
-        ("1: met", None),
-        ("1: met\n1: met", None),
-        ("1: met\n2: met\n3: met", [M, M]),
-        ("1: met\n2: unmet", None),
-        ("1: met\n2: met I think", [M, M]),
-        ("1: not quite met\n2: met", None),
-        ("All are met.", None),
-        ("met\nmet", None),
-        ("", None),
-    ],
-)
+@each_row("a_line_for_each_criterion_is_read_whole_or_not_at_all")
 def test_a_line_for_each_criterion_is_read_whole_or_not_at_all(
     text: str, read: list[Finding] | None
 ) -> None:

@@ -47,47 +47,7 @@ def test_r8_what_is_whole_is_heard_as_it_was_said(text: str) -> None:
     assert result.parsed("Coder") == [{"Solution:": "3"}]
 
 
-@pytest.mark.parametrize(
-    ("text", "heard", "read"),
-    [
-        pytest.param(
-            "Instruction: Add 1 and 2.",
-            "Instruction: Add 1 and 2.\nInput: None",
-            ("Add 1 and 2.", "None"),
-            id="R8-no-input",
-        ),
-        pytest.param(
-            "Instruction: Add up. Input: 1 and 2",
-            "Instruction: Add up.\nInput: 1 and 2",
-            ("Add up.", "1 and 2"),
-            id="R8-one-line",
-        ),
-        pytest.param(
-            "**Instruction:** Add up. **Input:** 1 and 2",
-            "**Instruction:** Add up.\n**Input:** 1 and 2",
-            ("Add up.", "1 and 2"),
-            id="R8-one-line-in-bold",
-        ),
-        pytest.param(
-            "Lead: Instruction:Add up. Input:1 and 2",
-            "Instruction:Add up.\nInput:1 and 2",
-            ("Add up.", "1 and 2"),
-            id="R8-all-at-once",
-        ),
-        pytest.param(
-            "Instruction: Read the input: it is a list.",
-            "Instruction: Read the input: it is a list.\nInput: None",
-            ("Read the input: it is a list.", "None"),
-            id="R8-a-word-in-a-sentence",
-        ),
-        pytest.param(
-            "Instruction: Say what\n```\nprint( Input: 3 )\n```\nprints.",
-            "Instruction: Say what\n```\nprint( Input: 3 )\n```\nprints.\nInput: None",
-            ("Say what\n```\nprint( Input: 3 )\n```\nprints.", "None"),
-            id="R8-a-mark-in-code",
-        ),
-    ],
-)
+@each_row("r8_an_instruction_is_read_however_its_input_stands")
 def test_r8_an_instruction_is_read_however_its_input_stands(
     text: str, heard: str, read: tuple[str, str]
 ) -> None:

@@ -8,7 +8,6 @@ from langchain_core.messages import AIMessage
 
 from duologue.graphs import Result, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
-from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.parsing import Mended, mend
 from duologue.graphs.prompts import prompts
 from duologue.graphs.speakers.formats import LabelledFormat
@@ -37,94 +36,23 @@ def kinds(result: Result) -> list[str]:
     return [kind_of(message) for message in result.messages[2:]]
 
 
-@pytest.mark.parametrize(
-    ("marks", "text", "made"),
-    [
-        pytest.param(SOLUTION, "Solution: 3", "Solution: 3\nNext request.", id="R15-no-end"),
-        pytest.param(
-            SOLUTION, f"Solution:\n{CODE}\n", f"Solution:\n{CODE}\nNext request.", id="R15-code"
-        ),
-        pytest.param(
-            SOLUTION,
-            "Solution: I wait for the next request",
-            "Solution: I wait for the next request\nNext request.",
-            id="R15-no-mark-in-a-sentence",
-        ),
-        pytest.param(
-            SOLUTION,
-            "Solution: It waits for the next request.",
-            "Solution: It waits for the next request.\nNext request.",
-            id="R15-no-mark-at-a-sentence's-end",
-        ),
-        pytest.param(
-            INSTRUCTION,
-            "- Instruction: Plant beans.\n- Input: None",
-            "Instruction: Plant beans.\nInput: None",
-            id="R8-in-a-list",
-        ),
-        pytest.param(
-            INSTRUCTION,
-            "1. Instruction: Plant beans.\n2. Input:\n- a spade\n- seeds",
-            "Instruction: Plant beans.\nInput:\n- a spade\n- seeds",
-            id="R8-numbered",
-        ),
-        pytest.param(
-            SOLUTION,
-            "Solution: They have two parts:\n- Solution: what is done\n- Next: what follows",
-            "Solution: They have two parts:\n- Solution: what is done\n- Next: what follows"
-            "\nNext request.",
-            id="R15-a-list-stays",
-        ),
-        pytest.param(
-            SOLUTION,
-            "Solution: 3\nNext request. Yes?",
-            "Solution: 3\nNext request. Yes?\nNext request.",
-            id="R15-end-inside",
-        ),
-        pytest.param(CLAIM, "Claim: 1\nProof: 2", "Claim: 1\nProof: 2\nOver.", id="R15-two-marks"),
-    ],
-)
-def test_r15_a_missing_closing_mark_is_added(marks: LabelledFormat, text: str, made: str) -> None:
-    assert mend(marks, text) == Mended(made, is_opened=False)
+@each_row("r15_a_missing_closing_mark_is_added")
+def test_r15_a_missing_closing_mark_is_added(marks: dict[str, Any], text: str, made: str) -> None:
+    assert mend(LabelledFormat.model_validate(marks), text) == Mended(made, is_opened=False)
 
 
-@pytest.mark.parametrize(
-    ("marks", "text", "made"),
-    [
-        pytest.param(SOLUTION, "3\nNext request.", "Solution: 3\nNext request.", id="R15-opening"),
-        pytest.param(SOLUTION, "It is 3.", "Solution: It is 3.\nNext request.", id="R15-no-marks"),
-        pytest.param(SOLUTION, CODE, f"Solution:\n{CODE}\nNext request.", id="R15-code"),
-        pytest.param(
-            SOLUTION,
-            f"Sure!\n\n**Solution:** it is\n{CODE}",
-            f"Solution: Sure!\n\nit is\n{CODE}\nNext request.",
-            id="R15-preface",
-        ),
-        pytest.param(
-            CLAIM, "I say so.\nProof: 2", "Claim: I say so.\nProof: 2\nOver.", id="R15-first-of-two"
-        ),
-    ],
-)
+@each_row("r15_a_missing_opening_mark_can_be_added")
 def test_r15_a_missing_opening_mark_can_be_added(
-    marks: LabelledFormat, text: str, made: str
+    marks: dict[str, Any], text: str, made: str
 ) -> None:
-    assert mend(marks, text) == Mended(made, is_opened=True)
+    assert mend(LabelledFormat.model_validate(marks), text) == Mended(made, is_opened=True)
 
 
-@pytest.mark.parametrize(
-    ("marks", "text"),
-    [
-        pytest.param(CLAIM, "Claim: 1", id="R15-no-second-mark"),
-        pytest.param(CLAIM, "Proof: 2", id="R15-second-mark-alone"),
-        pytest.param(CLAIM, "Proof: 2\nClaim: 1", id="R15-wrong-order"),
-        pytest.param(SOLUTION, "So.\nSolution: 3\nSolution: 4", id="R15-two-of-one"),
-        pytest.param(SOLUTION, " \n", id="R15-blank"),
-    ],
-)
+@each_row("r15_nothing_is_made_up_where_what_belongs_is_not_known")
 def test_r15_nothing_is_made_up_where_what_belongs_is_not_known(
-    marks: LabelledFormat, text: str
+    marks: dict[str, Any], text: str
 ) -> None:
-    assert mend(marks, text) is None
+    assert mend(LabelledFormat.model_validate(marks), text) is None
 
 
 def test_r15_a_missing_closing_mark_costs_no_call_and_is_heard() -> None:
@@ -154,32 +82,13 @@ def test_r15_real_code_without_a_mark_is_said_where_the_second_try_is_no_reply(
     assert model.calls[-1].messages[-2].text == CODE
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "said", "flaw"),
-    [
-        pytest.param("Three.", "Solution: 3", "Solution: 3\nNext request.", None, id="Z3-mended"),
-        pytest.param(
-            "Three.", "It is 3.", "Solution: It is 3.\nNext request.", None, id="R15-both-bare"
-        ),
-        pytest.param(
-            "Solution: <your solution>",
-            "It is 3.",
-            "Solution: It is 3.\nNext request.",
-            None,
-            id="R15-placeholder-first",
-        ),
-        pytest.param(
-            "Solution: <your solution>", "", "", Flaw.BLANK, id="R15-of-equal-ones-the-second"
-        ),
-        pytest.param("", "Lead: so", "Lead: so", Flaw.ROLE_FLIP, id="R15-flips-still-count"),
-    ],
-)
+@each_row("r15_of_two_tries_the_better_one_is_said")
 def test_r15_of_two_tries_the_better_one_is_said(
-    first: str, second: str, said: str, flaw: Flaw | None
+    first: str, second: str, said: str, flaw: str | None
 ) -> None:
     result, _ = played(first, second)
     assert result.last_message("Coder") == said
-    assert fields_of(result.messages[-1]).flaw is flaw
+    assert fields_of(result.messages[-1]).flaw == flaw
     assert kinds(result) == ["draft", "speech"]
 
 
