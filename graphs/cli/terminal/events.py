@@ -43,7 +43,7 @@ from ...events import (
 )
 from ...log.metadata import Source
 from ...rules.outcome import OutcomeStep, OutcomeStepKind
-from ...rules.why import describe_audience, describe_retry
+from ...rules.why import describe_audience, describe_kept_task, describe_retry
 from ...session.events import describe_event
 from ...session.progress import money
 from ...text.structures import MARKS
@@ -93,24 +93,20 @@ def show_end(
 ) -> None:
     """Print how a conversation ended, on a screen with the last steps that led to the end."""
     also = f"Also: {'; '.join(event.explanations[1:])}." if event.explanations[1:] else ""
+    lines = [(str(event), "bold"), *((warning, "yellow") for warning in event.warnings)]
+    lines += [(also, "")] if also else []
+    used = (_describe_usage(event), "dim")
     if not on_screen(console):
-        prose(console, str(event), "bold")
-        for warning in event.warnings:
-            prose(console, warning, "yellow")
-        if also:
-            prose(console, also)
-        console.print(Text(_used(event), "dim"), soft_wrap=True)
+        for text, style in (*lines, used):
+            prose(console, text, style)
         return
     page = Table.grid()
-    page.add_row(Text(one_line(str(event)), "bold"))
-    for warning in event.warnings:
-        page.add_row(Text(one_line(warning), "yellow"))
-    if also:
-        page.add_row(Text(one_line(also)))
+    for text, style in lines:
+        page.add_row(Text(one_line(text), style))
     for cause in [one for one in why() if _led_there(one, event)][-_STEPS:]:
         # The border and its padding take four columns.
         page.add_row(Text(one_line(str(cause), console.width - 4), "dim"))
-    page.add_row(Text(_used(event), "dim"))
+    page.add_row(Text(*used))
     console.print(Panel(page, border_style="dim"))
 
 
@@ -121,7 +117,7 @@ def _led_there(cause: OutcomeStep, event: ConversationEnded) -> bool:
     return cause.message is not None and cause.reason in event.reasons
 
 
-def _used(event: ConversationEnded) -> str:
+def _describe_usage(event: ConversationEnded) -> str:
     used = event.total
     calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
     tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
@@ -152,7 +148,10 @@ class Reply:
         for line in clean(text[: len(text) - back]).splitlines(keepends=True):
             if line.endswith("\n"):
                 self._ends(line)
-            elif not self._line and _may_be_a_fence(line):
+            elif not self._line and any(
+                mark.startswith(line.lstrip()) or line.lstrip().startswith(mark) for mark in MARKS
+            ):
+                # It may become the opening of a fence.
                 self._held = line + self._held
             else:
                 self._put(line)
@@ -172,7 +171,7 @@ class Reply:
             self._put(rest)
             if line.startswith(self._fence) and not line.strip(self._fence[0]):
                 self._close()
-        elif mark := _opens(line):
+        elif mark := _opening_mark(line):
             self._close()
             self._fence = mark
             self._put(rest)
@@ -216,13 +215,7 @@ class Reply:
             self.lines += len(lines)
 
 
-def _may_be_a_fence(line: str) -> bool:
-    """Return whether the beginning of a line may become the opening of a fence."""
-    begun = line.lstrip()
-    return any(mark.startswith(begun) or begun.startswith(mark) for mark in MARKS)
-
-
-def _opens(line: str) -> str:
+def _opening_mark(line: str) -> str:
     """Return the mark of a line that opens a fence, or an empty text."""
     for mark in MARKS:
         if line.startswith(mark):
@@ -286,7 +279,7 @@ class Transcript:
                 self.pause()
                 prose(self._err, event.text, "dim")
             case TaskSpecified():
-                self._specified(event)
+                self._show_task(event)
             case MessageStarted() | QuestionAsked():
                 # A message that starts again replaces the streamed part. A question is printed by
                 # the code that reads its answer.
@@ -294,11 +287,11 @@ class Transcript:
             case MessageToken():
                 self._stream(event)
             case MessageSaid():
-                self._said(event)
+                self._show_message(event)
             case ReplyRejected():
-                self._rejected(event)
+                self._show_draft(event)
             case ThoughtReceived() | VerdictGiven():
-                self._inside(event)
+                self._show_note(event)
             case ConversationEnded():
                 self.end(event)
             case _:
@@ -394,13 +387,13 @@ class Transcript:
         self._shown.clear()
         return "\n\n".join(part for part in heard.split("\n\n") if part.strip())
 
-    def _specified(self, event: TaskSpecified) -> None:
+    def _show_task(self, event: TaskSpecified) -> None:
         self.head(_TASK)
         self.speech(event.text)
         if event.problem is not None:
-            self.body(f"(The task was not rewritten: {one_line(event.problem)})", "dim")
+            self.body(f"({describe_kept_task(one_line(event.problem))})", "dim")
 
-    def _said(self, event: MessageSaid) -> None:
+    def _show_message(self, event: MessageSaid) -> None:
         audience = event.audience
         if (
             audience is not None
@@ -429,18 +422,16 @@ class Transcript:
         if event.problem is not None:
             self.body(f"(Used despite a problem: {one_line(event.problem)})", "dim")
 
-    def _inside(self, event: ThoughtReceived | VerdictGiven) -> None:
-        """Print a thought or a verdict."""
-        if isinstance(event, VerdictGiven):
-            if event.verdict.findings:
-                self._found(event.verdict)
-            else:
-                self._aside(describe_event(event))
+    def _show_note(self, event: ThoughtReceived | VerdictGiven) -> None:
+        if isinstance(event, VerdictGiven) and event.verdict.findings:
+            self._show_findings(event.verdict)
+        elif isinstance(event, VerdictGiven):
+            self._aside(describe_event(event))
         elif self._thoughts:
             self._aside(f"{event.speaker or 'A model'} thinks:")
             self.body(event.text, "dim")
 
-    def _rejected(self, event: ReplyRejected) -> None:
+    def _show_draft(self, event: ReplyRejected) -> None:
         reply = self._reply
         if reply is None:
             self.head(event.speaker or _TASK, event.id)
@@ -457,7 +448,7 @@ class Transcript:
         self.pause()
         plain(self._out, f"({one_line(text, self._out.width - 2 if self._live else None)})", "dim")
 
-    def _found(self, verdict: Verdict) -> None:
+    def _show_findings(self, verdict: Verdict) -> None:
         """Print a separate judge's findings, one line for each criterion."""
         self.pause()
         met = sum(finding is Finding.MET for finding in verdict.findings.values())
