@@ -45,7 +45,10 @@ def timeline(
     numbers = {name: number for number, name in enumerate(conversation.names)}
     if not log:
         return None
-    at = {place_of(message): _x(place, len(log)) for place, message in enumerate(log)}
+    at = {
+        place_of(message): _MARGIN + (WIDTH - 2 * _MARGIN) * (place + 0.5) / len(log)
+        for place, message in enumerate(log)
+    }
     width = max(1.0, min(8.0, 0.7 * WIDTH / len(log)))
     paths = defaultdict[str, list[str]](list)
     drawn = dict[str, float]()
@@ -67,16 +70,19 @@ _LEAST: Final = 0.5
 """Minimum distance between two drawn messages of one speaker."""
 
 
-def _x(place: int, many: int) -> float:
-    margin = 10.0
-    return margin + (WIDTH - 2 * margin) * (place + 0.5) / many
+_MARGIN: Final = 10.0
+"""Distance of the first and the last message from the edges."""
 
 
 def spending_of(conversation: Conversation, steps: Sequence[Spent]) -> Spending | None:
     """Add up the usage of each speaker, and draw it by turn."""
     if not any(step.calls or step.seconds for step in steps):
         return None
-    turns = _by_turn(steps)
+    turns: list[list[Spent]] = []
+    for step in steps:
+        if step.is_new_turn or not turns:
+            turns.append([])
+        turns[-1].append(step)
     who = [*conversation.names, *(step.who for step in steps)]
     colours = {
         name: colour(conversation.names.index(name) if name in conversation.names else None)
@@ -107,15 +113,6 @@ def spending_of(conversation: Conversation, steps: Sequence[Spent]) -> Spending 
 
 _BRIEF: Final = 0.01
 """Seconds below which work without a model call, outside the speakers' turns, is not shown."""
-
-
-def _by_turn(steps: Sequence[Spent]) -> list[list[Spent]]:
-    turns: list[list[Spent]] = []
-    for step in steps:
-        if step.is_new_turn or not turns:
-            turns.append([])
-        turns[-1].append(step)
-    return turns
 
 
 def _share(name: str, of_colour: str, turns: Sequence[Sequence[Spent]]) -> Share | None:
@@ -217,7 +214,13 @@ def brief_end(
 
 def _steps(causes: Sequence[OutcomeStep], anchors: Mapping[str, str]) -> list[Step]:
     return [
-        _step(cause, anchors)
+        Step(
+            anchor=anchors.get(cause.message),
+            place=cause.message,
+            kind=cause.kind.value,
+            tone=_tone(cause),
+            text=cause.text,
+        )
         for cause in causes
         if cause.message is not None and cause.kind is not OutcomeStepKind.THOUGHT
     ]
@@ -231,7 +234,7 @@ def reason_panel(
         after, _, said = str(outcome).partition(": ")
         return Ending(
             tone=_TONES[ENDS[outcome.reason].strength],
-            title=_capital(said),
+            title=said[:1].upper() + said[1:],
             reason=outcome.reason.value,
             sentence=after,
             also=outcome.explanations[1:],
@@ -250,21 +253,6 @@ def reason_panel(
         tone="open",
         title="Not finished yet",
         sentence="It is still running, or it was interrupted and can be resumed.",
-    )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _step(cause: OutcomeStep, anchors: Mapping[str, str]) -> Step:
-    place = cause.message or ""
-    return Step(
-        anchor=anchors.get(place),
-        place=place,
-        kind=cause.kind.value,
-        tone=_tone(cause),
-        text=cause.text,
     )
 
 

@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from textwrap import indent
 from typing import Final
 
@@ -219,8 +220,11 @@ def _folds(
 ) -> Iterator[Fold]:
     if (thought := thought_text(about)) and not in_memory:
         yield Fold(kind="thought", title="Thought, not sent to other speakers", text=thought)
-    if _adds_to_text(about):
-        yield Fold(kind="parsed", title="Parsed value", text=_json(content_of(about)), is_json=True)
+    # The report of code contains all values.
+    is_code = isinstance(about, SpeakerReply) and about.source is Source.CODE
+    if (value := content_of(about)) is not None and not is_code:
+        text = json.dumps(value, ensure_ascii=False, indent=2)
+        yield Fold(kind="parsed", title="Parsed value", text=text, is_json=True)
     if isinstance(about, InnerSession):
         yield Fold(kind="inner", title="Inner messages", text=inner_transcript(about))
     elif isinstance(message, AIMessage):
@@ -245,13 +249,6 @@ def inner_transcript(about: InnerSession) -> str:
     return "\n\n".join(parts)
 
 
-def _adds_to_text(about: MessageMetadata) -> bool:
-    """Return whether the values that were read from a message say more than its text."""
-    # The report of code contains all values.
-    by_code = isinstance(about, SpeakerReply) and about.source is Source.CODE
-    return content_of(about) is not None and not by_code
-
-
 def _calls(message: AIMessage, called: dict[str, str], does: str) -> Iterator[Fold]:
     for call in message.tool_calls:
         name = called[str(call["id"])] = escape_invisible(call["name"])
@@ -274,10 +271,6 @@ def _code_alone(args: Mapping[str, object]) -> str | None:
     code = args.get("code")
     is_code = len(args) == 1 and isinstance(code, str)
     return str(code) if is_code and escape_invisible(str(code), keep="\n\t") == code else None
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 @dataclass(frozen=True)
@@ -365,26 +358,13 @@ def _sent(
 ) -> Iterator[Sent]:
     """Yield the parts of a prompt, with a reference to each part that the speaker's view shows."""
     known = {describe_message(one): str(one.id) for one in view if str(one.id) in anchors}
-    same: list[str] = []
-    for message in prompt:
-        role, text = describe_message(message)
-        place = known.get((role, text))
-        if place is not None:
-            same.append(anchors[place])
+    for is_shown, part in groupby(prompt, lambda message: describe_message(message) in known):
+        described = [*map(describe_message, part)]
+        if is_shown:
+            same = [anchors[known[one]] for one in described]
+            role = f"{len(same)} {'message' if len(same) == 1 else 'messages'} below:"
+            yield Sent(role=role, first=same[0], last=same[-1])
             continue
-        yield from _reference(same)
-        same = []
-        if message.type == "system" and message.text == system:
-            yield Sent(role="the system prompt above")
-            continue
-        yield Sent(role=role, text=text)
-    yield from _reference(same)
-
-
-def _reference(same: Sequence[str]) -> Iterator[Sent]:
-    if same:
-        yield Sent(
-            role=f"{len(same)} {'message' if len(same) == 1 else 'messages'} below:",
-            first=same[0],
-            last=same[-1],
-        )
+        for role, text in described:
+            is_system = role == "system" and text == system
+            yield Sent(role="the system prompt above") if is_system else Sent(role=role, text=text)
