@@ -86,9 +86,9 @@ def start_conversation(served: Conversation, messages: Sequence[HistoryMessage])
         return Start(served.model_copy(update={"task": _task(before, last.text)}))
     (person,) = served.people
     # Fixed messages of speakers contain only text.
-    first = None if last.has_files else last.text
+    first = () if last.has_files else (TextReply(kind="text", text=last.text, once=True),)
     speakers = tuple(
-        _with_first_message(one, first)
+        one.model_copy(update={"replies": (*first, *_later_replies(one))})
         if one.name == person
         else _with_memory(served, one, before, person)
         for one in served.speakers
@@ -117,12 +117,6 @@ def _task(before: Sequence[HistoryMessage], task: str) -> str:
         return task
     lines = "\n\n".join(f"{_SIDES[one.role]}: {one.text}" for one in before)
     return _TASK_AFTER_OTHERS.format(before=lines, task=task)
-
-
-def _with_first_message(person: Speaker, text: str | None) -> Speaker:
-    """Return the person's speaker with a first message instead of its own, or without any."""
-    first = () if text is None else (TextReply(kind="text", text=text, once=True),)
-    return person.model_copy(update={"replies": (*first, *_later_replies(person))})
 
 
 def _later_replies(person: Speaker) -> tuple[object, ...]:
@@ -310,7 +304,8 @@ def answer_of(session: StoredSession, usage: Usage, *, is_session: bool) -> Answ
             stored in which the client can answer it.
     """
     question = session.pending[0] if session.pending else None
-    if question is not None and not _is_next_message(question):
+    asks_for_more = isinstance(question, MessageQuestion) and not question.calls
+    if question is not None and not asks_for_more:
         if not is_session:
             raise RefusedError(
                 409,
@@ -325,8 +320,3 @@ def answer_of(session: StoredSession, usage: Usage, *, is_session: bool) -> Answ
         return Answer(output.text, output, usage)
     text = str(session.outcome) if question is None else describe_question(question)
     return Answer(text, None, usage)
-
-
-def _is_next_message(question: Question) -> bool:
-    """Return whether a question only asks for the person's next message."""
-    return isinstance(question, MessageQuestion) and not question.calls

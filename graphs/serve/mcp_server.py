@@ -97,7 +97,11 @@ class ConversationServer:
         self.server.request_handlers[types.CallToolRequest] = self._call_tool
 
     async def _list_tools(self, _: types.ListToolsRequest) -> types.ServerResult:
-        return types.ServerResult(types.ListToolsResult(tools=[*map(_tool, self._tools.values())]))
+        tools = [
+            types.Tool(name=one.name, description=one.description, inputSchema=one.input_schema())
+            for one in self._tools.values()
+        ]
+        return types.ServerResult(types.ListToolsResult(tools=tools))
 
     async def _call_tool(self, request: types.CallToolRequest) -> types.ServerResult:
         """Run a conversation, and return its output, its question to a person, or an error."""
@@ -178,7 +182,14 @@ class _Run:
                     await self._report(event)
         assert ended is not None  # noqa: S101  # a run ends with its session or an error
         session.questions, session.is_stored = ended.pending, True
-        return _waiting(session) if ended.pending else _output(ended)
+        if ended.pending:
+            return _ask_for_answer(session)
+        output, about = (
+            ended.output,
+            {"session": ended.session_id, "stop_reason": ended.stop_reason},
+        )
+        text = ended.text or str(ended.outcome)
+        return _result(text, output if isinstance(output, dict) else None, about)
 
     async def _report(self, event: Event) -> None:
         """Notify the client of the start of a session and of each message that all hear."""
@@ -222,10 +233,6 @@ class _Run:
         return None
 
 
-def _tool(tool: ServedTool) -> types.Tool:
-    return types.Tool(name=tool.name, description=tool.description, inputSchema=tool.input_schema())
-
-
 def _has_forms(client: ServerSession) -> bool:
     """Return whether a client can show a form to a person."""
     params = client.client_params
@@ -244,7 +251,7 @@ def _bind_answer(session: _StartedSession, text: str) -> GivenAnswer:
     return GivenAnswer(question.read(text), question.id)
 
 
-def _waiting(session: _StartedSession) -> types.CallToolResult:
+def _ask_for_answer(session: _StartedSession) -> types.CallToolResult:
     """Return the result of a call after which the session waits."""
     question = session.questions[0]
     sample = "" if question.sample() == "TEXT" else f", such as {question.sample()},"
@@ -254,14 +261,6 @@ def _waiting(session: _StartedSession) -> types.CallToolResult:
     )
     asked = question.model_dump(mode="json")
     return _result(text, None, {"session": session.id, "question": asked})
-
-
-def _output(ended: StoredSession) -> types.CallToolResult:
-    """Return the output of a session that has ended."""
-    output = ended.output
-    about: dict[str, Any] = {"session": ended.session_id, "stop_reason": ended.stop_reason}
-    text = ended.text or str(ended.outcome)
-    return _result(text, output if isinstance(output, dict) else None, about)
 
 
 def _failure(text: str) -> types.CallToolResult:

@@ -56,10 +56,6 @@ IGNORED: Final = frozenset(
 """Parameters that are accepted and have no effect."""
 
 
-def _is_plain_format(given: object) -> bool:
-    return isinstance(given, Mapping) and given.get("type") == "text"
-
-
 _UNSUPPORTED: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "n": (lambda given: given == 1, "only one answer is possible"),
     "tools": (lambda given: given == [], "the file of the conversation sets the tools"),
@@ -72,7 +68,10 @@ _UNSUPPORTED: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         lambda given: given in ("none", "auto"),
         "the file of the conversation sets the tools",
     ),
-    "response_format": (_is_plain_format, "the file of the conversation sets the format"),
+    "response_format": (
+        lambda given: isinstance(given, Mapping) and given.get("type") == "text",
+        "the file of the conversation sets the format",
+    ),
     "logprobs": (lambda given: given is False, "log probabilities are not available"),
     "top_logprobs": (lambda given: given == 0, "log probabilities are not available"),
     "modalities": (lambda given: given == ["text"], "the answer is text"),
@@ -213,22 +212,15 @@ def _read_message(place: int, given: Mapping[str, Any]) -> HistoryMessage:
         raise SpecError(
             f"{path}.role: {_shown(role)} is unknown; use user, assistant, system or developer"
         )
-    message = HistoryMessage(
-        "assistant" if role == "assistant" else "user",
-        _content_of(f"{path}.content", given.get("content")),
-    )
+    content = given.get("content")
+    if not isinstance(content, str | list | None):
+        raise SpecError(f"{path}.content: must be a text or a list of parts; send text")
+    # Files must be in it as base64; an address is not opened.
+    read = "" if content is None else read_content(content, f"{path}.content")
+    message = HistoryMessage("assistant" if role == "assistant" else "user", read)
     if message.has_files and role != "user":
         raise SpecError(f"{path}.content: only a message of the user can contain files; send text")
     return message
-
-
-def _content_of(path: str, content: object) -> Content:
-    """Read the content of a message. Files must be in it as base64; an address is not opened."""
-    if content is None:
-        return ""
-    if not isinstance(content, str | list):
-        raise SpecError(f"{path}: must be a text or a list of parts; send text")
-    return read_content(content, path)
 
 
 def _measure(text: str) -> int:

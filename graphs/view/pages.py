@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 from urllib.parse import urlencode
 
-from jinja2 import Environment
 from markupsafe import Markup
+from pydantic import JsonValue
 
 from ...nodes.models.adapters.composed import Chat
 from ..batch.status import BatchStatus, format_duration
@@ -25,7 +25,7 @@ from ..session.checkpoints import config_of
 from ..session.page import read_for_page
 from ..session.session import Session
 from ..show.page import PageSession, page_of
-from ..show.page_data import Ending, Line, Page
+from ..show.page_data import Line, Page
 from ..show.render import policy_of, script_of, style_of, templates
 from ..store.batches import CellRow, CellStatus, CellsWanted
 from ..store.open import Store
@@ -114,14 +114,12 @@ def draw_listing(
         shown: The chosen filter: a status, a reason, or an empty text.
         store_url: The address of the sessions' store.
     """
-    known = _templates()
     on_page = rows[: wanted.limit - 1]
     older = ""
     if len(rows) > len(on_page):
         query = {"q": wanted.text, "show": shown, "after": json.dumps(place(on_page[-1].row))}
         older = urlencode({name: value for name, value in query.items() if value})
     return _drawn(
-        known,
         "sessions.html",
         "sessions.js",
         rows=on_page,
@@ -135,7 +133,7 @@ def draw_listing(
 
 def draw_batches(found: Sequence[BatchStatus], store_url: str) -> Drawn:
     """Draw the list of batches."""
-    return _drawn(_templates(), "batches.html", "sessions.js", batches=found, store_url=store_url)
+    return _drawn("batches.html", "sessions.js", batches=found, store_url=store_url)
 
 
 def draw_batch(
@@ -155,12 +153,14 @@ def draw_batch(
         after = json.dumps([on_page[-1].number, on_page[-1].session])
         more = urlencode({"status": wanted.status or "", "after": after})
     return _drawn(
-        _templates(),
         "batch.html",
         "sessions.js",
         batch=status,
         duration=format_duration(status.seconds),
-        cells=[(cell, _values_of(cell)) for cell in on_page],
+        cells=[
+            (cell, [(path, _show_value(value)) for path, value in cell.varied.items()])
+            for cell in on_page
+        ],
         statuses=get_args(CellStatus),
         wanted=wanted,
         is_first=is_first,
@@ -168,25 +168,20 @@ def draw_batch(
     )
 
 
-def _values_of(cell: CellRow) -> list[tuple[str, str]]:
-    """Return the varied values of a cell as texts, by their paths."""
-    return [
-        (path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-        for path, value in cell.varied.items()
-    ]
+def _show_value(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def draw_session_page(session: PageSession, standing: Standing) -> Drawn:
     """Draw the page of a session."""
-    known, page = _templates(), page_of(session)
+    page = page_of(session)
     return _drawn(
-        known,
         "session.html",
         "page.js",
         "live.js",
         many=len(page.players),
         page=page,
-        parts=_parts(known, page, standing, spending=True),
+        parts=_draw_parts(page, standing, spending=True),
         mark=_mark(page.lines),
         standing=standing,
     )
@@ -204,54 +199,52 @@ def draw_news(session: PageSession, standing: Standing, seen: str) -> tuple[str,
         The new mark, and the changes. If the shown lines have changed, for example because a memory
         was reset, the only change is the request to load the page again.
     """
-    known, page = _templates(), page_of(session)
-    shown = page.lines[: _count(seen)]
+    page = page_of(session)
+    number = seen.partition("-")[0]
+    is_count = number.isascii() and number.isdecimal() and len(number) < 9
+    shown = page.lines[: int(number) if is_count else 0]
     if _mark(shown) != seen:
         return seen, {"reload": True}
-    message = known.get_template("message.html").module.message  # type: ignore[attr-defined]
     return _mark(page.lines), {
-        "lines": "".join(message(line) for line in page.lines[len(shown) :]),
-        "parts": _parts(known, page, standing, spending=bool(session.steps)),
+        "lines": "".join(_draw_macro("message", line) for line in page.lines[len(shown) :]),
+        "parts": _draw_parts(page, standing, spending=bool(session.steps)),
         "done": standing.status == "finished",
     }
 
 
 def draw_notice(title: str, text: str) -> Drawn:
     """Draw a page with one message."""
-    return _drawn(_templates(), "notice.html", title=title, text=text)
+    return _drawn("notice.html", title=title, text=text)
 
 
-def _drawn(known: Environment, name: str, *scripts: str, many: int = 0, **given: Any) -> Drawn:
+def _drawn(name: str, *scripts: str, many: int = 0, **given: Any) -> Drawn:
+    known = templates(_FOLDER)
     style, script = style_of(known, many, "view.css"), script_of(known, *scripts)
     html = known.get_template(name).render(style=style, script=script, **given)
     return Drawn(html, policy_of(style, script, **_ALLOWED))
 
 
-def _parts(known: Environment, page: Page, standing: Standing, *, spending: bool) -> dict[str, Any]:
+def _draw_parts(page: Page, standing: Standing, *, spending: bool) -> dict[str, Any]:
     """Return the parts of a page that change while a session runs, each with its digest."""
+    ending = page.ending
+    # The panel of a session that has not ended contains the current status.
+    words = {"running": "It is running.", "unfinished": "It was interrupted."}
+    if standing.status in words and not ending.questions:
+        ending = ending.model_copy(update={"sentence": words[standing.status]})
     drawn = {
-        "standing": _macro(known, "standing.html", "standing", standing),
-        "ending": _macro(known, "ending.html", "ending", _ending(page, standing)),
-        "questions": _macro(known, "questions.html", "questions", standing),
+        "standing": _draw_macro("standing", standing),
+        "ending": _draw_macro("ending", ending),
+        "questions": _draw_macro("questions", standing),
     }
     if spending:
-        found = page.spending
-        drawn["spending"] = _macro(known, "spending.html", "spending", found) if found else Markup()
+        drawn["spending"] = _draw_macro("spending", page.spending) if page.spending else Markup()
     return {name: {"html": html, "is": _digest(html)} for name, html in drawn.items()}
 
 
-def _ending(page: Page, standing: Standing) -> Ending:
-    """Return the panel about the end, with the current status if the session has not ended."""
-    sentence = {"running": "It is running.", "unfinished": "It was interrupted."}.get(
-        standing.status
-    )
-    if sentence is None or page.ending.questions:
-        return page.ending
-    return page.ending.model_copy(update={"sentence": sentence})
-
-
-def _macro(known: Environment, template: str, name: str, given: object) -> Markup:
-    return Markup(getattr(known.get_template(template).module, name)(given))  # noqa: S704  # escaped
+def _draw_macro(name: str, given: object) -> Markup:
+    """Draw a macro, whose template has its name."""
+    macro = getattr(templates(_FOLDER).get_template(f"{name}.html").module, name)
+    return Markup(macro(given))  # noqa: S704  # escaped
 
 
 def _mark(lines: Sequence[Line]) -> str:
@@ -259,17 +252,8 @@ def _mark(lines: Sequence[Line]) -> str:
     return f"{len(lines)}-{_digest(''.join(line.model_dump_json() for line in lines))}"
 
 
-def _count(mark: str) -> int:
-    number = mark.partition("-")[0]
-    return int(number) if number.isascii() and number.isdecimal() and len(number) < 9 else 0
-
-
 def _digest(text: str) -> str:
     return sha256(text.encode(errors="replace")).hexdigest()[:16]
-
-
-def _templates() -> Environment:
-    return templates(_FOLDER)
 
 
 _AT_ONCE: Final = 1.5
