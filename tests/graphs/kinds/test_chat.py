@@ -14,7 +14,6 @@ from duologue.graphs.events import (
     MessageSaid,
     MessageToken,
     QuestionAsked,
-    ToolCallFinished,
     ToolCallRequested,
 )
 from duologue.nodes.models.client.chat_model import ChatModel
@@ -297,20 +296,3 @@ def test_a_first_message_that_is_given_is_not_asked_for() -> None:
     found = play(chat("Hi"), ["Hello."], ["exit"])
     assert found.transcript == [("User", "Hi"), ("Assistant", "Hello.")]
     assert found.heard == ["Hello."]
-
-
-def test_g3_what_tools_give_is_told_before_the_person_is_asked() -> None:
-    spec = chat("Weather?", tools=["get_current_weather"])
-    events = list(
-        stream(
-            spec,
-            model=ScriptedChatModel(script=TALK[1:3]),
-            store=f"memory:{uuid4().hex}",
-            tools=[get_current_weather],
-        )
-    )
-    assert isinstance(events[-1], QuestionAsked)
-    assert [event.call_id for event in events if isinstance(event, ToolCallFinished)] == [
-        "call 1",
-        "call 2",
-    ]

@@ -14,6 +14,7 @@ from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solv
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.log import fields_of, kind_of
+from support.tables import read_rows
 
 SECRET = "The secret number is 2."  # noqa: S105
 CHOOSE = "Choose a number between 1 and 3, the secret number. Output it once, now."
@@ -128,102 +129,21 @@ def check_transcript(result: Result, rounds: list[str], secret: Mapping[str, Any
     assert view(result, "Game master") == [*known, f"a:{READY}", *turned]
 
 
-@pytest.mark.part(2)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize(
-    ("mode", "stops", "rounds", "completed"),
-    [
-        pytest.param(
-            "end_chat_after_first_completion", "master", WON, ["Game master"], id="Y12-master"
-        ),
-        pytest.param(
-            "end_chat_after_first_completion",
-            "player",
-            [*WON, f"a:{THANKS}"],
-            ["Player"],
-            id="Y12-player",
-        ),
-        pytest.param(
-            "one_last_chat_after_first_completion",
-            "master",
-            [*WON, f"a:{THANKS}"],
-            ["Game master"],
-            id="Y13",
-        ),
-        pytest.param(
-            "one_last_group_chat_after_first_completion",
-            "master",
-            [*WON, f"a:{THANKS}", "u:Well played."],
-            ["Game master"],
-            id="Y14",
-        ),
-        pytest.param(
-            "all_task_must_complete",
-            "both",
-            [*WON, f"a:{THANKS}"],
-            ["Game master", "Player"],
-            id="Y15",
-        ),
-    ],
-)
-async def test_it_ends_at_the_right_guess(
-    mode: str, stops: str, rounds: list[str], completed: list[str], secret: Mapping[str, Any]
-) -> None:
-    model = players()
-    result = await aconverse(game(secret, mode, stops=stops), model=model, store="memory:")
-    check_transcript(result, rounds, secret)
-    assert ended(result).reasons == ("completed",)
-    assert ended(result).completed == tuple(completed)
-    # R11: if both have last words, these are a round.
-    told = 3 if mode == "one_last_group_chat_after_first_completion" else 2
-    assert str(ended(result)).startswith(f"Ended after {told} rounds and ")
-
-
-@pytest.mark.part(3)
-@pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize(
-    "mode",
-    [
-        pytest.param("end_chat_after_first_completion", id="Y12"),
-        pytest.param("one_last_chat_after_first_completion", id="Y13"),
-        pytest.param("one_last_group_chat_after_first_completion", id="Y14"),
-        pytest.param("all_task_must_complete", id="Y15"),
-    ],
-)
-async def test_the_cap_ends_it_without_a_right_guess(mode: str, secret: Mapping[str, Any]) -> None:
-    """Y2, Y3: the cap ends the game of a player that never guesses 2."""
-    model = players(last=1)
-    result = await aconverse(game(secret, mode, cap=2), model=model, store="memory:")
+@pytest.mark.parametrize("row", read_rows(__file__, "guessing_games"), ids=lambda row: row["row"])
+async def test_it_ends_as_it_should(row: dict[str, Any], secret: Mapping[str, Any]) -> None:
+    model = players(last=row.get("last", 3))
+    spec = game(secret, row["mode"], cap=row.get("cap", 5), stops=row.get("stops", "master"))
+    result = await aconverse(spec, model=model, store="memory:")
     lost = [f"u:{READY}", *["a:My guess is 1.", "u:Higher."] * 2]
-    check_transcript(result, lost, secret)
-    assert ended(result).reasons == ("max_iterations",)
-    assert (ended(result).rounds, ended(result).completed) == (2, ())
-
-
-@pytest.mark.parametrize("secret", SECRETS)
-async def test_without_a_judge_it_goes_on_after_the_right_guess(secret: Mapping[str, Any]) -> None:
-    """Y11: in mode MAX_ITERATIONS_ONLY no judge is asked."""
-    model = players()
-    result = await aconverse(
-        game(secret, "max_iterations_only", cap=3), model=model, store="memory:"
-    )
-    check_transcript(result, [*WON, f"a:{THANKS}", "u:Well played."], secret)
-    assert ended(result).reasons == ("max_iterations",)
-    assert not any(call.response_format for call in model.calls)
-
-
-@pytest.mark.parametrize("secret", SECRETS)
-async def test_the_right_guess_on_the_caps_turn_is_a_win_and_says_both(
-    secret: Mapping[str, Any],
-) -> None:
-    """Y13: the last word that a win promises is said after the cap."""
-    result = await aconverse(
-        game(secret, "one_last_chat_after_first_completion", cap=2),
-        model=players(),
-        store="memory:",
-    )
-    check_transcript(result, [*WON, f"a:{THANKS}"], secret)
-    assert ended(result).reasons == ("completed", "max_iterations")
+    check_transcript(result, [*(WON if row.get("won", True) else lost), *row["after"]], secret)
+    assert ended(result).reasons == tuple(row["reasons"])
+    assert ended(result).completed == tuple(row["completed"])
+    # R11: if both have last words, these are a round.
+    assert str(ended(result)).startswith(f"Ended after {row['rounds']} rounds and ")
+    if row["mode"] == "max_iterations_only":
+        assert not any(call.response_format for call in model.calls)
 
 
 @pytest.mark.parametrize("secret", SECRETS)

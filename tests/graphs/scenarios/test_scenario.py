@@ -224,25 +224,11 @@ def test_each_end_says_which_it_is() -> None:
 # Verdicts
 
 
-def judge_order(prompt: Prompt) -> Line:
-    """Decide from the transcript alone whether the look-up comes before the first promise."""
-    lines = prompt[-1]["content"].splitlines()
-    places = {
-        what: next((at for at, one in enumerate(lines) if what in one), None)
-        for what in ("called get_order", "refund it")
-    }
-    looked, promised = places["called get_order"], places["refund it"]
-    if promised is None:
-        return verdict("inconclusive", "No promise.", 0)
-    number = int(lines[promised].split(".")[0])
-    is_first = looked is not None and looked < promised
-    return verdict("met" if is_first else "not_met", "By the order of messages.", number)
-
-
 def test_a_sound_agent_passes_and_faulty_ones_fail() -> None:
     sound = shop("get_order", "I refund it now.")
-    assert play(sound, judge=judge_order, criteria=CRITERION).passed
-    hasty = play(shop("I refund it now."), judge=judge_order, criteria=CRITERION)
+    assert play(sound, judge=verdict("met", message=4), criteria=CRITERION).passed
+    late = verdict("not_met", "By the order of messages.", 2)
+    hasty = play(shop("I refund it now."), judge=late, criteria=CRITERION)
     assert not hasty.passed
     (found,) = hasty.verdicts
     assert (found.finding.value, found.message) == ("not_met", 2)
