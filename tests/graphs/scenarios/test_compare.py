@@ -1,10 +1,8 @@
 """The comparison of two runs of a suite, and its exact tests."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import BaseMessage
 from typer.testing import CliRunner
 
 from duologue.graphs.cli.app import app
@@ -15,7 +13,7 @@ from duologue.graphs.scenarios import (
     compare_suites,
     run_suite,
 )
-from duologue.nodes.testing import Prompt, ScriptedChatModel
+from support.agents import requesting
 
 
 def report(name: str, **scenarios: tuple[int, int]) -> SuiteReport:
@@ -94,22 +92,13 @@ def test_small_changes_of_many_scenarios_are_significant_together() -> None:
 
 @pytest.mark.exhaustive
 def test_the_command_compares_two_runs(tmp_path: Path) -> None:
-    def play_user(prompt: Prompt) -> str:
-        return "###STOP###" if any(one["role"] == "assistant" for one in prompt) else "Refund it."
-
-    def refunds(messages: Sequence[BaseMessage]) -> str:
-        return "Refunded."
-
-    def refuses(messages: Sequence[BaseMessage]) -> str:
-        return "No."
-
     def is_refunded(result: object) -> bool:
         return "Refunded" in str(getattr(result, "transcript", ""))
 
-    store, model = f"memory:{tmp_path.name}", ScriptedChatModel(play_user)
+    store, model = f"memory:{tmp_path.name}", requesting()
     suite = {"scenarios": {"refund": {"goal": "Refund", "checks": [is_refunded]}}, "trials": 5}
-    for name, agent in (("before", refunds), ("after", refuses)):
-        run_suite(suite, agent, name=name, model=model, store=store)
+    for name, text in (("before", "Refunded."), ("after", "No.")):
+        run_suite(suite, lambda _, text=text: text, name=name, model=model, store=store)
     ran = CliRunner().invoke(app, ["compare", "before", "after", "--store", store])
     assert "refund: 5 of 5 → 0 of 5 passed (p = 0.0079, significant)" in ran.stdout
     assert ran.exit_code == 1

@@ -6,12 +6,12 @@ import platform
 import socket
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from duologue.graphs.scenarios import SimulationResult
 from duologue.graphs.scenarios.recording import RecordingError, RecordMode, RecordOptions, record
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from support.agents import serve_locally
 from support.log import fields_of
 
 GOAL = "Get one charge for order 1042 refunded."
@@ -186,46 +187,17 @@ async def test_a_damaged_recording_is_one_error(place: Path) -> None:
 # HTTP
 
 
-class Shop(BaseHTTPRequestHandler):
-    """A server whose answers are numbered and contain secrets."""
-
-    count = 0
-
-    def do_GET(self) -> None:
-        type(self).count += 1
-        self.rfile.read(int(self.headers.get("content-length") or 0))
-        answer = (
-            f'{{"number": {self.count}, "access_token": "token-of-shop", "mail": "bob@shop.de"}}'
-        )
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("set-cookie", "session=cookie-77")
-        self.send_header("content-length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer.encode())
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        pass
+numbers = count(1)
+"""The numbers of the shop's answers, which contain secrets."""
 
 
 @pytest.fixture
 def shop() -> Iterator[tuple[str, Callable[[], None]]]:
     """Return the address of a shop, and a function that stops it."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    yield f"http://127.0.0.1:{server.server_port}", stop
-    if thread.is_alive():
-        stop()
+    secrets = '"access_token": "token-of-shop", "mail": "bob@shop.de"'
+    with ExitStack() as running:
+        server = serve_locally(lambda path: f'{{"number": {next(numbers)}, {secrets}}}')
+        yield f"http://127.0.0.1:{running.enter_context(server)}", running.close
 
 
 KEY = "key-in-a-header-123"
@@ -390,10 +362,10 @@ async def test_hosts_that_are_allowed_are_neither_recorded_nor_refused(
         connection.request("GET", "/")
         return f"Status {connection.getresponse().status}."
 
-    before = Shop.count
+    before = next(numbers)
     for mode in ("new", "none"):
         await run(place, mode, agent, allowed=["127.0.0.1"])
-    assert Shop.count >= before + 2
+    assert next(numbers) > before + 2
     assert "exchanges" not in read(place)
 
 

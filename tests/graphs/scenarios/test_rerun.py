@@ -11,7 +11,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from duologue import Scenario, Session, SpecError, simulate
 from duologue.graphs.scenarios import SimulationResult, rerun_simulation, run_suite
-from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from support.agents import requesting
 
 
 def refunds(result: SimulationResult) -> bool:
@@ -84,13 +85,10 @@ def test_the_whole_turn_of_the_message_is_repeated(at: int) -> None:
 
 @pytest.mark.exhaustive
 def test_a_simulation_of_a_suite_is_repaired_too(tmp_path: Path) -> None:
-    def play_user(prompt: Prompt) -> str:
-        return "###STOP###" if any(one["role"] == "assistant" for one in prompt) else "Refund it."
-
     def refuse(messages: Sequence[BaseMessage]) -> str:
         return f"No, {messages[-1].text}"
 
-    store, model = str(tmp_path / "s.db"), ScriptedChatModel(play_user)
+    store, model = str(tmp_path / "s.db"), requesting()
     report = run_suite(
         {"scenarios": {"refund": REFUND}}, refuse, name="shop", model=model, store=store
     )

@@ -9,13 +9,14 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.types import interrupt
 
 from duologue import InconclusiveResult, Scenario, SpecError, asimulate, simulate
 from duologue.graphs.scenarios import EndKind, SimulationResult
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.agents import counting, graph_of
 from support.tables import check_rows, read_rows
 
 GOAL = "You were charged twice for order 1042 and want one charge refunded."
@@ -124,20 +125,6 @@ def test_a_graph_s_calls_and_final_state_are_in_the_result(options: dict[str, An
     assert talk == ["Refund order 1042.", "Yes."]
 
 
-def counting(**options: Any) -> Any:  # noqa: ANN401
-    """Return a graph that counts its turns in its own state."""
-
-    class State(MessagesState):
-        count: int
-
-    def step(state: State) -> dict[str, Any]:
-        count = state.get("count", 0) + 1
-        return {"count": count, "messages": [AIMessage(f"Turn {count}.")]}
-
-    graph: Any = StateGraph(State)
-    return graph.add_node("step", step).add_edge(START, "step").compile(**options)
-
-
 def test_a_graph_with_a_checkpointer_has_a_thread_for_each_simulation() -> None:
     agent = counting(checkpointer=InMemorySaver())
     for _ in range(2):
@@ -150,8 +137,7 @@ def test_interrupts_are_answered_by_a_function_or_are_an_error() -> None:
     def ask(_: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(f"Answer: {interrupt('Refund?')}")]}
 
-    graph: Any = StateGraph(MessagesState)
-    agent = graph.add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=InMemorySaver())
+    agent = graph_of(ask, checkpointer=InMemorySaver())
     result = play(agent, options={"on_interrupt": lambda value: f"{value} yes"})
     assert result.transcript[1] == ("Agent", "Answer: Refund? yes")
     with pytest.raises(SpecError, match=r"on_interrupt: the agent .* asks 'Refund\?'; pass a"):
@@ -432,8 +418,7 @@ def test_several_interrupts_and_values_that_are_no_text_are_shown_to_the_user() 
         first, second = interrupt({"amount": 9.5}), interrupt("Sure?")
         return {"messages": [AIMessage(f"{first}, then {second}")]}
 
-    graph: Any = StateGraph(MessagesState)
-    agent = graph.add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=InMemorySaver())
+    agent = graph_of(ask, checkpointer=InMemorySaver())
     script = ("Hello.", "Fine.", "Quite.", "###STOP###")
     result = play(agent, *script, options={"on_interrupt": "user"})
     texts = [text for name, text in result.transcript if name == "Agent"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 
 from duologue import Scenario, SpecError, simulate
 from duologue.graphs.scenarios import (
@@ -17,6 +17,7 @@ from duologue.graphs.scenarios import (
     user,
 )
 from duologue.nodes.testing import Line, ScriptedChatModel
+from support.agents import graph_of
 
 GOAL = "Get one charge of order 1042 refunded."
 LOOKS_UP = "The agent looks the order up."
@@ -87,8 +88,7 @@ def test_a_graph_with_a_thread_reads_fixed_replies_too() -> None:
     def step(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(f"I know {len(state['messages'])}.")]}
 
-    graph: Any = StateGraph(MessagesState)
-    tested = graph.add_node("step", step).add_edge(START, "step").compile(InMemorySaver())
+    tested = graph_of(step, checkpointer=InMemorySaver())
     script = [user("A"), agent(), user("B"), agent("C"), user("D"), agent("E"), user("F"), agent()]
     result = play(script, tested=tested)
     known = [one.text for one in result.agent_state["messages"]]

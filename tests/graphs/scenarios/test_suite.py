@@ -3,18 +3,16 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.pregel.remote import RemoteGraph
 
 from duologue import (
@@ -27,6 +25,7 @@ from duologue import (
 )
 from duologue.graphs.scenarios import SimulationResult, Suite, SuiteReport, load_suite, run_suite
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+from support.agents import counting, serve_locally
 from support.tables import check_rows, read_rows
 
 GOAL = "You want order 7 refunded."
@@ -200,20 +199,6 @@ def test_an_agent_that_raises_is_an_error_of_its_simulation(store: str) -> None:
     assert play(agent=broken, store=store).count("error") == 1
 
 
-def counting() -> Any:  # noqa: ANN401
-    """Return a graph that counts its turns in its own thread."""
-
-    class State(MessagesState):
-        count: int
-
-    def step(state: State) -> dict[str, Any]:
-        count = state.get("count", 0) + 1
-        return {"count": count, "messages": [AIMessage(f"Turn {count}: it is refunded.")]}
-
-    graph: Any = StateGraph(State)
-    return graph.add_node("step", step).add_edge(START, "step").compile(InMemorySaver())
-
-
 def has_one_turn(result: SimulationResult) -> bool:
     return bool(result.agent_state["count"] == 1)
 
@@ -221,7 +206,7 @@ def has_one_turn(result: SimulationResult) -> bool:
 @pytest.mark.exhaustive
 def test_each_simulation_has_its_own_thread_and_checks_see_its_state(store: str) -> None:
     suite = {"scenarios": {"refund": {"goal": GOAL, "checks": [has_one_turn]}}, "trials": 4}
-    report = play(suite, counting(), store=store)
+    report = play(suite, counting(" It is refunded.", checkpointer=InMemorySaver()), store=store)
     assert (report.passed, report.verdict) == (4, "passed")
 
 
@@ -274,35 +259,12 @@ def test_a_suite_of_scenario_objects_equals_one_of_dicts() -> None:
     assert Suite({"a": Scenario(GOAL)}) == load_suite({"scenarios": {"a": {"goal": GOAL}}})
 
 
-class Agent(BaseHTTPRequestHandler):
-    """A server that replies like OpenAI's API."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        message = {"role": "assistant", "content": "Order 7 is refunded."}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        reply = json.dumps({"id": "1", "created": 1, "model": "agent", "choices": [choice]})
-        self.send_response(200 if self.path.startswith("/v1/") else 404)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(reply)))
-        self.end_headers()
-        self.wfile.write(reply.encode())
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
-
-
-@contextmanager
-def served(port: int = 0) -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", port), Agent)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def complete(path: str) -> str:
+    """Reply like OpenAI's API."""
+    message = {"role": "assistant", "content": "Order 7 is refunded."}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    reply = json.dumps({"id": "1", "created": 1, "model": "agent", "choices": [choice]})
+    return reply if path.startswith("/v1/") else ""
 
 
 def closed_port() -> int:
@@ -330,7 +292,7 @@ def test_a_suite_gives_up_an_address_to_which_no_connection_succeeds(
     address: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duologue.graphs.batch.limiter.CONNECTING", 1.0)
-    with served() as port:
+    with serve_locally(complete) as port:
         url = address.format(closed=closed_port(), open=port)
         with pytest.raises(ModelUnavailableError, match="check its address") as caught:
             play(agent=url, store=store)
@@ -342,7 +304,7 @@ def test_a_suite_gives_up_an_address_to_which_no_connection_succeeds(
 def test_a_server_that_starts_late_is_waited_for_beyond_the_time_of_a_reply(store: str) -> None:
     port = closed_port()
     with ExitStack() as stack:
-        start = threading.Timer(5, lambda: stack.enter_context(served(port)))
+        start = threading.Timer(5, lambda: stack.enter_context(serve_locally(complete, port)))
         start.start()
         # It is tried again after 1, 2 and 4 seconds, which are no time of the agent.
         report = play(agent=chat_model(port), store=store, agent_timeout=3)
@@ -351,7 +313,7 @@ def test_a_server_that_starts_late_is_waited_for_beyond_the_time_of_a_reply(stor
 
 
 def test_an_error_of_a_server_names_its_address(store: str) -> None:
-    with served() as port:
+    with serve_locally(complete) as port:
         agent = RemoteGraph("shop", url=f"http://127.0.0.1:{port}/shop")
         report = play(agent=agent, store=store)
     assert {one.outcome for one in report.simulations} == {"error"}
