@@ -5,7 +5,8 @@ receive it. `nodes.models.listeners` removes this argument from a call while the
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..conversation.conversation import (
     read_target,
 )
 from ..conversation.judges import HAND_OFF
-from ..ends.end import leaves, lone
+from ..ends.end import BaseEnd, leaves, lone
 from ..ends.events import DoneToken
 from ..prompts import prompts
 from ..prompts.prompts import PRIVATE_MESSAGE
@@ -45,7 +46,7 @@ def done_tokens(
     A token that is quoted from a message of the log does not count. Only messages of speakers who
     may not say the token themselves can be quoted: two speakers may agree in the same words.
     """
-    mine = _tokens_of(conversation, speaker)
+    mine = _list_tokens(conversation.end_chat.when, speaker)
     return [
         end.token
         for end in mine
@@ -66,12 +67,14 @@ def _is_quoted(end: DoneToken, text: str, log: Iterable[BaseMessage]) -> bool:
 
 def list_own_tokens(conversation: Conversation, speaker: str) -> list[str]:
     """Return the done tokens that only this speaker may say."""
-    return [end.token for end in _tokens_of(conversation, speaker) if end.by is not None]
+    return [
+        end.token for end in _list_tokens(conversation.end_chat.when, speaker) if end.by is not None
+    ]
 
 
 def may_say_token(conversation: Conversation, speaker: str) -> bool:
     """Return whether a done token of this speaker may end the conversation."""
-    return next(_tokens_of(conversation, speaker), None) is not None
+    return bool(_list_tokens(conversation.end_chat.when, speaker))
 
 
 def unanswered_token(
@@ -125,7 +128,9 @@ class HeardText:
 
     def __init__(self, conversation: Conversation | None, speaker: str) -> None:
         self._conversation, self._speaker = conversation, speaker
-        self._ends = [] if conversation is None else [*_tokens_of(conversation, speaker)]
+        self._ends = (
+            () if conversation is None else _list_tokens(conversation.end_chat.when, speaker)
+        )
         self._text = ""
         self._told = 0
 
@@ -150,7 +155,7 @@ class HeardText:
 
 
 def _drop_tokens(conversation: Conversation, speaker: str | None, text: str) -> str:
-    for end in _tokens_of(conversation, speaker):
+    for end in _list_tokens(conversation.end_chat.when, speaker):
         if may_say(end.token, text):
             shown = _blank_marks(conversation, speaker, end, text)
             text = without(end.token, text, end.counts, speaker, shown)
@@ -191,10 +196,12 @@ def _begins_another(line: str, marks: LabelledFormat, *, goes_on: bool) -> bool:
     )
 
 
-def _tokens_of(conversation: Conversation, speaker: str | None) -> Iterator[DoneToken]:
-    for _, end in leaves(conversation.end_chat.when):
-        if isinstance(end, DoneToken) and end.by in (None, speaker):
-            yield end
+@lru_cache(maxsize=256)
+def _list_tokens(when: BaseEnd | None, speaker: str | None) -> tuple[DoneToken, ...]:
+    """Return the done tokens among some ends that a speaker may say."""
+    return tuple(
+        end for _, end in leaves(when) if isinstance(end, DoneToken) and end.by in (None, speaker)
+    )
 
 
 GAP = "\n\n"

@@ -38,6 +38,11 @@ _AFTER_SENTENCE = frozenset(f"{EMPHASIS}\"'”)]")
 """The characters that may come between the end of a sentence and an end mark, besides white space.
 """
 
+_SPACES: Final = (*range(9, 14), *range(28, 33), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B))
+_AT_CUT: Final = EMPHASIS + "".join(map(chr, (*_SPACES, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)))
+"""All white space, and emphasis. White space before a colon does not count, and at a cut it is
+unknown if a colon follows."""
+
 _NARROW: Final = {**WIDE, **dict.fromkeys(map(ord, EMPHASIS))}
 
 _SHARE: Final = 64
@@ -54,19 +59,11 @@ def begins(line: str, mark: str) -> bool:
         return not wanted
     size = place + len(wanted) + _SHARE
     while True:
-        head = line if size >= len(line) else _head(line, size)
+        head = line if size >= len(line) else line[:size].rstrip(_AT_CUT)
         found = normalize_mark(head)
         if len(head) == len(line) or len(found) >= len(wanted) or not wanted.startswith(found):
             return found.startswith(wanted)
         size *= 2
-
-
-def _head(line: str, size: int) -> str:
-    """Return the beginning of a line, without white space and emphasis at its end."""
-    # White space before a colon does not count. At the cut it is unknown if a colon follows.
-    while size and (line[size - 1].isspace() or line[size - 1] in EMPHASIS):
-        size -= 1
-    return line[:size]
 
 
 @lru_cache(maxsize=256)
@@ -145,7 +142,7 @@ def _span_of(mark: str, line: str) -> tuple[int, int]:
     before = _BEFORE.match(line)
     size = (before.end() if before else 0) + len(mark) + _SHARE
     while True:
-        head = line if size >= len(line) else _head(line, size)
+        head = line if size >= len(line) else line[:size].rstrip(_AT_CUT)
         signs, places = _fold(head)
         leading = LEADING.match(signs)
         skipped = leading.end() if leading else 0

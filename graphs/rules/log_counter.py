@@ -50,6 +50,10 @@ class LogCounter:
         self._heard_from: dict[str | None, None] = {}
         self._spoken: dict[str | None, None] = {}
         self._public: list[BaseMessage] = []
+        # These depend on the speakers alone, and the facts are computed after each message.
+        speakers = conversation.speakers
+        self._run = {languages_run(conversation, one) for one in speakers if one.runs_code}
+        self._counts_people = any(one.human or one.first_message for one in speakers)
         self._begin()
 
     def _begin(self) -> None:
@@ -135,18 +139,17 @@ class LogCounter:
 
     def _code(self) -> dict[str, Any]:
         """Return who said the newest message, and whether it contains code that a speaker runs."""
-        conversation = self._conversation
-        run = {languages_run(conversation, one) for one in conversation.speakers if one.runs_code}
-        if self._heard is None or not run:
+        if self._heard is None or not self._run:
             return {}
         message, about = self._heard
-        writes = about.source not in DATA and any(holds_code(message.text, one) for one in run)
+        writes = about.source not in DATA and any(
+            holds_code(message.text, one) for one in self._run
+        )
         return {"code_by" if writes else "no_code_by": about.speaker}
 
     def _people(self) -> dict[str, Any]:
         """Return the facts about people and fixed first messages. Empty if there are neither."""
-        speakers = self._conversation.speakers
-        if not any(speaker.human or speaker.first_message for speaker in speakers):
+        if not self._counts_people:
             return {}
         counts = {name: replies.count for name, replies in self._auto_replies.items()}
         facts: dict[str, Any] = {
@@ -159,7 +162,7 @@ class LogCounter:
             facts["said_by"] = about.speaker
             facts["terminated"] = tuple(
                 speaker.name
-                for speaker in speakers
+                for speaker in self._conversation.speakers
                 if speaker.human
                 and speaker.name != about.speaker
                 and about.is_heard_by(speaker.name)
