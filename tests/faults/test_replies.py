@@ -14,6 +14,7 @@ from drawn_faults import Faults
 from duologue.graphs import ModelError, Result, Session, converse, load_conversation, stream
 from duologue.graphs.events import ConversationEnded
 from support.faulty_server import Body, FaultyServer, Sent
+from support.tables import read_rows
 
 from .faulty_talk import set_up
 
@@ -39,25 +40,7 @@ def talk(*speakers: Spec, **fields: object) -> Spec:
     return {**given, "end_chat": {"max_iterations": 2}, **fields}
 
 
-TALKS = {
-    "plain": talk(ANN, BOB),
-    "with prices": talk(ANN, BOB, prices={"drawn": {"input": 1, "output": 2, "cached_input": 0.5}}),
-    "with tools": talk(ANN | TOOLS, BOB | TOOLS),
-    "speaking beside tools": talk(
-        ANN | TOOLS | {"speaks_with_tool_calls": True},
-        BOB | TOOLS | {"speaks_with_tool_calls": True},
-    ),
-    "tools by schema": talk(ANN | TOOLS | {"tool_calling": "schema"}, BOB),
-    "held to a schema": talk(ANN | {"format": {"kind": "schema", "name": "plan"}}, BOB),
-    "judging itself": talk(ANN | STOPS, BOB | STOPS),
-    "by two questions": talk(ANN | STOPS, BOB, judge={"form": "two_questions"}),
-    "separate judge": talk(ANN, BOB, judge={"criteria": ["It is short.", "It is green."]}),
-    "judge in lines": talk(ANN, BOB, judge={"criteria": ["It is short."], "form": "lines"}),
-    "moderator": talk(ANN, BOB, {"name": "Cem"}, turn_order={"kind": "moderator"}),
-    "summed up": talk(
-        ANN | {"context": {"kind": "summary", "limit": 450}}, BOB, end_chat={"max_iterations": 4}
-    ),
-}
+TALKS = read_rows(__file__, "talks")
 
 
 class Drawing:

@@ -20,6 +20,7 @@ from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, Scrip
 from support.cli_help import duologue
 from support.files import PDF, PNG
 from support.results import outcome_of
+from support.tables import read_rows
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
@@ -33,16 +34,7 @@ pytestmark = [
 ]
 
 MODEL = "ScriptedChatModel"
-TALK: dict[str, Any] = {
-    "task": "Find out how many days two weeks have.",
-    "speakers": [
-        {"name": "Head Cook", "system_prompt": "You ask."},
-        {"name": "Ben", "system_prompt": "You count.", "tools": ["calculator"]},
-    ],
-    "end_chat": {"when": {"kind": "max_messages", "limit": 4}},
-    "judge": {"criteria": ["The number of days is said."]},
-    "prices": {MODEL: {"input": 1, "output": 2}},
-}
+TALK: dict[str, Any] = read_rows(__file__, "talk")
 BATCH: dict[str, Any] = {
     "conversation": TALK,
     "vary": {"speakers.Ben.system_prompt": ["You count.", "You count well."]},

@@ -29,6 +29,7 @@ from duologue.graphs import (
 from duologue.graphs.log.state import append, log_of
 from duologue.nodes.testing.server import ScriptedServer
 from support.log import without_ids
+from support.tables import read_rows
 
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
@@ -49,37 +50,7 @@ def asked(server: ScriptedServer, before: int) -> list[dict[str, Any]]:
     ]
 
 
-GROUP: dict[str, Any] = {
-    "speakers": [
-        {
-            "name": "Ann Lee",
-            "task": "Keep a secret.",
-            "private_opening": {"prompt": "Choose a secret number."},
-            "checks_completion": True,
-            "keep_self_reflection": True,
-        },
-        {
-            "name": "Ben",
-            "task": "Guess it.",
-            "checks_completion": True,
-            "model_settings": {"seed": 7},
-        },
-        {"name": "Cy", "task": "Watch.", "private_opening": {"lines": ["Ann fibs."]}},
-    ],
-    "end_chat": {
-        "mode": "one_last_group_chat_after_first_completion",
-        "when": [
-            {"kind": "max_messages", "limit": 30},
-            {"kind": "all", "of": [{"kind": "max_calls", "limit": 40}, {"kind": "stop_requested"}]},
-        ],
-        "guards": {"farewells": 0},
-    },
-    "shift_owner": "Ben",
-    "reconcile_first_message": True,
-    "turn_order": {"kind": "moderator"},
-    "prices": {"scripted": {"input": 1.0, "output": 2.0}},
-    "model": "scripted",
-}
+GROUP: dict[str, Any] = read_rows(__file__, "group")
 
 
 def in_python() -> Conversation:

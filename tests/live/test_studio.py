@@ -11,6 +11,7 @@ from duologue.graphs import role_play
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import shaped
+from support.tables import read_rows
 
 from .conftest import DevServer, input_schema, mcp_session, new_thread, page_blocks, run_graph
 
@@ -265,24 +266,7 @@ async def test_a_cancelled_run_goes_on_without_repeating_an_answered_call(
     assert found == asked[:4] + asked[3:]
 
 
-GROUP: dict[str, Any] = {
-    "speakers": [
-        {
-            "name": "Ann",
-            "task": "Keep a secret.",
-            "private_opening": {"prompt": "Choose a secret number."},
-            "checks_completion": True,
-        },
-        {"name": "Ben", "task": "Guess it."},
-    ],
-    "end_chat": {
-        "mode": "one_last_chat_after_first_completion",
-        "max_iterations": 9,
-        "when": [{"kind": "max_messages", "limit": 30}, {"kind": "max_calls", "limit": 40}],
-    },
-    "shift_owner": "Ann",
-    "shift_content": "Go.",
-}
+GROUP: dict[str, Any] = read_rows(__file__, "studio_group")
 
 
 @pytest.mark.exhaustive

@@ -10,6 +10,7 @@ import pytest
 from langgraph_sdk.client import LangGraphClient
 
 from duologue.graphs.kinds.load import forms_by_kind
+from support.tables import read_rows
 
 from .conftest import mcp_session, new_thread, run_graph, text_of
 
@@ -22,26 +23,10 @@ GROUP: dict[str, Any] = {
     ],
     "end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 6},
 }
-BESIDE: dict[str, dict[str, Any]] = {
-    "role_play": {},
-    "group_solve": GROUP,
-    "blogger": {},
-    "coder": {"sandbox": "monty"},
-    "user_proxy": {"code": False, "assistant_prompt": "You count with {user}."},
-    "chat": {"assistant_prompt": "You count with {user}."},
-    "simulation": {"assistant_prompt": "You count with {user}.", "max_iterations": 2},
-}
+BESIDE: dict[str, dict[str, Any]] = read_rows(__file__, "beside")
 """The fields of each graph's input in addition to a message."""
 
-ANSWERS = {
-    "role_play": "Solution: step 1 is done.\nNext request.",
-    "group_solve": "This is my word",
-    "blogger": "Draft 2.",
-    "coder": "It is 42.",
-    "user_proxy": "I count 0.",
-    "chat": "I count 0.",
-    "simulation": "I count 1.",
-}
+ANSWERS = read_rows(__file__, "answers")
 """The first words of each graph's answer."""
 
 

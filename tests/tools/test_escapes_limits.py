@@ -15,6 +15,7 @@ from support.sandboxes import (
     program,
     wait_until,
 )
+from support.tables import read_rows
 
 from .conftest import Start
 
@@ -260,22 +261,7 @@ async def test_memory_of_all_processes_together_is_limited(
 
 @pytest.mark.parametrize(
     "holds",
-    [
-        """
-import mmap
-for _ in range(3):
-    if os.fork() == 0:
-        held = mmap.mmap(-1, 30 << 20)
-        for at in range(0, len(held), 1 << 20):
-            held[at:at + (1 << 20)] = bytes(1 << 20)
-            held.madvise(mmap.MADV_DONTNEED, at, 1 << 20)
-        time.sleep(2)
-        os._exit(0)
-""",
-        "import socket\nheld = [socket.socketpair() for _ in range(100)]",
-        "for number in range(60_000): os.mknod(f'/work/{number}')",
-    ],
-    ids=["shared", "sockets", "inodes"],
+    read_rows(__file__, "memory_that_no_process_seems_to_hold_is_limited"),
 )
 @pytest.mark.parametrize(("mib", "code"), [(64, 137), (1000, 0)])
 async def test_memory_that_no_process_seems_to_hold_is_limited(

@@ -392,20 +392,7 @@ for line in sys.stdin:
 
 TEXT = '{"content": [{"type": "text", "text": "%s"}]}'
 
-REPLIES = {
-    "'[' * 100_000 + ']' * 100_000": ("its MCP server does not speak MCP, but writes", True),
-    "'{\"a\":' * 100_000 + '1' + '}' * 100_000": ("its MCP server does not speak MCP", True),
-    "'[' * 100_000": ("its MCP server does not speak MCP", True),
-    "'nothing'": ("its MCP server does not speak MCP", True),
-    "'7'": ("its MCP server does not speak MCP", True),
-    "'[]'": ("its MCP server does not speak MCP", True),
-    "'{\"content\": 7}'": ("its MCP server does not speak MCP", True),
-    "'{}'": ("its MCP server does not speak MCP", True),
-    "'{\"content\": []}'": ("(nothing)", False),
-    repr(TEXT % ""): ("", False),
-    repr(TEXT % "half \\ud800"): ("its MCP server does not speak MCP", True),
-    repr(TEXT % "no" + "}").replace("}}", ', "isError": true}'): ("no", True),
-}
+REPLIES = read_rows(__file__, "replies")
 """Replies of a tool as Python's expressions, with a part of its result and whether it failed."""
 
 

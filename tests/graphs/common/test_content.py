@@ -31,6 +31,7 @@ from duologue.graphs.common.content_input import (
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.text.words import tokens_of_message
 from support.files import PDF, PNG, block_of
+from support.tables import read_rows
 
 IMAGE = file_block(b64encode(PNG).decode(), "image/png", "plan.png")
 SHOWN = "[image plan.png, 5 KB]"
@@ -62,19 +63,7 @@ def test_a_wrong_type_in_a_block_is_corrected() -> None:
 
 @pytest.mark.parametrize(
     "block",
-    [
-        block_of(PNG),
-        {
-            "type": "image",
-            "source_type": "base64",
-            "data": b64encode(PNG).decode(),
-            "mime_type": "x/y",
-        },
-        {
-            "type": "image_url",
-            "image_url": {"url": f"data:image/png;base64,{b64encode(PNG).decode()}"},
-        },
-    ],
+    read_rows(__file__, "older_blocks_and_those_of_openai_are_read"),
 )
 def test_older_blocks_and_those_of_openai_are_read(block: dict[str, Any]) -> None:
     assert read_content(["See", block], "message") == [text_block("See"), block_of(PNG)]

@@ -54,90 +54,26 @@ def test_an_address_that_is_not_certain_to_be_on_this_machine(url: str) -> None:
 
 @pytest.mark.parametrize(
     ("environment", "text", "key", "url"),
-    [
-        # The file's address is used with the file's key.
-        ({}, f"OPENAI_API_KEY=filed\nOPENAI_BASE_URL={EVIL}", "filed", EVIL),
-        ({}, f"DUOLOGUE_BASE_URL={EVIL}\nOPENAI_API_KEY=filed", "filed", EVIL),
-        (
-            {"OPENAI_API_KEY": REAL},
-            f"OPENAI_API_KEY=filed\nOPENAI_BASE_URL={EVIL}",
-            "filed",
-            EVIL,
-        ),
-        (
-            {"DUOLOGUE_API_KEY": REAL},
-            f"OPENAI_API_KEY=filed\nOPENAI_BASE_URL={EVIL}",
-            "filed",
-            EVIL,
-        ),
-        # A server on this machine needs no key, and gets none from the environment.
-        ({}, f"OPENAI_BASE_URL={LOCAL}", None, LOCAL),
-        ({"OPENAI_API_KEY": REAL}, f"OPENAI_BASE_URL={LOCAL}", None, LOCAL),
-        ({"OPENAI_API_KEY": REAL}, f"OPENAI_BASE_URL={LOCAL}\nOPENAI_API_KEY=f", "f", LOCAL),
-        # The environment's address has priority under either name, with any key that is set.
-        ({"OPENAI_BASE_URL": "http://mine"}, f"DUOLOGUE_BASE_URL={EVIL}", None, "http://mine"),
-        (
-            {"OPENAI_BASE_URL": "http://mine", "OPENAI_API_KEY": REAL},
-            f"DUOLOGUE_BASE_URL={EVIL}\nDUOLOGUE_API_KEY=filed",
-            REAL,
-            "http://mine",
-        ),
-        ({"OPENAI_BASE_URL": "http://mine"}, "OPENAI_API_KEY=filed", "filed", "http://mine"),
-        ({"OPENAI_API_KEY": REAL}, "DUOLOGUE_API_KEY=filed", REAL, None),
-        ({"OPENAI_API_KEY": REAL}, "OPENAI_BASE_URL=", REAL, None),
-        ({"OPENAI_API_KEY": REAL}, "OPENAI_BASE_URL", REAL, None),
-    ],
+    read_rows(__file__, "which_key_goes_with_which_address"),
 )
 def test_which_key_goes_with_which_address(
     environment: dict[str, str],
     text: str,
-    key: str | None,
-    url: str | None,
+    key: str,
+    url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dotenv(text)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     settings = load_settings()
-    assert (settings.api_key and settings.api_key.get_secret_value(), settings.base_url) == (
-        key,
-        url,
-    )
+    assert (settings.api_key.get_secret_value() if settings.api_key else "") == key
+    assert (settings.base_url or "") == url
 
 
 @pytest.mark.parametrize(
     ("environment", "text", "names"),
-    [
-        ({"OPENAI_API_KEY": REAL}, f"OPENAI_BASE_URL={EVIL}", ["OPENAI_BASE_URL", EVIL]),
-        ({"OPENAI_API_KEY": REAL}, f"duologue_base_url={EVIL}", ["duologue_base_url", EVIL]),
-        ({}, f"OPENAI_BASE_URL={EVIL}", ["OPENAI_BASE_URL", EVIL]),
-        ({"OPENAI_API_KEY": REAL}, f"OPENAI_API_KEY=\nOPENAI_BASE_URL={EVIL}", [EVIL]),
-        ({}, "OPENAI_BASE_URL=http://me:pass@evil.example/v1", ["http://***@evil.example"]),
-        # Variables of the environment are not replaced, as a shell would do.
-        (
-            {"OPENAI_API_KEY": REAL},
-            f"OPENAI_API_KEY=${{OPENAI_API_KEY}}\nOPENAI_BASE_URL={EVIL}",
-            ["OPENAI_API_KEY", "${…}"],
-        ),
-        (
-            {"SECRET": REAL},
-            "OPENAI_API_KEY=x\nOPENAI_BASE_URL=http://evil.example/${SECRET}",
-            ["OPENAI_BASE_URL", "${…}"],
-        ),
-        *(
-            (
-                {name: "X-Secret: s"},
-                f"OPENAI_API_KEY=x\nOPENAI_BASE_URL={EVIL}",
-                ["OPENAI_BASE_URL", name],
-            )
-            for name in ("OPENAI_CUSTOM_HEADERS", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
-        ),
-        ({}, "DUOLOGUE_STORE=sessions.db", ["DUOLOGUE_STORE", "--store"]),
-        ({}, "duologue_store=sessions.db", ["duologue_store"]),
-        ({}, "export DUOLOGUE_MCP_SERVERS='servers.json'", ["DUOLOGUE_MCP_SERVERS"]),
-        ({}, "DUOLOGUE_MODEL=./model.gguf", ["DUOLOGUE_MODEL", "--model"]),
-        ({}, "DUOLOGUE_MODEL='./Model.GGUF '", ["DUOLOGUE_MODEL", "--model"]),
-    ],
+    read_rows(__file__, "what_is_not_for_the_file_to_set_is_one_error_that_says_what_to_do"),
 )
 def test_what_is_not_for_the_file_to_set_is_one_error_that_says_what_to_do(
     environment: dict[str, str],

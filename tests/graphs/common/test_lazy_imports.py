@@ -14,6 +14,7 @@ import pytest
 
 from duologue.graphs import converse, role_play
 from duologue.nodes.testing import ScriptedChatModel
+from support.tables import read_rows
 
 _STEPS = """
 import json
@@ -97,21 +98,7 @@ main()
 @pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("arguments", "said", "loads"),
-    [
-        ((), "Let two agents talk", False),
-        (("--help",), "Usage: duologue", False),
-        (("run", "--help"), "Usage: duologue run", False),
-        (("sessions", "--store", "kept.db"), "finished: done_token", False),
-        (("sessions",), "There are no sessions yet", False),
-        (("stop", "s", "--store", "kept.db"), "has ended already", False),
-        (("show", "t", "--store", "kept.db"), "There is no session 't'", False),
-        (("resume", "t", "--store", "kept.db"), "There is no session 't'", False),
-        (("models",), "On this machine", False),
-        (("batch", "list", "--store", "kept.db"), "There are no batches yet", False),
-        (("batch", "status", "b", "--store", "kept.db"), "There is no batch 'b'", False),
-        # Otherwise the test would prove nothing.
-        (("show", "s", "--store", "kept.db"), "Dig.", True),
-    ],
+    read_rows(__file__, "commands_that_show_no_conversation_do_not_load_langgraph"),
 )
 def test_commands_that_show_no_conversation_do_not_load_langgraph(
     arguments: tuple[str, ...], said: str, loads: bool, tmp_path: Path

@@ -9,6 +9,7 @@ import pytest
 
 from duologue.graphs import InterruptOn, SpecError, load_conversation
 from duologue.graphs.conversation.conversation import restore_conversation
+from support.tables import read_rows
 
 
 def conversation(**ann: Any) -> dict[str, Any]:
@@ -58,34 +59,7 @@ def test_rules_are_written_in_toml_as_one_would() -> None:
 
 @pytest.mark.parametrize(
     ("rules", "says"),
-    [
-        pytest.param(
-            {"send_mial": True},
-            "speakers.0.interrupt_on: 'send_mial' is not one of the speaker's tools; did you mean "
-            "'send_mail', 'read_mail'?",
-            id="near",
-        ),
-        pytest.param(
-            {"dig": True},
-            "speakers.0.interrupt_on: 'dig' is not one of the speaker's tools; add it to its "
-            "tools, or remove it here",
-            id="far",
-        ),
-        pytest.param({"send_mail": {"allowed_decisions": []}}, "needs at least 1", id="none"),
-        pytest.param({"send_mail": "yes"}, "must be true, false, or a table", id="word"),
-        pytest.param(
-            {"send_mail": {"allowed_decisions": ["approve", "approve"]}},
-            "'approve' occurs twice; remove one",
-            id="twice",
-        ),
-        pytest.param(
-            {"send_mail": {"allowed_decisions": ["aprove"]}},
-            "should be 'approve', 'edit'",
-            id="typo",
-        ),
-        pytest.param({"send_mail": {"descripton": "x"}}, "there is no such field", id="field"),
-        pytest.param({"send_mail": {"description": " "}}, "must not be empty", id="blank"),
-    ],
+    read_rows(__file__, "a_rule_that_can_not_be_is_one_clear_error"),
 )
 def test_a_rule_that_can_not_be_is_one_clear_error(rules: Any, says: str) -> None:  # noqa: ANN401
     with pytest.raises(SpecError) as caught:

@@ -16,6 +16,7 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.speakers.formats import Format
+from support.tables import read_rows
 
 LAGENT = {"begin": "```python\n", "end": "\n```\n", "tool_type": "code interpreter"}
 FORMATS: TypeAdapter[Format] = TypeAdapter(Format)
@@ -69,41 +70,7 @@ def test_a_format_is_written_with_its_kind_and_read_back_to_the_letter(form: For
     assert FORMATS.validate_json(FORMATS.dump_json(form)) == form
 
 
-REFUSED: list[tuple[object, str]] = [
-    ({"lines": ["A:", "A:"]}, "format.lines: 'A:' and 'A:' overlap"),
-    ({"lines": ["A:", "a: b"]}, "format.lines: 'A:' and 'a: b' overlap"),
-    ({"lines": ["A: b", "A:"]}, "format.lines: 'A: b' and 'A:' overlap"),
-    ({"lines": ["A:", "**A:**"]}, "format.lines: 'A:' and '**A:**' overlap"),
-    ({"lines": ["# A", "A"]}, "format.lines: '# A' and 'A' overlap"),
-    ({"lines": ["A:", "B:"], "end": "B: c"}, "format.end: 'B:' and 'B: c' overlap"),
-    ({"lines": ["A:", "**"]}, "format.lines: '**' is only Markdown"),
-    ({"lines": ["A:"], "end": "```"}, "format.end: '```' is only Markdown"),
-    ({"lines": [" "]}, "format.lines.0: must not be empty"),
-    ({"lines": []}, "format.lines: needs at least 1"),
-    ({"lines": ["A\nB"]}, "format.lines.0: must be one line of printable characters"),
-    ({"line": ["A:"]}, "format.line: there is no such field; did you mean 'lines'?"),
-    ({"begin": "x", "end": "x"}, "format.end: 'x' and 'x' overlap"),
-    ({"begin": "```python", "end": "```"}, "format.end: '```python' and '```' overlap"),
-    ({"begin": "|", "end": "||"}, "format.end: '|' and '||' overlap"),
-    ({"begin": " \n", "end": "x"}, "format.begin: must not be empty"),
-    ({"begin": "x", "end": ""}, "format.end: must not be empty"),
-    ({"begin": "x"}, "format.end: is missing"),
-    ({"begin": "x", "end": "y" * 201}, "format.end: string should have at most 200 characters"),
-    (LAGENT | {"tool_typ": "x"}, "format.tool_typ: there is no such field; did you mean"),
-    (
-        {"kind": "code", "languages": ["a b"]},
-        "format.languages: 'a b' can't be the language of a code block",
-    ),
-    (
-        {"kind": "code", "languages": ["`"]},
-        "format.languages: '`' can't be the language of a code block",
-    ),
-    ({"kind": "code", "languages": [" "]}, "format.languages.0: must not be empty"),
-    ("schema", "format.name: is missing"),
-    ({"name": "Plan", "form": "xml"}, "format.form: input should be 'structured' or 'text', not"),
-    ("lined", "format.kind: 'lined' is unknown; did you mean 'lines'?"),
-    ({"kind": 3}, "format.kind: '3' is unknown; choose one of 'lines', 'blocks', 'code', 'schema'"),
-]
+REFUSED: list[tuple[object, str]] = read_rows(__file__, "refused")
 
 
 @pytest.mark.parametrize(("form", "said"), REFUSED, ids=[f"L5-{said[:40]}" for _, said in REFUSED])

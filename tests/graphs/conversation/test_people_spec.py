@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from duologue.graphs import Conversation, SpecError, chat, converse, load_conversation, user_proxy
 from duologue.nodes.testing import ScriptedChatModel
+from support.tables import read_rows
 
 texts = st.text(
     st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=9
@@ -169,18 +170,7 @@ def test_what_is_wrong_is_one_sentence_that_names_the_field(
         assert word in sentence
 
 
-GOOD: dict[str, Replies] = {
-    "a person alone": ["human"],
-    "first message, then a person": [ONCE, "human"],
-    "first message, then a model": [ONCE, "model"],
-    "everything": [
-        ONCE,
-        "human",
-        {"kind": "function", "name": "f"},
-        "code",
-        {"kind": "text", "text": "Go on."},
-    ],
-}
+GOOD: dict[str, Replies] = read_rows(__file__, "good")
 
 
 @pytest.mark.parametrize("replies", GOOD.values(), ids=GOOD)

@@ -148,25 +148,7 @@ def test_l5_a_users_object_is_found(around: str) -> None:
 
 @pytest.mark.parametrize(
     ("given_", "expected"),
-    [
-        (order(colour="dark red"), order()),
-        (order(colour="BLUE"), order(colour="Blue")),
-        (order(parts=[{"size": "x large"}]), order(parts=[{"size": "X-Large"}])),
-        (order(parts=[{"Size": "SMALL"}]), order()),
-        (order(colour="blue", by="bob"), order(colour="Blue", by="Bob")),
-        # A key whose spelling the model would ignore is not lost.
-        (order(Tags=["a"]), order(tags=["a"])),
-        (order(Tags="no list"), order()),
-        # Free text is data and stays unchanged.
-        (
-            order(colour="blue", parts=[{"size": "small", "note": "X Large"}], tags=["BLUE"]),
-            order(colour="Blue", parts=[{"size": "Small", "note": "X Large"}], tags=["BLUE"]),
-        ),
-        (
-            order(colour="blue", extra={"Colour": "dark red"}),
-            order(colour="Blue", extra={"Colour": "dark red"}),
-        ),
-    ],
+    read_rows(__file__, "l5_keys_and_choices_of_a_users_model_are_folded_and_nothing_else"),
 )
 def test_l5_keys_and_choices_of_a_users_model_are_folded_and_nothing_else(
     given_: dict[str, Any], expected: dict[str, Any]
