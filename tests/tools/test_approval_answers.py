@@ -11,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from duologue.graphs import AnswerError, DuologueError
 from support.log import fields_of
+from support.tables import read_rows
 
 from .approval_help import (
     APPROVE,
@@ -19,7 +20,6 @@ from .approval_help import (
     LOOK,
     MAIL,
     REJECT,
-    RESPOND,
     Saver,
     Talk,
     call,
@@ -30,60 +30,8 @@ from .approval_help import (
 # Answers that do not fit
 
 BAD: dict[str, tuple[Any, str]] = {
-    "word": ("yes", "decisions: 1 decision for 2 waiting calls; return one"),
-    "another word": ("maybe", 'it must be {"decisions": [...]}, with a decision for each call'),
-    "list": ([APPROVE], "decisions: 1 decision for 2 waiting calls; return one"),
-    "typo": ({"decision": [APPROVE]}, "decision: there is no such field"),
-    "few": ({"decisions": []}, "decisions: 0 decisions for 2 waiting calls; return one"),
-    "many": ({"decisions": [APPROVE] * 3}, "decisions: 3 decisions for 2 waiting calls"),
-    "kind": (
-        {"decisions": [APPROVE, {"type": "accept"}]},
-        "decisions.1.type: 'accept' is not a decision; choose one of 'approve', 'edit', 'reject'",
-    ),
-    "no-kind": ({"decisions": [{}, APPROVE]}, "decisions.0.type: is missing; choose one of"),
-    "not-allowed": (
-        {"decisions": [APPROVE, RESPOND]},
-        "decisions.1.type: 'respond' is not allowed for 'look'; allowed are 'approve', 'edit'",
-    ),
-    "no-action": ({"decisions": [APPROVE, {"type": "edit"}]}, "decisions.1.edited_action: is mis"),
-    "old-key": (
-        {"decisions": [{"type": "edit", "edited_action": {"name": "x", "arguments": {}}}, APPROVE]},
-        "decisions.0.edited_action.arguments: there is no such field",
-    ),
-    "tool": (
-        {"decisions": [edited("mial", to="Bob"), APPROVE]},
-        "decisions.0.edited_action.name: 'mial' is not one of the speaker's tools; did you mean "
-        "'mail'?",
-    ),
-    "no-object": (
-        {"decisions": [{"type": "edit", "edited_action": {"name": "mail", "args": "x"}}, APPROVE]},
-        "decisions.0.edited_action.args: input should be a valid dictionary",
-    ),
-    "not-finite": (
-        {"decisions": [APPROVE, edited("look", at=float("nan"))]},
-        "decisions.1.edited_action.args: the arguments of look cannot be accepted: at at, a "
-        "number is not finite",
-    ),
-    "far-tool": (
-        {"decisions": [edited("dig"), APPROVE]},
-        "decisions.0.edited_action.name: 'dig' is not one of the speaker's tools; choose one of",
-    ),
-    "rejected": (
-        {"decisions": [APPROVE, REJECT]},
-        "decisions.1.type: 'reject' is not allowed for 'look'; allowed are 'approve', 'edit'",
-    ),
-    "null": ({"decisions": None}, "decisions: input should be a list"),
-    "texts": ({"decisions": ["approve", APPROVE]}, "decisions.0: input should be"),
-    "number": (
-        {"decisions": [REJECT | {"message": 3}, APPROVE]},
-        "decisions.0.message: input should be",
-    ),
-    "message-typo": (
-        {"decisions": [{"type": "reject", "mesage": "x"}, APPROVE]},
-        "decisions.0.mesage: there is no such",
-    ),
-    "no-message": ({"decisions": [{"type": "respond"}, APPROVE]}, "decisions.0.message: is miss"),
-}
+    name: (bad, says) for name, bad, says in read_rows(__file__, "answers_that_do_not_fit")
+} | {"null": ({"decisions": None}, "decisions: input should be a list")}
 
 
 @pytest.mark.part(3)
