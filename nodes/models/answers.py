@@ -188,16 +188,13 @@ def _text(found: object, depth: int = 0) -> str:
         return ""
     if isinstance(found, list):
         parts = [_text(one, depth + 1) for one in found]
-        return ("\n\n" if any(map(_is_paragraph, found)) else "").join(filter(None, parts))
+        kinds = [one.get("type") for one in found if isinstance(one, Mapping)]
+        is_paragraphs = "summary_text" in kinds
+        return ("\n\n" if is_paragraphs else "").join(filter(None, parts))
     if isinstance(found, Mapping):
         texts = (_text(found[name], depth + 1) for name in _TEXTS if name in found)
         return next(filter(None, texts), "")
     return ""
-
-
-def _is_paragraph(part: object) -> bool:
-    """Return whether a part of an answer is a whole paragraph, not a piece of a paragraph."""
-    return isinstance(part, Mapping) and part.get("type") == "summary_text"
 
 
 def normalise_answer(found: object, label: str) -> AIMessage:

@@ -162,7 +162,11 @@ def _parts_of(part: object) -> list[tuple[str, object]]:
         case list() | tuple() | set() | frozenset():
             return [("", value) for value in part]
         case FunctionType():
-            return [("", cell) for cell in _cells_of(part)]
+            cells: list[object] = []
+            for cell in part.__closure__ or ():
+                with suppress(ValueError):  # an empty cell
+                    cells.append(cell.cell_contents)
+            return [("", cell) for cell in cells]
         case partial():
             return [("", part.func), ("", part.args), ("", part.keywords)]
         case MethodType():
@@ -178,12 +182,3 @@ def _parts_of(part: object) -> list[tuple[str, object]]:
             made.append(("", part._model({})))  # type: ignore[attr-defined]
     fields = getattr(part, "__dict__", {})
     return [*made, *fields.items(), ("", getattr(part, "__pydantic_private__", None))]
-
-
-def _cells_of(function: FunctionType) -> list[object]:
-    """Return the values that a function closes over."""
-    found: list[object] = []
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # an empty cell
-            found.append(cell.cell_contents)
-    return found

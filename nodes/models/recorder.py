@@ -14,7 +14,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, Field
 
 from .adapters.base import Adapter, Ask, Prompting
-from .adapters.provider_parameters import ListPrice
 from .settings import CallSettings, Learned
 
 
@@ -184,10 +183,6 @@ class RecordedAdapter(Adapter):
     def errors(self, *, of_many: bool) -> Iterator[None]:
         """Raise errors unchanged."""
         yield
-
-    def list_price(self) -> ListPrice | None:
-        """Return None: a recorded answer costs nothing."""
-        return None
 
 
 async def _refuse(*_: object) -> NoReturn:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
@@ -29,7 +30,7 @@ from ..refusals import text_of
 from ..settings import CallSettings, Learned, check_collisions, message_of, refused_setting
 from ..tool_calls import Names, normalise_calls
 from ..tools_by_schema import describe_tool
-from .provider_parameters import ListPrice
+from .provider_parameters import ListPrice, list_price
 
 Ask: TypeAlias = Callable[[Sequence[BaseMessage], RunnableConfig], Awaitable[Any]]
 """Calls a model with the prompt and LangChain's configuration. Returns the answer; for an answer
@@ -74,13 +75,6 @@ _PROFILE: Final[Mapping[str, str]] = {
 """The entry of LangChain's profile of a model for each kind of file."""
 
 
-def find_in_profile(chat: object, kind: str) -> bool | None:
-    """Return whether a chat model's profile says that it accepts a kind of file, or None."""
-    profile = getattr(chat, "profile", None)
-    found = profile.get(_PROFILE[kind]) if isinstance(profile, Mapping) else None
-    return found if isinstance(found, bool) else None
-
-
 class Offer(NamedTuple):
     """The tools that a model may call."""
 
@@ -122,6 +116,8 @@ class Adapter(ABC):
     """
     retries: int = 0
     """Maximum number of retries of a call."""
+    first: BaseChatModel | None = None
+    """The chat model that is called first. None if there is no chat model."""
 
     def __init__(self, label: str, learned: Learned) -> None:
         self.label = label
@@ -200,7 +196,9 @@ class Adapter(ABC):
         Args:
             kind: ``image``, ``audio`` or ``file``.
         """
-        return None
+        profile = getattr(self.first, "profile", None)
+        found = profile.get(_PROFILE[kind]) if isinstance(profile, Mapping) else None
+        return found if isinstance(found, bool) else None
 
     def own_messages(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return a prompt's messages for the client: copies if other code may change them."""
@@ -244,9 +242,9 @@ class Adapter(ABC):
             of_many: Whether many sessions share the model, so that its failures concern them all.
         """
 
-    @abstractmethod
     def list_price(self) -> ListPrice | None:
         """Return the provider's list price, or None if it is not known. Reads files."""
+        return None if self.first is None else list_price(self.first)
 
     def keep_in(self, found: MutableMapping[str | None, "Adapter"], name: str | None) -> None:
         """Store the adapter in ``found``, for the next call of the model with this name."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, NoReturn, TypeAlias, TypeGuard
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
@@ -134,7 +134,15 @@ def configure(chat: Chat, config: RunnableConfig | None = None) -> Chat:
             return chat
 
 
-class Member(Runnable[Sequence[BaseMessage], Any]):
+class AsyncRunnable(Runnable[Sequence[BaseMessage], Any]):
+    """A runnable that is only called asynchronously."""
+
+    def invoke(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise an error, since adapters call models only asynchronously."""
+        raise NotImplementedError
+
+
+class Member(AsyncRunnable):
     """A chat model of a composition, which receives the opaque fields of its own family only.
 
     Its answers name the family.
@@ -150,16 +158,6 @@ class Member(Runnable[Sequence[BaseMessage], Any]):
         self._family = family_of(call.chat)
         # Now, since the model may not support what the call needs.
         self._asked = make(call)
-
-    def invoke(
-        self,
-        input: Sequence[BaseMessage],  # noqa: A002  # as in the base class
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:  # noqa: ANN401
-        """Call the model."""
-        asked, prompt = self._ready(input)
-        return mark_family(asked.invoke(prompt, config, **kwargs), self._family)
 
     async def ainvoke(
         self,
@@ -206,7 +204,7 @@ TRIED: Final = "all models failed: "
 """Beginning of the note of an error that lists the models with fallbacks that failed."""
 
 
-class _Fallbacks(Runnable[Sequence[BaseMessage], Any]):
+class _Fallbacks(AsyncRunnable):
     """A composition with fallbacks, whose error lists the models that failed.
 
     Args:
@@ -215,15 +213,6 @@ class _Fallbacks(Runnable[Sequence[BaseMessage], Any]):
 
     def __init__(self, chat: RunnableWithFallbacks[Any, Any]) -> None:
         self._chat = chat
-
-    def invoke(
-        self,
-        input: Sequence[BaseMessage],  # noqa: A002  # as in the base class
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:  # noqa: ANN401
-        """Call the models in turn until one answers."""
-        return self._chat.invoke(input, config, **kwargs)
 
     async def ainvoke(
         self,

@@ -35,7 +35,7 @@ from ..refusals import (
 from ..settings import CallSettings, Learned, learned_of_name, learned_of_object
 from ..tool_calls import Names, drop_mended_call, normalise_calls, recover_answer
 from ..tools_by_schema import answer_schema
-from .base import Adapter, AnswerForm, Ask, Offer, find_in_profile
+from .base import Adapter, AnswerForm, Ask, Offer
 from .composed import (
     TRIED,
     Chat,
@@ -48,11 +48,9 @@ from .composed import (
     member_of,
 )
 from .provider_parameters import (
-    ListPrice,
     Prepared,
     form_of_calls,
     is_strict,
-    list_price,
     parameters_of,
     translate,
 )
@@ -64,30 +62,32 @@ class LangChainModel(Adapter):
     Its errors reach the user unchanged, unless many sessions share the model.
     """
 
+    first: BaseChatModel
+
     def __init__(self, label: str, chat: Chat, learned: Learned | None = None) -> None:
         super().__init__(label, learned or learned_of_object(chat))
         self.chat = chat
         separate_loops(chat)
-        self._first = first_chat_model(chat)
-        self._parameters = parameters_of(self._first)
+        self.first = first_chat_model(chat)
+        self._parameters = parameters_of(self.first)
         self._limit = self._parameters.names.get("max_tokens", "max_tokens")
 
     @property
     def longest_answer(self) -> int | None:
         """Output token limit of calls that set none. None if it is not known."""
-        own = getattr(self._first, self._limit, None)
-        is_plain = self.chat is self._first
+        own = getattr(self.first, self._limit, None)
+        is_plain = self.chat is self.first
         most = own if is_plain else bound_options(self.chat).get(self._limit, own)
         return most if isinstance(most, int) else None
 
     def accepted_limit(self, tokens: int) -> int | None:
         """Return ``tokens`` if the client has a setting for the output token limit, or None."""
-        return tokens if self._limit in type(self._first).model_fields else None
+        return tokens if self._limit in type(self.first).model_fields else None
 
     def check(self, settings: CallSettings) -> None:
         """Check that the client supports the user's settings, and that each is set once."""
         super().check(settings)
-        self._parameters.check_extra(self._first, settings)
+        self._parameters.check_extra(self.first, settings)
 
     def has(self, name: str) -> bool:
         """Return whether the client supports a setting."""
@@ -125,7 +125,7 @@ class LangChainModel(Adapter):
     def prepare_tool_call(self, settings: CallSettings, form: AnswerForm, offer: Offer) -> Ask:
         """Return the function that calls the model for a tool call as schema-constrained JSON."""
         chat, calls = self.chat, form_of_calls(offer.tools, offer.choice)
-        bound = self._parameters.bind_form_of_calls(self._first, calls)
+        bound = self._parameters.bind_form_of_calls(self.first, calls)
         if isinstance(chat, BaseChatModel) and bound is not None:
             model, options = translate(chat, {}, settings)
             own = getattr(model, "extra_body", None)
@@ -138,10 +138,6 @@ class LangChainModel(Adapter):
             # The prompt describes the tools and the form of a call.
             return self.prepare_answer(settings, AnswerForm(form.purpose))
         return ask_with_schema(chat, self.label, schema, settings, 'tool_calling = "native"')
-
-    def accepts_file(self, kind: str) -> bool | None:
-        """Return whether the model's profile says that it accepts a kind of file, or None."""
-        return find_in_profile(self._first, kind)
 
     def own_messages(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return copies of the messages, since other code may change them.
@@ -156,13 +152,13 @@ class LangChainModel(Adapter):
 
     def options_of(self, settings: CallSettings) -> list[object]:
         """Return the parts of a call's request that the user set and duologue does not know."""
-        own = getattr(self._first, "model_kwargs", None)
+        own = getattr(self.first, "model_kwargs", None)
         return [*super().options_of(settings), own, {**bound_options(self.chat)}]
 
     def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
         """Return an answer with its calls in the form that the log stores."""
         read = normalise_calls(answer, names)
-        keeps_broken = getattr(type(self._first), "keeps_broken_calls", False)
+        keeps_broken = getattr(type(self.first), "keeps_broken_calls", False)
         return read if keeps_broken else drop_mended_call(read)
 
     @contextmanager
@@ -187,10 +183,6 @@ class LangChainModel(Adapter):
             if tried is not None:
                 raise ModelError(tried) from error
             raise
-
-    def list_price(self) -> ListPrice | None:
-        """Return the provider's list price, or None if it is not known. Reads files."""
-        return list_price(self._first)
 
 
 def bind_tools(
@@ -394,11 +386,7 @@ def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterat
         if is_of_others or has_passed(error, "langchain_core.callbacks.manager"):
             raise
         kind = ModelUnavailableError if is_unavailable(error) else kind
-        said = f"{_describe(error)}{advise_on_credit(error)}"
+        # The input that pydantic quotes may contain a key.
+        what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        said = f"{excerpt(what) or type(error).__name__}{advise_on_credit(error)}"
         raise kind(f"the model {label} failed: {said}") from error
-
-
-def _describe(error: Exception) -> str:
-    # The input that pydantic quotes may contain a key.
-    what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-    return excerpt(what) or type(error).__name__

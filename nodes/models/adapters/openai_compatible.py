@@ -18,16 +18,14 @@ from ..client.failures import address_of, failures
 from ..connections import Endpoint
 from ..refusals import comes_from
 from ..settings import CallSettings, learned_of_name
-from .base import Adapter, AnswerForm, Ask, Offer, find_in_profile
+from .base import Adapter, AnswerForm, Ask, Offer
 from .composed import member_of
 from .langchain import ask_with_schema, bind_tools
 from .provider_parameters import (
     NEWER_LIMIT,
-    ListPrice,
     form_of,
     form_of_calls,
     limit_name_at,
-    list_price,
     takes_forms,
 )
 
@@ -46,7 +44,7 @@ class OpenAICompatible(Adapter):
 
     def __init__(self, label: str, chat: "ChatModel", address: str | None = None) -> None:
         super().__init__(label, learned_of_name(label, address))
-        self.chat = chat
+        self.first = self.chat = chat
         self.address = address
         self.retries = chat.max_retries or 0
 
@@ -54,10 +52,6 @@ class OpenAICompatible(Adapter):
     def longest_answer(self) -> int | None:
         """Output token limit of calls that set none. None if it is not known."""
         return self.chat.max_tokens
-
-    def accepts_file(self, kind: str) -> bool | None:
-        """Return whether the model's profile says that it accepts a kind of file, or None."""
-        return find_in_profile(self.chat, kind)
 
     def accepted_limit(self, tokens: int) -> int | None:
         """Return ``tokens``, since every call can send an output token limit."""
@@ -129,10 +123,6 @@ class OpenAICompatible(Adapter):
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Turn the errors of the client into errors of duologue."""
         return failures(self.label, self.address)
-
-    def list_price(self) -> ListPrice | None:
-        """Return the provider's list price, or None if it is not known. Reads files."""
-        return list_price(self.chat)
 
     def choose_sampling(self, form: AnswerForm) -> dict[str, Any]:
         """Return the fields of the request body that the family of models needs for a message."""

@@ -330,7 +330,12 @@ def _usage(found: object) -> dict[str, Any] | None:
         "completion_tokens": written,
         "total_tokens": read + written,
         "prompt_tokens_details": {kind: count for kind, count in kinds.items() if count} or None,
-        "completion_tokens_details": _counts(_part_of(found, "completion_tokens_details")) or None,
+        "completion_tokens_details": {
+            name: count
+            for name, each in _part_of(found, "completion_tokens_details").items()
+            if (count := token_count(each)) is not None
+        }
+        or None,
     }
 
 
@@ -357,8 +362,3 @@ def _part_of(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _counts_of(names: Sequence[str], parts: Sequence[Mapping[str, Any]]) -> Iterator[int]:
     counts = (token_count(part.get(name)) for name in names for part in parts)
     return (count for count in counts if count is not None)
-
-
-def _counts(found: Mapping[str, Any]) -> dict[str, int]:
-    counts = ((name, token_count(each)) for name, each in found.items())
-    return {name: count for name, count in counts if count is not None}
