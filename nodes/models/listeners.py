@@ -6,7 +6,7 @@ shown at once, and removed from the call. `graphs.log.heard_text` reads the text
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -277,24 +277,24 @@ class Speaking(Listener):
             self.late += told.speech
         else:
             self._content += told.speech
-        for event in _parts(message):
+        # The pieces of calls in the form of `raw_calls`, by events.
+        raw = message.additional_kwargs.get(RAW)
+        if raw is None:
+            raw = [[{**part, "arguments": part["args"]} for part in message.tool_call_chunks]]
+        for event in raw:
             for streamed, arguments in self._joiner.add(event):
                 call = self._text_of(streamed)
                 call.waits += call.argument.read(arguments)
         for call in self.calls:
             if call.told or call.waits.strip():
                 gap = GAP if not call.told and (self._told or self._content.strip()) else ""
-                self._say(call, gap)
+                if call.waits:
+                    self._tell(gap + call.waits)
+                    self._told += gap + call.waits
+                    call.told, call.waits = call.told + call.waits, ""
             if not call.argument.is_over:
                 # The text of the next call must come after the whole text of this call.
                 break
-
-    def _say(self, call: _Call, gap: str) -> None:
-        if call.waits:
-            self._tell(gap + call.waits)
-            self._told += gap + call.waits
-            call.told += call.waits
-            call.waits = ""
 
     def _text_of(self, streamed: StreamedCall) -> _Call:
         """Return the text in a call. It is empty if the call is new."""
@@ -303,14 +303,6 @@ class Speaking(Listener):
                 return call
         self.calls.append(_Call(streamed))
         return self.calls[-1]
-
-
-def _parts(message: AIMessageChunk) -> Sequence[Sequence[Mapping[str, Any]]]:
-    """Return the pieces of calls in a piece of a message, in the form of `raw_calls`, by events."""
-    raw: Sequence[Sequence[Mapping[str, Any]]] | None = message.additional_kwargs.get(RAW)
-    if raw is not None:
-        return raw
-    return [[{**part, "arguments": part["args"]} for part in message.tool_call_chunks]]
 
 
 def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIMessage:
@@ -330,7 +322,10 @@ def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIM
             texts[place] = text if text.startswith(came.told) else came.told
         said[came or place] = texts[place]
     spoken = [text for text in said.values() if text and text.strip()]
-    calls = [_drop_to_user(call) for call in answer.tool_calls]
+    calls: list[ToolCall] = [
+        {**call, "args": {name: one for name, one in call["args"].items() if name != TO_USER}}
+        for call in answer.tool_calls
+    ]
     if not spoken:
         return answer.model_copy(update={"tool_calls": calls})
     whole = join_texts(content, spoken, late)
@@ -345,11 +340,6 @@ def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIM
 def _text_of(call: ToolCall) -> str | None:
     text = call["args"].get(TO_USER)
     return text if isinstance(text, str) and text.strip() else None
-
-
-def _drop_to_user(call: ToolCall) -> ToolCall:
-    args = {name: value for name, value in call["args"].items() if name != TO_USER}
-    return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call")
 
 
 def texts_by_id(message: AIMessage, calls: Iterable[ToolCall]) -> dict[str, str]:

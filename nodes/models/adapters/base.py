@@ -314,18 +314,12 @@ async def make_call(
                 elif name in sent.defaults:
                     dropped.add(name)
                 else:
-                    raise _build_refusal(adapter.label, name, sent, error) from error
+                    inner = "extra_args." if name in sent.extra_args else ""
+                    value = sent.values.get(name, sent.extra_args.get(name))
+                    raise SettingRefusedError(
+                        f"{sent.where}.{inner}{name}: the model {adapter.label!r} refuses "
+                        f"{value!r}; remove it, or choose another model: {message_of(error)}"
+                    ) from error
             else:
                 adapter.learned.refused |= dropped
                 return answer
-
-
-def _build_refusal(
-    label: str, name: str, settings: CallSettings, error: Exception
-) -> SettingRefusedError:
-    inner = "extra_args." if name in settings.extra_args else ""
-    value = settings.values.get(name, settings.extra_args.get(name))
-    return SettingRefusedError(
-        f"{settings.where}.{inner}{name}: the model {label!r} refuses {value!r}; remove it, or "
-        f"choose another model: {message_of(error)}"
-    )

@@ -5,7 +5,7 @@ that this project reads are kept, each with a value of the right type.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import ByteSize
@@ -320,7 +320,10 @@ def _usage(found: object) -> dict[str, Any] | None:
     parts = _part_of(found, "prompt_tokens_details")
     by_time = _part_of(parts, "cache_creation_token_details")
     named = (found, _part_of(found, "cache_creation"), parts, by_time)
-    kinds = {kind: max(_counts_of(names, named), default=0) for kind, names in _KINDS.items()}
+    kinds = {
+        kind: max(token_count(part.get(name)) or 0 for name in names for part in named)
+        for kind, names in _KINDS.items()
+    }
     in_cache = kinds["cached_tokens"] + kinds["cache_write_tokens"]
     if in_cache > read:
         # As in Anthropic's API, which counts only the other tokens of the prompt.
@@ -357,8 +360,3 @@ _KINDS: Mapping[str, Sequence[str]] = {
 def _part_of(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = found.get(name)
     return part if isinstance(part, Mapping) else {}
-
-
-def _counts_of(names: Sequence[str], parts: Sequence[Mapping[str, Any]]) -> Iterator[int]:
-    counts = (token_count(part.get(name)) for name in names for part in parts)
-    return (count for count in counts if count is not None)
