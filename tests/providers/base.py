@@ -186,11 +186,6 @@ def make_result(call_id: str, text: str) -> dict[str, Any]:
     return {"role": "tool", "content": text, "tool_call_id": call_id}
 
 
-def make_call(call_id: str, name: str) -> dict[str, Any]:
-    """Return a message that calls a tool without arguments, as Chat Completions have it."""
-    return {"role": "assistant", "content": "", "tool_calls": [openai_call(call_id, name, "{}")]}
-
-
 def words_of(prompt: Prompt) -> int:
     """Return the words of a prompt, which count as its tokens."""
     return usage(Reply(), prompt)["prompt_tokens"]

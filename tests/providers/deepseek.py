@@ -76,39 +76,6 @@ class DeepSeek(OpenAILikeServer):
         return super().adapt_reply(reply, request, number)
 
 
-class DeepSeekR1(DeepSeek):
-    """DeepSeek's API as it served R1, until December 2025, which other servers still do.
-
-    api-docs.deepseek.com, guides/reasoning_model: thoughts that are sent back are a 400.
-    """
-
-    models = ("deepseek-reasoner",)
-
-    def check_thinking(self, body: dict[str, Any]) -> None:
-        """Refuse tools, thoughts that are sent back, and two turns of one role."""
-        if body.get("tools"):
-            # https://github.com/dnakov/anon-kode/issues/10
-            raise RefusedRequestError(
-                "deepseek-reasoner does not support Function Calling", code=_CODE
-            )
-        for index, message in enumerate(body["messages"]):
-            if "reasoning_content" in message:
-                raise RefusedRequestError(
-                    "The reasoning_content is an intermediate result for display purposes only and "
-                    "will not be included in the context for inference. Please remove the "
-                    "reasoning_content from your message to reduce network traffic.",
-                    code=_CODE,
-                )
-            if index and message["role"] == body["messages"][index - 1]["role"]:
-                # https://github.com/xerrors/Yuxi/issues/126
-                raise RefusedRequestError(
-                    "deepseek-reasoner does not support successive user or assistant messages "
-                    f"(messages[{index - 1}] and messages[{index}] in your input). You should "
-                    "interleave the user/assistant messages in the message sequence.",
-                    code=_CODE,
-                )
-
-
 def _has_thought(message: dict[str, Any]) -> bool:
     return bool(message.get("reasoning_content"))
 

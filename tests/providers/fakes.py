@@ -28,9 +28,6 @@ FAKES: Final = {
 }
 """The module and class of each API's fake."""
 
-OLDER: Final = {"deepseek_r1": "deepseek:DeepSeekR1"}
-"""Fakes of older versions of APIs."""
-
 WITHOUT_CLIENT: Final = {"gemini_openai": "gemini_openai:GeminiOpenAI"}
 """Fakes of APIs for which LangChain has no client of its own."""
 
@@ -47,9 +44,7 @@ def fake(api: str, script: Script = (), **options: Any) -> FakeServer[Any]:
     Returns:
         The server. Its `calls` are the answered requests, its `refused` the texts of the errors.
     """
-    found: type[FakeServer[Any]] = resolve_name(
-        f"{__package__}.{(FAKES | OLDER | WITHOUT_CLIENT)[api]}"
-    )
+    found: type[FakeServer[Any]] = resolve_name(f"{__package__}.{(FAKES | WITHOUT_CLIENT)[api]}")
     return found(script, **options)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from .base import FakeServer
-from .fakes import FAKES, OLDER, WITHOUT_CLIENT, fake
+from .fakes import FAKES, WITHOUT_CLIENT, fake
 
 DATA: Final = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text("utf-8"))
 
@@ -89,7 +89,7 @@ def test_what_a_provider_accepts(
             assert status == 200, body
 
 
-@pytest.mark.parametrize("api", [*FAKES, *OLDER, *WITHOUT_CLIENT])
+@pytest.mark.parametrize("api", [*FAKES, *WITHOUT_CLIENT])
 def test_the_body_that_each_case_changes_is_accepted(
     servers: dict[str, FakeServer[Any]], api: str
 ) -> None:
