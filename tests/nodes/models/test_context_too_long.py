@@ -12,7 +12,6 @@ from typing import Any
 import openai
 import pytest
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
@@ -150,31 +149,18 @@ async def test_what_is_wrong_for_another_reason_stays_what_it_is(reply: Reply) -
             await plainly(await stock(server))
 
 
-class Overflowing(BaseChatModel):
-    """A LangChain model of another provider that raises LangChain's own overflow error."""
-
-    error: Exception
-
-    @property
-    def _llm_type(self) -> str:
-        return "overflowing"
-
-    def _generate(self, *_: object, **__: object) -> Any:  # noqa: ANN401
-        raise self.error
-
-
 async def test_langchains_own_word_for_it_is_understood_from_any_model() -> None:
-    model = model_of(
-        "mine", Overflowing(error=ContextOverflowError("prompt is too long: 9 tokens > 8"))
-    )
+    error = ContextOverflowError("prompt is too long: 9 tokens > 8")
+    model = model_of("mine", ScriptedChatModel([error]))
     with pytest.raises(ContextTooLongError, match="model mine") as caught:
         await plainly(model)
     assert (caught.value.prompt_tokens, caught.value.limit) == (9, 8)
 
 
 async def test_another_models_own_errors_pass_as_they_are() -> None:
+    model = model_of("mine", ScriptedChatModel([KeyError("maximum context length is 8")]))
     with pytest.raises(KeyError, match="context length"):
-        await plainly(model_of("mine", Overflowing(error=KeyError("maximum context length is 8"))))
+        await plainly(model)
 
 
 @pytest.mark.parametrize("code", ["context_length_exceeded", None])

@@ -4,37 +4,16 @@ import asyncio
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, HumanMessage
 
 from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.answers import is_cut_off
 from support.models import chosen, model_of
 
 
-class Own(BaseChatModel):
-    """A user's own client, which parses tool calls itself."""
-
-    answer: AIMessage
-
-    @property
-    def _llm_type(self) -> str:
-        return "own"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: object,
-    ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self.answer)])
-
-
 def answered(answer: AIMessage) -> AIMessage:
-    model = model_of("own", Own(answer=answer))
+    model = model_of("own", FakeMessagesListChatModel(responses=[answer]))
     return asyncio.run(model.answer([HumanMessage("Hi.")], chosen(), purpose=Speech))
 
 

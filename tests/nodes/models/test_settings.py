@@ -6,16 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
-from pydantic import PrivateAttr, SecretStr
+from pydantic import SecretStr
 
 from duologue.graphs import Conversation, ModelSettings, converse
 from duologue.graphs.common.errors import ModelError, SpecError
-from duologue.nodes.testing import Reply
+from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import Request, ScriptedServer
 
 ROWS = tomllib.loads(Path(__file__).with_name("settings.toml").read_text("utf-8"))
@@ -209,7 +205,7 @@ def test_settings_that_collide_are_refused_before_the_first_call(
         held(server, monkeypatch, model_settings=given)
     assert str(caught.value) == f"speakers.0.model_settings.{message}"
     with pytest.raises(SpecError) as caught:
-        converse(talk(model_settings=given), model=Strict(), store="memory:")
+        converse(talk(model_settings=given), model=strict(), store="memory:")
     assert str(caught.value) == f"speakers.0.model_settings.{message}"
     assert not server.calls
 
@@ -225,44 +221,35 @@ def test_settings_that_the_responses_api_lacks_are_refused_before_the_first_call
     assert not server.calls
 
 
-class Strict(BaseChatModel):
-    """A user's own model, whose calls accept few settings."""
+def strict() -> ScriptedChatModel:
+    """Return a user's own model, whose calls accept few settings."""
 
-    _calls: list[Fields] = PrivateAttr(default_factory=list)
+    def ask(top_p: float = 1) -> str:
+        return "Hi."
 
-    @property
-    def _llm_type(self) -> str:
-        return "strict"
-
-    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
-        raise NotImplementedError
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        self._calls.append(kwargs)
-        self._ask(**kwargs)
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("Hi."))])
-
-    def _ask(self, top_p: float = 1) -> None: ...
+    return ScriptedChatModel(lambda prompt, call: ask(**call.kwargs))
 
 
 def test_a_default_that_a_users_client_does_not_know_is_left_out() -> None:
-    model = Strict()
+    model = strict()
     result = converse(talk(model_settings={"top_p": 0.5}), model=model, store="memory:")
     assert len(result.transcript) == 2
-    assert model._calls == [{"temperature": 0.2, "top_p": 0.5}, {"top_p": 0.5}, {}]
+    assert [call.kwargs for call in model.calls] == [
+        {"temperature": 0.2, "top_p": 0.5},
+        {"top_p": 0.5},
+        {},
+    ]
 
 
 def test_a_setting_that_a_users_client_does_not_know_is_one_error() -> None:
     with pytest.raises(
         ModelError, match=r"speakers\.0\.model_settings\.seed: the model .* refuses 7"
     ):
-        converse(talk(model_settings={"seed": 7}), model=Strict(), store="memory:")
+        converse(
+            talk(model_settings={"seed": 7}),
+            model=strict(),
+            store="memory:",
+        )
 
 
 @pytest.mark.parametrize(
