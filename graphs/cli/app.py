@@ -63,6 +63,9 @@ def init(
 
     Options:
         file (FILE): The file to write. [default: KIND.toml]
+
+    Examples:
+        duologue init role_play garden.toml
     """
     if kind is not None and file is None and kind.endswith(_SUFFIX):
         file, kind = Path(kind), None
@@ -88,7 +91,11 @@ def init(
 
 
 def check(file: _File) -> None:
-    """Check a conversation file and describe it. No model is called."""
+    """Check a conversation file and describe it. No model is called.
+
+    Examples:
+        duologue check garden.toml
+    """
     from .descriptions import describe
     from .terminal.console import stdout
 
@@ -100,6 +107,9 @@ def graph(file: _File, output: OutputOption = None) -> None:
 
     The drawing is printed as Mermaid. With --output it is written as .svg, .png or .mmd, by the
     ending of the file's name.
+
+    Examples:
+        duologue graph garden.toml --output garden.svg
     """
     from ..show.draw import draw
 
@@ -176,6 +186,10 @@ def run(
         specify_task (--specify-task/--no-specify-task): Whether a model first makes the task more
             specific. [default: yes, except with the embedded model]
         person (--person NAME): A role that you play yourself. Repeatable.
+
+    Examples:
+        duologue run "Plan a garden" --user-role Cook --assistant-role Gardener
+        duologue run garden.toml --session garden
     """
     options = select_set(
         user_role=user_role,
@@ -224,7 +238,11 @@ def _name_option(field: str) -> str:
 def resume(
     session: Session, store: StoreOption = None, model: ModelOption = None, as_json: Json = False
 ) -> None:
-    """Continue a session where it stopped. No finished model call is repeated."""
+    """Continue a session where it stopped. No finished model call is repeated.
+
+    Examples:
+        duologue resume garden
+    """
     from .sessions import require_session
 
     require_session(session, store)
@@ -258,6 +276,9 @@ def show(
         prompt (--prompt): With --as: show the exact prompt of that speaker's latest turn.
         html (--html): Open the session in the browser, as the page that `duologue export --format
             html` writes. In a pipe, print the page.
+
+    Examples:
+        duologue show garden --why
     """
     if speaker is not None and why:
         raise SpecError("--why is the same for all speakers; leave out --as")
@@ -289,7 +310,11 @@ def show(
 
 
 def stop(session: Session, store: StoreOption = None) -> None:
-    """Stop a session after its turn, or at once if it waits."""
+    """Stop a session after its turn, or at once if it waits.
+
+    Examples:
+        duologue stop garden
+    """
     from .sessions import stop_stored
     from .terminal.console import plain, stdout
 
@@ -300,7 +325,11 @@ def stop(session: Session, store: StoreOption = None) -> None:
 
 
 def models() -> None:
-    """List the available models and the default one."""
+    """List the available models and the default one.
+
+    Examples:
+        duologue models
+    """
     from .descriptions import show_models
 
     show_models()

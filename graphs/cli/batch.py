@@ -50,6 +50,9 @@ def simulate(
         output (--output FILE): The report to write. [default: NAME.html]
         retry_failed (--retry-failed): Run the simulations that failed with an error again.
         ray (--ray auto|HOST:PORT): Run the simulations with Ray, as `duologue batch run`.
+
+    Examples:
+        duologue simulate scenarios.toml --agent shop:agent --trials 5
     """
     from ..batch.driver import BatchSettings
     from ..scenarios.simulate import SimulateOptions
@@ -88,6 +91,9 @@ def compare(
     """Compare two runs of `duologue simulate`, scenario by scenario. New failures come first.
 
     The exit code is 1 if the agent became significantly worse.
+
+    Examples:
+        duologue compare shop-1 shop-2
     """
     from .run_batch import compare_here
 
@@ -115,6 +121,10 @@ def judge(
             file with the fields of a separate judge. [default: the conversation's separate judge]
         model (--model NAME): The model to judge with. [default: the model set in the separate
             judge]
+
+    Examples:
+        duologue judge garden --criteria criteria.txt
+        duologue judge --batch roles --criteria criteria.txt --model gpt-4.1
     """
     from ..common.errors import SpecError
 
@@ -176,6 +186,9 @@ def run(
             on the cluster at this address.
         patience (--patience SECONDS): Maximum number of seconds that calls wait for a server that
             is down. [default: 3600]
+
+    Examples:
+        duologue batch run roles.toml --concurrency 5
     """
     from ..batch.driver import BatchSettings
 
@@ -210,6 +223,9 @@ def status(
 
     Options:
         watch (--watch): Keep updating the status until the batch stops running.
+
+    Examples:
+        duologue batch status roles --watch
     """
     from .sessions import show_status
 
@@ -233,6 +249,9 @@ def report(
             page. [default: 1000]
         sort (--sort SCORE): List the cells with the lowest score first, or with -SCORE those with
             the highest. [default: the order of the run]
+
+    Examples:
+        duologue batch report roles --output roles.html
     """
     from ..batch.run import BatchRun
     from .terminal.console import stdout
@@ -241,14 +260,22 @@ def report(
 
 
 def list_(store: StoreOption = None, as_json: Json = False) -> None:
-    """List the batches, newest first."""
+    """List the batches, newest first.
+
+    Examples:
+        duologue batch list
+    """
     from .sessions import show_batches
 
     show_batches(store, as_json=as_json)
 
 
 def delete(name: _Name, store: StoreOption = None) -> None:
-    """Delete a batch with all its sessions."""
+    """Delete a batch with all its sessions.
+
+    Examples:
+        duologue batch delete roles
+    """
     from ..batch.run import BatchRun
     from .terminal.console import plain, stdout
 
@@ -256,4 +283,4 @@ def delete(name: _Name, store: StoreOption = None) -> None:
     plain(stdout(), f"Deleted {name}.")
 
 
-add_commands(app, run, status, report, list_, delete, group="batch")
+add_commands(app, run, status, report, list_, delete)

@@ -67,6 +67,9 @@ def sessions(
         reason (--reason REASON): Only sessions that ended for this reason, such as done_token.
         limit (--limit N): Maximum number of sessions. [default: 50; with --json: all]
         after (--after ID): Only sessions after the one with this id in the list.
+
+    Examples:
+        duologue sessions garden --status finished --limit 20
     """
     from ..session.listing import read_filter
     from .sessions import show_sessions
@@ -100,6 +103,10 @@ def delete(
             such as 12h, 30d or 8w. Running sessions are kept.
         dry_run (--dry-run): With --older-than: delete nothing, only count.
         yes (--yes): With --older-than: delete without asking first.
+
+    Examples:
+        duologue delete garden
+        duologue delete --older-than 30d --status finished --dry-run
     """
     from ..session.listing import read_filter
     from .sessions import delete_old, delete_stored
@@ -165,6 +172,9 @@ def fork(
         prompt (--prompt SPEAKER=TEXT): A new system prompt for a speaker. Repeatable.
         speaker_task (--speaker-task SPEAKER=TEXT): A new private task for a speaker. Repeatable.
         speaker_model (--speaker-model SPEAKER=NAME): A new model for a speaker. Repeatable.
+
+    Examples:
+        duologue fork garden --at m0004 --into other --max-iterations 9
     """
     from .sessions import open_session
 
@@ -200,7 +210,11 @@ def dump(
     output: OutputOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Write a session, or one speaker's memory of it, as JSON."""
+    """Write a session, or one speaker's memory of it, as JSON.
+
+    Examples:
+        duologue dump garden --output garden.json
+    """
     from .sessions import open_session
 
     handle = open_session(session, store)
@@ -233,6 +247,9 @@ def load(
         file (FILE): A .json file that `duologue dump` wrote.
         speaker (--as SPEAKER): The speaker that gets the memory. Required for a file that `dump
             --as` wrote.
+
+    Examples:
+        duologue load garden.json --into copy-of-garden
     """
     if speaker is None:
         from ..session.converse import load_session
@@ -262,6 +279,9 @@ def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = 
     """Reset a session, or one speaker's memory, to the beginning.
 
     A session keeps its id and its rules. A speaker keeps the messages that it has not answered yet.
+
+    Examples:
+        duologue reset garden
     """
     from .sessions import open_session
 
@@ -283,6 +303,9 @@ def copy(
 
     Options:
         to (--to URL): The store of the copy. [default: the same store]
+
+    Examples:
+        duologue copy garden --to sqlite:///backup.db
     """
     from .sessions import open_session
 
@@ -338,6 +361,9 @@ def export(
         trial (--trial N): With --batch: only trial N of each combination; the first is 1.
         no_metadata (--no-metadata): For openai and sharegpt: leave out duologue's own fields, which
             OpenAI's service refuses.
+
+    Examples:
+        duologue export garden --format html --output garden.html
     """
     chosen = select_set(reason=reason, score=score, trial=trial, status=status)
     options: dict[str, Any] = {"speaker": speaker, "metadata": not no_metadata}

@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
 from enum import IntEnum
@@ -134,71 +134,24 @@ List the sessions, read one, or see them in the browser:
 """The first steps, shown if no command is given."""
 
 
-EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
-    "run": (
-        'duologue run "Plan a garden" --user-role Cook --assistant-role Gardener',
-        "duologue run garden.toml --session garden",
-    ),
-    "resume": ("duologue resume garden",),
-    "chat": (
-        'duologue chat "What is 17 * 23?" --tool calculator',
-        'duologue chat "What does this plan show?" --attach plan.png',
-    ),
-    "answer": ('duologue answer garden "Tomatoes, please."',),
-    "init": ("duologue init role_play garden.toml",),
-    "check": ("duologue check garden.toml",),
-    "graph": ("duologue graph garden.toml --output garden.svg",),
-    "judge": (
-        "duologue judge garden --criteria criteria.txt",
-        "duologue judge --batch roles --criteria criteria.txt --model gpt-4.1",
-    ),
-    "simulate": ("duologue simulate scenarios.toml --agent shop:agent --trials 5",),
-    "compare": ("duologue compare shop-1 shop-2",),
-    "sessions": ("duologue sessions garden --status finished --limit 20",),
-    "show": ("duologue show garden --why",),
-    "view": ("duologue view garden",),
-    "mcp": ("duologue mcp garden.toml review.toml", "duologue mcp garden.toml --http 8765"),
-    "serve": (
-        "duologue serve garden.toml review.toml",
-        "duologue serve garden.toml --port 8000 --model gpt-4.1",
-    ),
-    "say": ('duologue say garden Cook "And the herbs?"', "duologue resume garden"),
-    "fork": ("duologue fork garden --at m0004 --into other --max-iterations 9",),
-    "dump": ("duologue dump garden --output garden.json",),
-    "load": ("duologue load garden.json --into copy-of-garden",),
-    "reset": ("duologue reset garden",),
-    "copy": ("duologue copy garden --to sqlite:///backup.db",),
-    "export": ("duologue export garden --format html --output garden.html",),
-    "stop": ("duologue stop garden",),
-    "delete": (
-        "duologue delete garden",
-        "duologue delete --older-than 30d --status finished --dry-run",
-    ),
-    "models": ("duologue models",),
-    "batch run": ("duologue batch run roles.toml --concurrency 5",),
-    "batch status": ("duologue batch status roles --watch",),
-    "batch report": ("duologue batch report roles --output roles.html",),
-    "batch list": ("duologue batch list",),
-    "batch delete": ("duologue batch delete roles",),
-}
-"""The example commands for each command."""
-
-
-def add_commands(app: typer.Typer, *commands: Callable[..., None], group: str = "") -> None:
+def add_commands(app: typer.Typer, *commands: Callable[..., None]) -> None:
     """Add commands to an application or to a group of it, with their help and their examples."""
     for command in commands:
-        name = command.__name__.rstrip("_")
-        epilog = _format_examples(EXAMPLES[f"{group} {name}".strip()])
-        app.command(name, help=_describe_options(command), epilog=epilog)(command)
+        text, _, examples = (command.__doc__ or "").partition("\n    Examples:\n")
+        text, _, options = text.partition("\n    Options:\n")
+        _describe_options(command, options)
+        lines = [f"  {line.strip()}" for line in examples.strip().splitlines()]
+        # \b keeps click from joining the lines.
+        epilog = "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *lines])
+        app.command(command.__name__.rstrip("_"), help=text, epilog=epilog)(command)
 
 
-def _describe_options(command: Callable[..., None]) -> str:
-    """Add the descriptions of a command's options to its signature, and return its help.
+def _describe_options(command: Callable[..., None], section: str) -> None:
+    """Add the descriptions of a command's options to its signature.
 
     The docstring describes an option below ``Options`` as ``parameter (--option METAVAR): help``,
     and an argument without the name of an option.
     """
-    text, _, section = (command.__doc__ or "").partition("\n    Options:\n")
     entries = re.findall(r"^ {8}(\w+) \((.*?)\): (.*(?:\n {9,}.*)*)", section, re.MULTILINE)
     for parameter, form, described in entries:
         names = [word for word in form.split() if word.startswith("--")]
@@ -213,14 +166,6 @@ def _describe_options(command: Callable[..., None]) -> str:
         if names:
             info.param_decls = names
         command.__annotations__[parameter] = Annotated[getattr(kind, "__origin__", kind), info]
-    return text
-
-
-def _format_examples(lines: Sequence[str]) -> str:
-    # \b keeps click from joining the lines.
-    return "\n".join(
-        ["\b", "Example:" if len(lines) == 1 else "Examples:", *map("  ".__add__, lines)]
-    )
 
 
 @contextmanager

@@ -57,6 +57,10 @@ def chat(
         prompt (--prompt TEXT): The agent's system prompt.
         session (--session ID): The session's id. `duologue resume` needs it later. [default: a new
             id]
+
+    Examples:
+        duologue chat "What is 17 * 23?" --tool calculator
+        duologue chat "What does this plan show?" --attach plan.png
     """
     from ..common.content import make_content
     from ..kinds.chat import chat as make
@@ -101,6 +105,9 @@ def answer(
             the command that `duologue show` prints. A question that a tool asks accepts JSON or
             text.
         question (--question ID): The question to answer. [default: the only open one]
+
+    Examples:
+        duologue answer garden "Tomatoes, please."
     """
     from .sessions import require_session
 
@@ -127,6 +134,10 @@ def say(
     Options:
         speaker (SPEAKER): The speaker of the message.
         text (TEXT): The message.
+
+    Examples:
+        duologue say garden Cook "And the herbs?"
+        duologue resume garden
     """
     from .sessions import open_session
     from .terminal.console import plain, stderr, stdout

@@ -54,6 +54,9 @@ def view(
     Options:
         session (SESSION): The session to show. [default: the list of all sessions]
         no_open (--no-open): Print the address without opening a browser.
+
+    Examples:
+        duologue view garden
     """
     from ..store.rows import check_session_id
 
@@ -82,6 +85,10 @@ def mcp(
             [default: serve stdin and stdout]
         token (--token TOKEN): With --http: the token that clients send. Other users of this machine
             can read arguments, so set the variable instead. [default: a new random token]
+
+    Examples:
+        duologue mcp garden.toml review.toml
+        duologue mcp garden.toml --http 8765
     """
     with _needing_packages("mcp", "mcp"):
         from ..serve.mcp_server import serve_http, serve_stdio
@@ -111,6 +118,10 @@ def serve(
             variable instead; spaces separate its tokens. [default: a new random token]
         concurrency (--concurrency N): Maximum number of conversations that run at the same time;
             further requests wait. [default: 8]
+
+    Examples:
+        duologue serve garden.toml review.toml
+        duologue serve garden.toml --port 8000 --model gpt-4.1
     """
     with _needing_packages("serve", "view"):
         from ..serve.chat_completions import serve_models

@@ -144,32 +144,10 @@ def test_a_separate_judges_findings_take_a_line_each() -> None:
     assert shown(event, live=False)[1] == (
         "  met           They agree on a price, and say so in words"
     )
-
-
-@pytest.mark.parametrize(
-    ("verdict", "by", "text"),
-    [
-        (Verdict(speaker="Ann", complete=True), "Ann", "Ann on its task: complete"),
-        (Verdict(speaker="Ann", complete=False), "Ann", "Ann on its task: not complete"),
-        (
-            Verdict(speaker="Ann", complete=False, objectives_left=("dig", "sow")),
-            "Ann",
-            "Ann on its task: not complete: dig; sow",
-        ),
-        (
-            Verdict(speaker="Ann", complete=False, readable=False),
-            "Ann",
-            "Ann on its task: unreadable verdict, which counts as not complete",
-        ),
-        (
-            Verdict(speaker="Ann", complete=False, readable=False),
-            None,
-            "The judge, after Ann: unreadable verdict, which counts as not complete",
-        ),
-    ],
-)
-def test_any_other_verdict_takes_one_line(verdict: Verdict, by: str | None, text: str) -> None:
-    assert shown(VerdictGiven(id="1", by=by, verdict=verdict), width=80) == [f"({text})"]
+    unreadable = Verdict(speaker="Ann", complete=False, readable=False)
+    assert shown(VerdictGiven(id="1", verdict=unreadable), width=80) == [
+        "(The judge, after Ann: unreadable verdict, which counts as not complete)"
+    ]
 
 
 def test_who_was_chosen_to_speak_takes_one_line() -> None:
