@@ -108,7 +108,12 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
             # Another version of the conversation, or a client, may have written the spec.
             begun = begun | {"spec": conversation.stored()}
         elif given.conversation is not None:
-            _refuse_another(given.conversation, conversation)
+            differs = first_difference(conversation, given.conversation)
+            if differs:
+                raise SessionError(
+                    f"this session belongs to another conversation: {differs} differs; start a "
+                    "new session"
+                )
             # Another process has not registered the objects that the conversation names.
             resources.registry.bring(given.conversation)
         if state.get("position"):
@@ -146,14 +151,6 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
     else:
         update = await _rewrite(context, rewriting)
     return join_updates(start.begun, update)
-
-
-def _refuse_another(given: Conversation, known: Conversation) -> None:
-    differs = first_difference(known, given)
-    if differs:
-        raise SessionError(
-            f"this session belongs to another conversation: {differs} differs; start a new session"
-        )
 
 
 class _Rewriting(NamedTuple):

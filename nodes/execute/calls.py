@@ -7,7 +7,7 @@ tools succeed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
@@ -341,18 +341,23 @@ class CallsRun:
 
     async def _run_calls(self, calls: Sequence[_Call], *, is_code: bool) -> dict[str, CallResult]:
         """Run calls, and return the result of each by its id."""
-        run = self._run_block if is_code else self._run_tool
-        chained = [one for one in calls if is_code or self._runs_code(one.call)]
+        find = self.context.resources.registry.tool
+        tools = {one.id: find(one.call["name"]) for one in calls} if not is_code else {}
+        chained = [
+            one for one in calls if is_code or ((tool := tools[one.id]) and languages_of(tool))
+        ]
         # LangGraph identifies a task by its index, so the order of the tasks is fixed: these begin
         # now, the others in sequence.
         begun = {
-            one.id: self._begin(run, one, runs_code=False) for one in calls if one not in chained
+            one.id: self._begin(one, is_code=is_code, runs_code=False)
+            for one in calls
+            if one not in chained
         }
         found: dict[str, CallResult] = {}
         held_up: list[BaseException] = []
         for one in chained:
             try:
-                record = await self._begin(run, one, runs_code=True)
+                record = await self._begin(one, is_code=is_code, runs_code=True)
             except (GraphInterrupt, AnswerError) as error:
                 # The calls after this one wait too, since they would find the interpreter in
                 # another state.
@@ -400,24 +405,19 @@ class CallsRun:
             for one, made in zip(asked, (await see_calls(record))["calls"], strict=True)
         ]
 
-    def _begin(
-        self,
-        run: Callable[[ToolCall], Awaitable[CallResult]],
-        one: _Call,
-        *,
-        runs_code: bool,
-    ) -> Awaitable[dict[str, Any]]:
+    def _begin(self, one: _Call, *, is_code: bool, runs_code: bool) -> Awaitable[dict[str, Any]]:
         async def record() -> dict[str, Any]:
-            answer = await run(one.call) if one.instead is None else one.instead
+            answer = one.instead
+            if answer is None and is_code:
+                name, code = one.call["name"], one.call["args"]["code"]
+                answer = await self.interpreter.run_block(name, code)
+            elif answer is None:
+                answer = await self._run_tool(one.call)
             found = {"answer": one.describe_run(answer).dump()}
             # After a crash, the next call finds the variables of this one.
             return found | ({"kept": self.interpreter.dump()} if runs_code else {})
 
         return call_tool(record)
-
-    def _runs_code(self, call: ToolCall) -> bool:
-        tool = self.context.resources.registry.tool(call["name"])
-        return tool is not None and bool(languages_of(tool))
 
     async def _run_tool(self, call: ToolCall) -> CallResult:
         registry, conversation = self.context.resources.registry, self.context.conversation
@@ -450,9 +450,6 @@ class CallsRun:
             return await self.interpreter.run(language, code)
 
         return run_code
-
-    async def _run_block(self, call: ToolCall) -> CallResult:
-        return await self.interpreter.run_block(call["name"], call["args"]["code"])
 
 
 def _raise_all(errors: Sequence[BaseException]) -> None:

@@ -341,12 +341,11 @@ def is_doubtful(rest: str, *, is_yes: bool) -> bool:
     clauses = [words for clause in _CLAUSE_ENDS.split(sentence) if (words := words_of(clause))]
     if not clauses:
         return False
-    is_topical = is_yes and rest.startswith(" ") and _is_about_a_part(clauses[0], known)
-    return is_topical or any(_is_doubtful_clause(words, known) for words in clauses)
-
-
-def _is_about_a_part(words: Sequence[str], known: Doubts) -> bool:
-    return len(words) > 1 and words[0] in known.topics and words[1] not in known.whole
+    first = clauses[0]
+    is_of_part = len(first) > 1 and first[0] in known.topics and first[1] not in known.whole
+    if is_yes and rest.startswith(" ") and is_of_part:
+        return True
+    return any(_is_doubtful_clause(words, known) for words in clauses)
 
 
 def _is_doubtful_clause(words: Sequence[str], known: Doubts) -> bool:

@@ -65,12 +65,6 @@ def is_thought_unopened(log: Sequence[BaseMessage], name: str) -> bool:
     return last is not None and last.thought is not None and last.thought.is_unopened
 
 
-def tokens_of_thoughts(log: Sequence[BaseMessage], name: str) -> int:
-    """Estimate the tokens of the thoughts that go back to the model in this turn."""
-    thoughts = (one.thought for one in calls_of_turn(log, name))
-    return sum(tokens_of(thought.text) for thought in thoughts if thought is not None)
-
-
 def calls_of_turn(log: Sequence[BaseMessage], name: str | None) -> list[ToolCalls]:
     """Return the metadata of a speaker's messages with calls in this turn, the newest first."""
     turn = takewhile(lambda about: not about.ends_turn, map(metadata, reversed(log)))
@@ -90,7 +84,12 @@ def prompt_overhead(
     """
     front = _shown_messages(context, speaker, [], short)
     tools = tokens_of_tools(context.conversation, context.resources.registry, speaker)
-    thoughts = tokens_of_thoughts(context.log, speaker.name)
+    # The thoughts of this turn go back to the model.
+    thoughts = sum(
+        tokens_of(one.thought.text)
+        for one in calls_of_turn(context.log, speaker.name)
+        if one.thought is not None
+    )
     reminded = short.reminder if short is not None else ""
     return PromptOverhead(
         sum(map(tokens_of_message, front)) + tools + thoughts,

@@ -52,7 +52,7 @@ from ...graphs.rules.transitions import (
 )
 from ...graphs.rules.turns import Checked, Problem, Worth, better, is_first_message_due, worth_of
 from ...graphs.speakers.replies import ModelReply, TextReply
-from ...graphs.speakers.reply_parts import ALOUD, Stop
+from ...graphs.speakers.reply_parts import ALOUD
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import get_thought
 from ..models.stops import stop_of, with_refusal
@@ -155,7 +155,9 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
             about = about.model_copy(update={"problem": conversation.render_prompt(more)})
             return await _write_draft(context, given, about, Phase.CUT_OFF)
         found = _check(context, speaker, text, context.log, about)
-        if found.problem is not None and not position.asked_again and not _is_lasting(found, stop):
+        # Another request would not change why the reply is blank.
+        is_lasting = stop is not None and stop.is_lasting and not found.text.strip()
+        if found.problem is not None and not position.asked_again and not is_lasting:
             about = about.model_copy(update=_note_problem(found.problem))
             return await _write_draft(context, given, about, Phase.REJECTED)
         if position.asked_again and worth_of(found) is not Worth.GOOD:
@@ -230,11 +232,6 @@ async def _write_draft(
     )
     after = record_pause(context.position, context.turn, phase)
     return await context.step(after, [*given.new, draft], given.usage)
-
-
-def _is_lasting(found: Checked, stop: Stop | None) -> bool:
-    """Return whether a reply is blank for a reason that another request would not change."""
-    return stop is not None and stop.is_lasting and not found.text.strip()
 
 
 def _remove_stops(speaker: Speaker) -> Speaker:
@@ -451,7 +448,10 @@ async def ask_all(context: NodeContext) -> dict[str, Any] | None:
     position = context.position.model_copy(update={"facts": facts})
     after = record_pause(position, context.turn, Phase.REQUESTED)
     known = len(context.log)
-    placed = [_set_place(line, known + place) for place, line in enumerate(lines)]
+    placed = [
+        line.model_copy(update={"additional_kwargs": line.additional_kwargs | {PLACE: place}})
+        for place, line in enumerate(lines, start=known)
+    ]
     return await replace(context, position=position).step(after, placed, usage)
 
 
@@ -489,8 +489,3 @@ async def _ask(context: NodeContext, name: str) -> dict[str, Any]:
     given = await ask_for_reply(context, context.conversation.speaker(name), [])
     answer = make_pending(len(context.log), name, given.message)
     return {"lines": [*given.new, answer], "usage": dump_usage(given.usage)}
-
-
-def _set_place(line: AnyMessage, number: int) -> AnyMessage:
-    extra = line.additional_kwargs | {PLACE: number}
-    return line.model_copy(update={"additional_kwargs": extra})
