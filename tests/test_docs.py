@@ -8,6 +8,7 @@ import shlex
 import tomllib
 from collections.abc import Iterable
 from dataclasses import fields
+from importlib import import_module
 from importlib.metadata import entry_points, metadata
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -526,3 +527,19 @@ def test_every_module_that_is_named_is_there(page: str) -> None:
     named = re.findall(r"`((?:graphs|nodes|tools|tests)/[\w/.]*)`", text)
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_every_function_that_is_named_with_its_module_is_there() -> None:
+    """A stranger finds from the steps of a turn the function that does each."""
+    text = (ROOT / "docs/how-it-works.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+(?:\.\w+)?)`\s+in\s+`((?:graphs|nodes)/[\w/]+\.py)`", text)
+    assert len(named) > 20
+    missing = []
+    for name, path in named:
+        module = import_module(f"duologue.{path.removesuffix('.py').replace('/', '.')}")
+        found: object = module
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if getattr(found, "__module__", None) != module.__name__ or not callable(found):
+            missing.append((name, path))
+    assert missing == []
