@@ -140,32 +140,25 @@ def build_graph(
     check_options(registered, Registered)
     found = models if isinstance(models, Models) else Models(model, models or {})
     registry = Registry(registered)
-    if conversation is None:
-        if description is not None:
-            raise SpecError(
-                "description: there is no conversation to describe; set conversation, too"
-            )
-        resources = Resources(
-            found,
-            registry,
-            stop_requested,
-            form=form,
-            allow_host=allow_host,
-            allow_paths=allow_paths,
-        )
-        return compile_graph(resources, checkpointer, name, runtime_store=runtime_store)
-    if form is not None:
-        raise SpecError("conversation: can't be set together with form; set one of them")
-    served = _read_served(conversation, registry, allow_host=allow_host)
+    served = None
+    if conversation is None and description is not None:
+        raise SpecError("description: there is no conversation to describe; set conversation, too")
+    if conversation is not None:
+        if form is not None:
+            raise SpecError("conversation: can't be set together with form; set one of them")
+        served = _read_served(conversation, registry, allow_host=allow_host)
     resources = Resources(
         found,
         registry,
         stop_requested,
+        form=form,
         allow_host=allow_host,
-        # Clients can't choose the conversation, so they can't make it name a path.
-        allow_paths=True,
+        # Clients can't choose a served conversation, so they can't make it name a path.
+        allow_paths=allow_paths or served is not None,
         running=RunningSessions(served),
     )
+    if conversation is None or served is None:
+        return compile_graph(resources, checkpointer, name, runtime_store=runtime_store)
     name = name or name_graph(served, conversation, _NAME)
     schema = _served_input(served, name, description or describe_graph(served))
     template = _compile_template(schema, _typed_dict("Context", {}))
@@ -236,10 +229,12 @@ def _template(form: type[Form] | None) -> _Template:
 
 def _compile_template(schema: type[Input], context: type[Any]) -> _Template:
     builder = StateGraph(State, context, input_schema=schema, output_schema=Output)
+    hints = [get_type_hints(one, include_extras=True) for one in (schema, State)]
+    first = cast("type[State]", _typed_dict("FirstInput", hints[0] | hints[1]))
     edge = _BothWays("route", _route)
     for node, run, following in _NODES:
-        # The first node reads the fields of the form in addition to the state.
-        reads = _first_input(schema) if node is Node.TASK_SPECIFICATION else State
+        # The first node reads the input, such as the fields of a form, in addition to the state.
+        reads = first if node is Node.TASK_SPECIFICATION else State
         bound = _BothWays(node.value, partial(_run_node, run))
         builder.add_node(node.value, bound, input_schema=reads)
         builder.add_conditional_edges(node.value, edge, [after.value for after in following])
@@ -249,12 +244,6 @@ def _compile_template(schema: type[Input], context: type[Any]) -> _Template:
 
 async def _check_input(resources: Resources, state: State, context: object) -> None:
     await read_start(state, resources, context)
-
-
-def _first_input(schema: type[Input]) -> type[State]:
-    """Return the schema of the first node: the input and the state."""
-    hints = [get_type_hints(one, include_extras=True) for one in (schema, State)]
-    return cast("type[State]", _typed_dict("FirstInput", hints[0] | hints[1]))
 
 
 def route(

@@ -4,7 +4,7 @@ This module imports ``inspect_ai``, so only the export to this format imports it
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -381,7 +381,9 @@ def _sum_usage(parts: Iterable[tuple[str, Usage | None]]) -> dict[str, Usage]:
 
 
 def _as_chat_message(given: Mapping[str, Any], name: str) -> ChatMessage:
-    text, role = _as_content(given.get("content") or ""), given["role"]
+    role, text = given["role"], given.get("content") or ""
+    if not isinstance(text, str):
+        text = [_as_part(one) for one in text]
     who = {"speaker": given["name"]} if given.get("name") else None
     if role == "system":
         return ChatMessageSystem(id=name, content=text, metadata=who)
@@ -398,11 +400,6 @@ def _as_chat_message(given: Mapping[str, Any], name: str) -> ChatMessage:
         for one in given.get("tool_calls", ())
     ]
     return ChatMessageAssistant(id=name, content=text, tool_calls=calls or None, metadata=who)
-
-
-def _as_content(given: str | Sequence[Mapping[str, Any]]) -> str | list[Content]:
-    """Convert the content of a message in OpenAI's form: a text, or parts with files."""
-    return given if isinstance(given, str) else [_as_part(one) for one in given]
 
 
 def _as_part(part: Mapping[str, Any]) -> Content:

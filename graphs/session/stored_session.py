@@ -107,13 +107,6 @@ def verdict_at_end(log: Sequence[AnyMessage]) -> Verdict | None:
     return None
 
 
-def _read_inner(session: str, about: InnerSession) -> "StoredSession":
-    """Return the inner session that a message contains."""
-    conversation, log = read_inner_log(about)
-    ended = Outcome.model_validate(about.outcome) if about.outcome else None
-    return StoredSession(session, conversation, log, about.specified_task, ended)
-
-
 @dataclass(frozen=True)
 class StoredSession(Shown):
     """The state of a session, read from a store, without a handle to its store."""
@@ -243,10 +236,15 @@ class StoredSession(Shown):
         An id is the id of this session, a dot, and the place of a message, such as ``"s.m0004"``.
         The message with this place precedes the reply or the result that the inner session led to.
         """
-        found = ((one, metadata(one)) for one in self.messages)
-        inner = ((one, about) for one, about in found if isinstance(about, InnerSession))
-        read = (_read_inner(inner_session_id(self.session_id, one), about) for one, about in inner)
-        return {one.session_id: one for one in read}
+        found: dict[str, StoredSession] = {}
+        for message in self.messages:
+            about = metadata(message)
+            if isinstance(about, InnerSession):
+                name = inner_session_id(self.session_id, message)
+                conversation, log = read_inner_log(about)
+                ended = Outcome.model_validate(about.outcome) if about.outcome else None
+                found[name] = StoredSession(name, conversation, log, about.specified_task, ended)
+        return found
 
     def parsed(self, speaker: str) -> list[Any]:
         """Return the values that a speaker's output format read from its messages.
