@@ -249,78 +249,47 @@ async def test_the_two_questions_take_two_calls_at_two_temperatures() -> None:
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param("I do not know", id="Y9-do-not-know"),
-        pytest.param("None", id="Y9-None"),
-        pytest.param("nothing left", id="Y9-nothing-left"),
-        pytest.param("", id="Y9-blank"),
-    ],
-)
-async def test_a_word_that_is_neither_yes_nor_no_is_not_complete_and_recorded_as_unreadable(
-    answer: str,
-) -> None:
+async def test_a_word_that_is_neither_yes_nor_no_is_not_complete_and_unreadable() -> None:
+    """Y9: the judge is asked once more, and its answer is in the log."""
     conversation = dual(
         2, "B", task="P", end_chat=capped(1, MODES[1]), judge={"form": "two_questions"}
     )
-    ran = await scripted(conversation, ["a1", "b1", "The price.", answer, answer])
-    assert [(v.complete, v.readable) for v in ran.verdicts] == [(False, False)]
-    assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
-    assert ran.log[-1].text == answer
+    for answer in read_rows(__file__, "judges")["neither_yes_nor_no"]:
+        ran = await scripted(conversation, ["a1", "b1", "The price.", answer, answer])
+        assert [(v.complete, v.readable) for v in ran.verdicts] == [(False, False)], answer
+        assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
+        assert ran.log[-1].text == answer
 
 
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param("I am done!", id="Y9-no-json"),
-        pytest.param('{"objectives_left": []}', id="Y9-a-field-missing"),
-        pytest.param('{"objectives_left": ["x"], "complete": true}', id="R4-contradiction"),
-        pytest.param('{"complete": true} {"complete": false}', id="R4-two"),
-        pytest.param('{"objectives_left": [], "complete": "maybe"}', id="Y9-no-boolean"),
-        pytest.param('{"complete": true, "objectives_left": ["pri', id="Y9-broken-off"),
-        pytest.param("", id="Y9-blank"),
-    ],
-)
+async def run_either_way(conversation: Conversation, script: list[Line], *, http: bool) -> Ran:
+    """Run a conversation with a scripted model, or with the real client of a scripted server."""
+    if not http:
+        return await scripted(conversation, script)
+    with ScriptedServer(script) as server:
+        return await served(conversation, server)
+
+
 @pytest.mark.parametrize("http", [False, True], ids=["model", "http"])
 async def test_an_answer_that_does_not_fit_the_schema_is_not_complete_and_recorded(
-    answer: str, http: bool
+    http: bool,
 ) -> None:
+    """Y9, R4: an answer that lacks a field, contradicts itself or is cut off is unreadable."""
     conversation = dual(2, "B", task="P", keep="B", end_chat=capped(1, MODES[1]))
-    script = ["a1", "b1", answer, answer]
-    if http:
-        with ScriptedServer(script) as server:
-            ran = await served(conversation, server)
-    else:
-        ran = await scripted(conversation, script)
-    assert ran.verdicts == [Verdict(speaker="B", complete=False, readable=False)]
-    assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
-    assert ran.kinds("reflection")[0].text == answer
-    assert ran.seen("B") == ["u:a1", "a:b1"]
+    for answer in read_rows(__file__, "judges")["unreadable"]:
+        ran = await run_either_way(conversation, ["a1", "b1", answer, answer], http=http)
+        assert ran.verdicts == [Verdict(speaker="B", complete=False, readable=False)], answer
+        assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
+        assert ran.kinds("reflection")[0].text == answer
+        assert ran.seen("B") == ["u:a1", "a:b1"]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        '{"complete": true}',
-        '{"objectives_left": null, "complete": true}',
-        '{"objectives_left": [null], "complete": true, "reason": "All {is} done."}',
-        'All is done.\n\n```json\n{"objectives_left": [], "complete": true}\n```\nFine?',
-        '{"Objectives left": [], "Complete": "Yes"}',
-    ],
-)
 @pytest.mark.parametrize("http", [False, True], ids=["model", "http"])
-async def test_r4_a_verdict_is_read_as_models_write_it(answer: str, http: bool) -> None:
+async def test_r4_a_verdict_is_read_as_models_write_it(http: bool) -> None:
     conversation = dual(2, "B", task="P", end_chat=capped(1, MODES[1]))
-    script = ["a1", "b1", answer]
-    if http:
-        with ScriptedServer(script) as server:
-            ran = await served(conversation, server)
-    else:
-        ran = await scripted(conversation, script)
-    assert ran.verdicts == [Verdict(speaker="B", complete=True)]
-    assert ran.outcome.reasons[0] is Reason.COMPLETED
+    for answer in read_rows(__file__, "judges")["complete"]:
+        ran = await run_either_way(conversation, ["a1", "b1", answer], http=http)
+        assert ran.verdicts == [Verdict(speaker="B", complete=True)], answer
+        assert ran.outcome.reasons[0] is Reason.COMPLETED
 
 
 @pytest.mark.parametrize(
@@ -507,20 +476,12 @@ async def test_a_rewrite_over_the_limit_is_asked_for_once_more() -> None:
     assert len({message.id for message in ran.log}) == len(ran.log)
 
 
-@pytest.mark.parametrize(
-    ("rewrite", "cut"),
-    [
-        pytest.param("One two. Three four. Five six.", "One two. Three four.", id="Z2-sentence"),
-        pytest.param("One two three four five six", "One two three four five", id="Z2-word"),
-        pytest.param("One two three four five", "One two three four five", id="Z2-just-fits"),
-        pytest.param("Use v1.2 now! And then some more", "Use v1.2 now!", id="Z2-inner-stop"),
-    ],
-)
-async def test_a_rewrite_that_stays_too_long_is_cut_at_a_sentence(rewrite: str, cut: str) -> None:
+async def test_a_rewrite_that_stays_too_long_is_cut_at_a_sentence() -> None:
+    """Z2: without a sentence that fits, it is cut between words."""
     long = "far too many words for any such limit"
     spec = play(specify_task=True, word_limit=5, end_chat=AT_ONCE)
-    ran = await scripted(spec, [long, rewrite, DONE])
-    assert ran.task == cut
+    for rewrite, cut in read_rows(__file__, "rewrites").items():
+        assert (await scripted(spec, [long, rewrite, DONE])).task == cut
 
 
 async def test_a_blank_rewrite_leaves_the_task_as_given() -> None:

@@ -1,6 +1,5 @@
 """Forks with other rules: the next speaker, the instructions, and the ends that still apply."""
 
-import json
 from typing import Any
 
 import pytest
@@ -197,32 +196,23 @@ def run_on(conversation: Conversation, model: ScriptedChatModel, store: str) -> 
 # Completed speakers are those with a verdict.
 
 
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("changes", "asked"),
-    [
-        ({"speakers": {"Ben": {"task": "Rest"}}}, True),
-        ({"task": "Plan a park"}, True),
-        ({"judge": {"kind": "separate", "criteria": ["They agree."]}}, True),
-        ({"judge": {"form": "two_questions"}}, False),
-        ({"title": "A garden"}, False),
-        ({"speakers": {"Ann": {"task": "Rest"}}}, False),
-    ],
-    ids=lambda value: json.dumps(value),
-)
 @pytest.mark.parametrize("mode", [FIRST, ONE, GROUP])
-def test_what_is_now_another_task_is_not_complete(
-    mode: EndChatMode, changes: dict[str, Any], asked: bool, store: str
-) -> None:
+def test_what_is_now_another_task_is_not_complete(mode: EndChatMode, store: str) -> None:
     last: dict[EndChatMode, list[Line]] = {FIRST: [], ONE: ["A2"], GROUP: ["A2", "B2"]}
     conversation = plain(end_chat={"mode": mode, "max_iterations": 2})
     run(conversation, ["A1", "B1", YES, *last[mode]], session="one", store=store)
-    new = Session("one", store=store).fork(at="m0004", **changes).id
-    ended = Session(new, store=store).resume(model=answering())
-    assert (reason(ended) is Reason.MAX_ITERATIONS) is asked
-    verdicts = [one for one in ended.messages if fields_of(one).verdict is not None]
-    assert (len(verdicts) > 1) is asked
-    assert timeless(ended.outcome).completed == (() if asked else ("Ben",))
+
+    def check(changes: dict[str, Any], asked: bool) -> None:
+        new = Session("one", store=store).fork(at="m0004", **changes).id
+        ended = Session(new, store=store).resume(model=answering())
+        assert (reason(ended) is Reason.MAX_ITERATIONS) is asked
+        verdicts = [one for one in ended.messages if fields_of(one).verdict is not None]
+        assert (len(verdicts) > 1) is asked
+        assert timeless(ended.outcome).completed == (() if asked else ("Ben",))
+
+    check_rows(
+        [(row["changes"], row["asked"]) for row in read_rows(__file__, "judged_again")], check
+    )
 
 
 def answering() -> ScriptedChatModel:

@@ -28,6 +28,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 from duologue.tools.registry.hooks import Turn
 from support.cli_help import duologue, isolate
 from support.log import fields_of, make_line, read_metadata
+from support.tables import read_rows
 
 ROUNDS = ["Let us plant beans.", "I will dig the bed.", "Then water it.", "The can is full."]
 
@@ -82,27 +83,16 @@ def test_r10_a_fork_at_the_last_message_is_open_for_one_more_sentence(store: str
     assert Session("s", store=store).state().outcome == before.outcome
 
 
-@pytest.mark.parametrize(
-    ("end_chat", "script"),
-    [
-        ({"when": {"kind": "max_messages", "limit": 2}}, ["One.", "Two."]),
-        ({"when": {"kind": "done_token", "token": "#STOP#"}}, ["One.", "Two.", "#STOP#"]),
-        ({"max_iterations": 9, "guards": {"blank_replies": 1}}, ["One.", "", ""]),
-        ({"max_iterations": 1, "min_iterations": 1}, ["One.", "Two."]),
-    ],
-    ids=["messages", "done token", "guard", "least rounds"],
-)
-def test_r10_what_ended_it_counts_from_the_new_message(
-    end_chat: dict[str, Any], script: list[Line], store: str
-) -> None:
-    conversation = talk(end_chat=end_chat)
+@pytest.mark.parametrize("end", read_rows(__file__, "counted_anew"))
+def test_r10_what_ended_it_counts_from_the_new_message(end: str, store: str) -> None:
+    row = read_rows(__file__, "counted_anew")[end]
+    conversation, script = talk(end_chat=row["end_chat"]), row["script"]
     first = converse(conversation, session="s", store=store, model=model(*script)).outcome
     assert first is not None
     Session("s", store=store).add_message("Ann", "Three.")
     again = Session("s", store=store).resume(model=model(*script[1:])).outcome
     assert again is not None
-    assert again.reasons == first.reasons
-    assert again.messages == first.messages
+    assert (again.reasons, again.messages) == (first.reasons, first.messages)
 
 
 def test_r10_a_task_that_was_complete_is_judged_anew(store: str) -> None:

@@ -327,21 +327,10 @@ def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path)
         assert shown[0] == shown[1] == [{"to_user": "I mail Bob.", "to": "Bob"}, {"to": "Eve"}]
 
 
-@pytest.mark.parametrize(
-    ("phase", "kinds"),
-    [
-        ("rejected", "draft"),
-        ("answered", "unheard_reply"),
-        ("called", "tool_calls or code"),
-        ("ran", "unheard_result"),
-        ("given", "tool_result or unheard_result"),
-        ("asked", "reflection"),
-    ],
-)
+@pytest.mark.parametrize(("phase", "kinds"), read_rows(__file__, "read_next").items())
 def test_a_dump_must_hold_what_is_read_next(phase: str, kinds: str) -> None:
-    message = {"id": "m0000", "text": "Hi", "metadata": {"kind": "speech", "speaker": "Ann"}}
     position = {"phase": phase, "speaker": "Ann", "facts": {"messages": 1}}
-    dump = {**SESSION, "steps": [{"messages": [message], "position": position}]}
+    dump = {**SESSION, "steps": [{"messages": [MESSAGE], "position": position}]}
     said = f"steps.0.position: does not fit the newest message, which must be of the kind {kinds}"
     with pytest.raises(SpecError, match=f"^{said}$"):
         load_session(dump, into="x", store="memory:bad")

@@ -52,25 +52,7 @@ def numbered() -> Callable[[Prompt], Line]:
     return lambda _: f"Bed {next(numbers)} is for herbs, and the next one is for roses."
 
 
-TALKS: dict[str, dict[str, Any]] = {
-    "plain": {"speakers": pair()},
-    "three": {"speakers": [*pair(), {"name": "Cy"}]},
-    "last": {"speakers": pair(context={"kind": "last", "limit": 4})},
-    "tokens": {"speakers": pair(context={"kind": "tokens", "limit": 200})},
-    "summary": {"speakers": pair(context={"kind": "summary", "limit": 250, "words": 20})},
-    "moderated": {"speakers": pair(), "turn_order": {"kind": "moderator", "form": "word"}},
-    "mended": {"speakers": pair(format={"kind": "lines", "lines": ["Plan:"]})},
-    "opening": {
-        "speakers": [{"name": "Ann", "task": "Dig."}, {"name": "Bob", "task": "Sow."}],
-        "opening": {"answers": True},
-    },
-    "private": {"speakers": pair(private_opening={"lines": ["You are allergic to roses."]})},
-    "tool": {"speakers": pair(tools=["seeds"], context={"kind": "tokens", "limit": 300})},
-    "schema": {"speakers": pair(format={"kind": "schema", "name": "Plan", "form": "text"})},
-    "hook": {"speakers": pair(hooks=["loud"])},
-    "worded": {"speakers": pair(), "prompts": {"begin": "Go!", "participant": "Be {me}."}},
-    "max rounds of tools": {"speakers": pair(tools=["seeds"]), "max_tool_rounds": 1},
-}
+TALKS: dict[str, dict[str, Any]] = read_rows(__file__, "sent")
 
 REGISTERED: dict[str, Any] = {
     "tools": [seeds],
