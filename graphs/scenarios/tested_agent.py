@@ -1,13 +1,19 @@
 """The agent under test as a Runnable that runs apart from the session that tests it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    ToolMessage,
+    convert_to_messages,
+)
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic_core import to_json
@@ -149,7 +155,8 @@ class TestedAgent:
             # The instruction to the speaker of the first message is no part of the conversation.
             messages = messages[1:]
         if not isinstance(self.agent, Runnable):
-            return await call("agent", self.name, self.agent, [*messages])
+            found = await call("agent", self.name, self.agent, [*messages])
+            return await call("agent", self.name, _gather, found) if _is_streamed(found) else found
         # Imported here, since the import takes long.
         from langgraph.pregel.protocol import PregelProtocol
 
@@ -248,6 +255,32 @@ def _resume_with(answers: Mapping[str, object]) -> object:
     from langgraph.types import Command
 
     return Command(resume=answers)
+
+
+def _is_streamed(found: object) -> bool:
+    return isinstance(found, Generator | AsyncGenerator)
+
+
+def _gather(found: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]) -> Any:  # noqa: ANN401
+    """Return the reply that a generator yields: its text or message in pieces, or its last state.
+
+    A sync generator is read in a thread.
+    """
+    if isinstance(found, AsyncGenerator):
+
+        async def gather() -> object:
+            return _join([piece async for piece in found])
+
+        return gather()
+    return _join([*found])
+
+
+def _join(pieces: Sequence[Any]) -> object:
+    if all(isinstance(piece, str) for piece in pieces):
+        return "".join(pieces)
+    if all(isinstance(piece, BaseMessageChunk) for piece in pieces):
+        return sum(pieces[1:], start=pieces[0])
+    return pieces[-1]
 
 
 def _read_interrupt(given: object) -> "Interrupt":

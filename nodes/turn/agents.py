@@ -32,7 +32,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand, is_in
 from langgraph.pregel.protocol import PregelProtocol
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
-from pydantic import JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
 from ...graphs.common.content import describe_content
@@ -236,13 +236,48 @@ def _read_messages(name: str, found: object) -> Sequence[BaseMessage]:
             return [AIMessage(found)]
         case BaseMessage():
             return [found]
-        case {"messages": list() as messages}:
+        case {"messages": list() as messages} | (list() as messages):
             # A graph on a server returns its messages as plain data.
-            return convert_to_messages(messages)
+            return _convert_messages(name, messages)
+        case {"role": _, "content": _}:
+            return _convert_messages(name, [found])
+        case BaseModel() if (message := _read_openai(found)) is not None:
+            return _convert_messages(name, [message])
+        case Mapping():
+            fields = ", ".join(map(repr, found)) or "no fields"
+            raise SpecError(
+                f"the agent {name!r} failed: it returned a state with {fields}; add 'messages', or "
+                "wrap the agent in a function that returns the reply's text"
+            )
     raise SpecError(
-        f"the agent {name!r} failed: it must return text, a message or a state with messages, not "
-        f"{type(found).__name__}"
+        f"the agent {name!r} failed: it must return text, a message, a list of messages or a state "
+        f"with messages, not {type(found).__name__}"
     )
+
+
+def _convert_messages(name: str, messages: Sequence[Any]) -> Sequence[BaseMessage]:
+    try:
+        return convert_to_messages(messages)
+    except (ValueError, TypeError, NotImplementedError, KeyError) as error:
+        raise SpecError(
+            f"the agent {name!r} failed: it returned a message that can't be read: {error}"
+        ) from error
+
+
+def _read_openai(found: BaseModel) -> Mapping[str, Any] | None:
+    """Return a reply of OpenAI's client as a message, or None if it is another object.
+
+    It is a message, a completion with choices, or a response with `output_text`.
+    """
+    if isinstance(text := getattr(found, "output_text", None), str):
+        return {"role": "assistant", "content": text}
+    for choice in getattr(found, "choices", None) or ():
+        found = getattr(choice, "message", found)
+    if not hasattr(found, "content") or not hasattr(found, "role"):
+        return None
+    return found.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True) | {
+        "content": found.content or ""
+    }
 
 
 def _read_reply(
