@@ -18,6 +18,8 @@ def simulate(
     name: str | None = None,
     agent_version: str | None = None,
     judge_model: list[str] | None = None,
+    agent_model: str | None = None,
+    agent_key_env: str | None = None,
     agent_timeout: float | None = None,
     output: Path | None = None,
     concurrency: Concurrency = 20,
@@ -45,6 +47,10 @@ def simulate(
             another version is not resumed.
         judge_model (--judge-model NAME): The model that judges the criteria. Twice for two judges,
             whose agreement is reported. [default: as --model]
+        agent_model (--agent-model NAME): The model's name at an agent that is a URL. [default:
+            agent]
+        agent_key_env (--agent-key-env NAME): The environment variable with the key for an agent
+            that is a URL. [default: no key]
         agent_timeout (--agent-timeout SECONDS): Seconds after which a reply is an error. [default:
             300]
         output (--output FILE): The report to write. [default: NAME.html]
@@ -63,6 +69,8 @@ def simulate(
         store=store,
         model=model,
         judge_model=judge_model or None,
+        agent_model=agent_model,
+        agent_key_env=agent_key_env,
         agent_timeout=agent_timeout,
         agent_version=agent_version,
     )

@@ -25,6 +25,7 @@ from ..session.listing import known_store
 from ..session.options import Options
 from ..session.session import Result
 from ..session.stored_session import LaterVerdict, hash_log
+from .http_agent import take_server
 from .judging import (
     find_stored_checks,
     name_checks,
@@ -246,6 +247,7 @@ async def open_suite(
     suite = source if isinstance(source, Suite) else load_suite(source)
     if trials is not None:
         suite = Suite(**dict(suite) | {"trials": trials})
+    agent = take_server(agent, given)
     reference = agent if isinstance(agent, str) and not is_address(agent) else None
     found = agent if reference is None else import_object(reference, "agent")
     own = given.pop("on_interrupt", None), given.pop("agent_timeout", None)

@@ -26,6 +26,7 @@ from ..session.options import GivenAnswer, Options, StoreOptions
 from ..session.run import run_to_end
 from ..session.session import Result, Session, result_of
 from ..speakers.replies import AgentReply, HumanReply
+from .http_agent import take_server
 from .judging import Judges, judge_scenario, name_judges, run_check
 from .result import SimulationResult, classify_end
 from .scenario import (
@@ -54,6 +55,11 @@ class SimulateOptions(StoreOptions, total=False):
     the answer; or ``"user"``: the simulated user reads the value as the agent's message, and its
     next message is the answer. The graph needs a checkpointer. If None, an interrupt is an
     error."""
+    agent_model: str | None
+    """The name of the model at a server whose URL is the agent. ``agent`` if None."""
+    agent_key_env: str | None
+    """The environment variable with the key of a server whose URL is the agent. The server receives
+    no key if None."""
     agent_timeout: float | None
     """Seconds after which a reply of the agent is cancelled, which is an error. 300 if None."""
     agent_version: str | None
@@ -248,6 +254,7 @@ class _Simulation:
         given: dict[str, Any] = {**options}
         own = [given.pop(name, None) for name in ("judge_model", "on_interrupt", "agent_timeout")]
         given.pop("agent_version", None)
+        agent = take_server(agent, given)
         tested = TestedAgent.of(agent, *own[1:])
         run = cast("Options", given)
         return cls(scenario, tested, name_judges(own[0], run), run)

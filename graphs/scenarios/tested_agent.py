@@ -21,9 +21,10 @@ from pydantic_core import to_json
 from ...nodes.models.gate import reply_limit
 from ...nodes.models.recorder import note_new_ids
 from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
-from ..common.addresses import check_address, remember_secrets, show_address
+from ..common.addresses import show_address
 from ..common.errors import SpecError, name_type
 from .a2a_agent import A2A, A2aAgent
+from .http_agent import HTTP, HttpAgent, ModelServer, read_address
 
 if TYPE_CHECKING:
     from langgraph.pregel.protocol import PregelProtocol
@@ -39,12 +40,10 @@ PATIENCE: Final = 300.0
 
 _NAMELESS = ("<lambda>", "")
 
-_HTTP: Final = ("http://", "https://")
-
 
 def is_address(agent: str) -> bool:
     """Return whether a text is an address of an agent that `TestedAgent.of` accepts."""
-    return agent.startswith((*_HTTP, A2A))
+    return agent.startswith((*HTTP, A2A))
 
 
 @dataclass
@@ -94,20 +93,14 @@ class TestedAgent:
         if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
             raise TypeError(f"agent_timeout: must be a number of seconds above 0, not {timeout!r}")
         seconds = PATIENCE if timeout is None else timeout
+        if isinstance(agent, str) and agent.startswith(A2A):
+            return cls(A2aAgent(read_address(agent.removeprefix(A2A))), timeout=seconds)
         if isinstance(agent, str) and is_address(agent):
-            try:
-                url = check_address(agent.removeprefix(A2A))
-            except ValueError as error:
-                raise SpecError(f"agent: {show_address(agent)!r} {error}") from None
-            remember_secrets(url)
-            if agent.startswith(A2A):
-                return cls(A2aAgent(url), timeout=seconds)
-            # Imported here, since the import takes long.
-            from langchain_openai import ChatOpenAI
-
-            # The server at this address must not receive a key of the environment.
-            model = ChatOpenAI(base_url=url, model="agent", api_key=lambda: "none")
-            return cls(model, timeout=seconds)
+            agent = ModelServer(agent)
+        if isinstance(agent, ModelServer):
+            return cls(agent.connect(), timeout=seconds)
+        if isinstance(agent, HttpAgent):
+            return cls(agent.begin(), timeout=seconds)
         if isinstance(agent, Runnable):
             check_agent(agent, "agent: it")
             return cls(agent, on_interrupt, seconds)

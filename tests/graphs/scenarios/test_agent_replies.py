@@ -46,7 +46,7 @@ async def yields_text_later(messages: list[BaseMessage]) -> AsyncIterator[str]:
 
 
 def yields_chunks(messages: list[BaseMessage]) -> Iterator[AIMessageChunk]:
-    yield from (AIMessageChunk("Refun"), AIMessageChunk("ded."))
+    yield from (AIMessageChunk(content="Refun"), AIMessageChunk(content="ded."))
 
 
 def yields_states(messages: list[BaseMessage]) -> Iterator[dict[str, Any]]:
@@ -96,4 +96,4 @@ def test_another_reply_is_an_error_that_names_its_form(reply: object, problem: s
 
 
 def test_a_generator_that_yields_nothing_is_a_blank_reply() -> None:
-    assert play(lambda messages: (piece for piece in ())).at_fault == "agent"
+    assert play(lambda messages: (text for text in list[str]())).at_fault == "agent"

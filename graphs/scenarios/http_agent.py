@@ -1,0 +1,209 @@
+"""Agents behind HTTP: OpenAI-compatible servers, and endpoints with a JSON form of their own."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from langchain_core.messages import BaseMessage, convert_to_openai_messages
+from pydantic import JsonValue
+
+from ...nodes.models.recorder import note_new_ids
+from ..common.addresses import check_address, remember_secrets, show_address
+from ..common.errors import SpecError
+from ..common.sanitize import excerpt
+
+if TYPE_CHECKING:
+    from langchain_openai import ChatOpenAI
+
+HTTP: Final = ("http://", "https://")
+"""The beginnings of the address of a server."""
+
+_CONNECT_SECONDS: Final = 10.0
+"""Maximum time in seconds until a connection is made."""
+
+
+@dataclass(frozen=True)
+class ModelServer:
+    """An OpenAI-compatible server that is an agent."""
+
+    url: str
+    """The base URL of the server."""
+    model: str | None = None
+    """The name of its model. ``agent`` if None."""
+    key_env: str | None = None
+    """The environment variable with its key. The server receives no key if None."""
+
+    def connect(self) -> "ChatOpenAI":
+        """Return the model at the server.
+
+        Raises:
+            SpecError: The address is not valid, or the environment variable is not set.
+        """
+        # Imported here, since the import takes long.
+        from langchain_openai import ChatOpenAI
+
+        # Without a name, the server must not receive a key of the environment.
+        key = "none" if self.key_env is None else read_variable(self.key_env, "agent_key_env")
+        url = read_address(self.url)
+        return ChatOpenAI(base_url=url, model=self.model or "agent", api_key=lambda: key)
+
+
+def take_server(agent: object, options: dict[str, Any]) -> object:
+    """Remove the options of a server, and return the agent: a server's address with them.
+
+    Raises:
+        SpecError: The agent is no URL of an OpenAI-compatible server.
+    """
+    model, key_env = options.pop("agent_model", None), options.pop("agent_key_env", None)
+    if model is None and key_env is None:
+        return agent
+    if not isinstance(agent, str) or not agent.startswith(HTTP):
+        name = "agent_model" if key_env is None else "agent_key_env"
+        raise SpecError(f"{name}: only an agent that is a URL has a model and a key; remove it")
+    return ModelServer(agent, model, key_env)
+
+
+def read_address(url: str) -> str:
+    """Return an agent's address, whose secrets are hidden from now on.
+
+    Raises:
+        SpecError: The address is not valid.
+    """
+    try:
+        checked = check_address(url)
+    except ValueError as error:
+        raise SpecError(f"agent: {show_address(url)!r} {error}") from None
+    remember_secrets(checked)
+    return checked
+
+
+def read_variable(name: str, field_name: str) -> str:
+    """Return an environment variable.
+
+    Raises:
+        SpecError: It is not set.
+    """
+    value = os.environ.get(name, "")
+    if not value:
+        raise SpecError(
+            f"{field_name}: the environment variable {name!r} is not set; set it, or name another"
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class HttpAgent:
+    """An agent behind an HTTP endpoint that accepts and returns JSON of its own form.
+
+    Each reply is one POST request. These texts in the values of ``request`` are replaced:
+    ``{message}`` by the user's newest message, and ``{conversation}`` by an id of the conversation;
+    a value that is only ``{messages}`` is replaced by all messages, as dicts with ``role`` and
+    ``content``.
+
+    Raises:
+        SpecError: The address or an argument is not valid.
+
+    Example:
+        >>> from duologue.graphs.scenarios import HttpAgent
+        >>> shop = HttpAgent(
+        ...     "http://127.0.0.1:8000/ask",
+        ...     request={"question": "{message}", "session": "{conversation}"},
+        ...     reply="answer.text",
+        ...     headers_env={"X-Api-Key": "SHOP_KEY"},
+        ... )
+        >>> shop.reply
+        'answer.text'
+    """
+
+    url: str
+    """The address of the endpoint."""
+    request: Mapping[str, JsonValue] = field(default_factory=lambda: {"message": "{message}"})
+    """The body of each request."""
+    reply: str = "reply"
+    """The path to the reply's text in the response: names and, for lists, numbers from 0, with dots
+    between them."""
+    headers_env: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables with the values of headers, by the headers' names."""
+    conversation: str = field(default_factory=lambda: uuid4().hex, repr=False)
+    """The id of the conversation. `simulate` makes a new one for each simulation."""
+
+    __name__ = "HTTP agent"
+
+    def __post_init__(self) -> None:
+        read_address(self.url)
+        if not self.reply.strip("."):
+            raise SpecError("reply: must be a path such as 'answer.text'")
+
+    def begin(self) -> "HttpAgent":
+        """Return the agent for a new conversation."""
+        return replace(self, conversation=uuid4().hex)
+
+    async def __call__(self, messages: Sequence[BaseMessage]) -> str:
+        """Send the newest message, and return the text of the reply.
+
+        Raises:
+            SpecError: The endpoint can't be reached, answers with an error, or its response does
+                not contain the reply.
+        """
+        # Imported here, since most agents need no client.
+        import httpx2
+
+        note_new_ids(self.conversation)
+        headers = {
+            header: read_variable(variable, f"headers_env.{header}")
+            for header, variable in self.headers_env.items()
+        }
+        # The simulation has a limit of its own for the time of a reply.
+        limits = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+        async with httpx2.AsyncClient(timeout=limits) as client:
+            try:
+                body = _fill(self.request, messages, self.conversation)
+                response = await client.post(self.url, json=body, headers=headers)
+            except httpx2.HTTPError as error:
+                raise self._refuse(repr(error)) from error
+        if not response.is_success:
+            raise self._refuse(f"it answered {response.status_code} {response.text}")
+        try:
+            found = response.json()
+        except ValueError:
+            raise self._refuse(f"it answered no JSON: {response.text}") from None
+        return self._find_reply(found)
+
+    def _find_reply(self, found: Any) -> str:  # noqa: ANN401  # any JSON
+        """Return the text at the path of the reply."""
+        whole = found
+        for step in self.reply.split("."):
+            try:
+                found = found[int(step)] if isinstance(found, list) else found[step]
+            except (LookupError, TypeError, ValueError):
+                raise self._refuse(
+                    f"its response has no {step!r} of the path {self.reply!r}: {whole}"
+                ) from None
+        if found is not None and not isinstance(found, str):
+            raise self._refuse(f"{self.reply!r} of its response is no text: {whole}")
+        return found or ""
+
+    def _refuse(self, problem: str) -> SpecError:
+        return SpecError(
+            f"agent: the endpoint {show_address(self.url)} does not reply: {excerpt(problem)}; "
+            "check its address, request and reply"
+        )
+
+
+def _fill(value: Any, messages: Sequence[BaseMessage], conversation: str) -> Any:  # noqa: ANN401
+    """Return a part of a request with its values."""
+    if value == "{messages}":
+        found = convert_to_openai_messages([*messages])
+        return [{"role": one["role"], "content": one["content"]} for one in found]
+    if isinstance(value, str):
+        # In one step, since a message may contain the text of a placeholder.
+        parts = value.split("{message}")
+        said = messages[-1].text
+        return said.join(part.replace("{conversation}", conversation) for part in parts)
+    if isinstance(value, Mapping):
+        return {key: _fill(one, messages, conversation) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_fill(one, messages, conversation) for one in value]
+    return value

@@ -1,0 +1,182 @@
+"""Agents behind HTTP: servers with a key and a model, and endpoints with JSON of any form."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from duologue import Scenario, SpecError, simulate
+from duologue.graphs.scenarios import HttpAgent, SimulationResult, run_suite
+from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+from support.cli_help import duologue
+
+ORDER = "You want order 7 refunded."
+
+
+class Request(NamedTuple):
+    path: str
+    body: Any
+    headers: dict[str, str]
+
+
+@contextmanager
+def served(answer: Callable[[Request], object]) -> Iterator[tuple[str, list[Request]]]:
+    """Serve JSON; yield the server's address and the requests."""
+    asked: list[Request] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            sent = {name.lower(): value for name, value in self.headers.items()}
+            asked.append(Request(self.path, body, sent))
+            found = answer(asked[-1])
+            status, found = found if isinstance(found, tuple) else (200, found)
+            text = found.encode() if isinstance(found, str) else json.dumps(found).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def play(agent: object, *says: str, **options: Any) -> SimulationResult:
+    model = ScriptedChatModel([*(says or ("Refund order 7.",)), "###STOP###"])
+    return simulate(Scenario(ORDER), agent, model=model, store="memory:", **options)
+
+
+def answer_as_openai(request: Request) -> object:
+    if request.headers.get("authorization") != "Bearer s3cret-of-the-shop":
+        return 401, {"error": {"message": "no key"}}
+    message = {"role": "assistant", "content": f"{request.body['model']}: refunded."}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    return {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+
+
+def test_a_server_gets_its_key_and_its_model_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_KEY", "s3cret-of-the-shop")
+    with served(answer_as_openai) as (url, asked):
+        result = play(f"{url}/v1", agent_key_env="SHOP_KEY", agent_model="shop-2")
+        assert result.transcript[1] == ("Agent", "shop-2: refunded.")
+        assert asked[0].path == "/v1/chat/completions"
+        with pytest.raises(SpecError, match="no key"):
+            play(f"{url}/v1", agent_model="shop-2")
+    assert "s3cret" not in str(result.conversation.conversation.model_dump())
+
+
+@pytest.mark.parametrize("name", ["agent_key_env", "agent_model"])
+def test_only_a_url_has_a_key_and_a_model(name: str) -> None:
+    options: dict[str, Any] = {name: "SHOP_KEY"}
+    with pytest.raises(SpecError, match=f"{name}: only an agent that is a URL"):
+        play(lambda messages: "Done.", **options)
+    with pytest.raises(SpecError, match=f"{name}: only an agent that is a URL"):
+        play("a2a:http://127.0.0.1:1/", **options)
+
+
+def test_a_variable_that_is_not_set_is_named_before_a_call() -> None:
+    with pytest.raises(SpecError, match="agent_key_env: the environment variable 'NO_SUCH_KEY'"):
+        play("http://127.0.0.1:1/v1", agent_key_env="NO_SUCH_KEY")
+
+
+def test_the_command_has_options_for_the_key_and_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_KEY", "s3cret-of-the-shop")
+    monkeypatch.chdir(tmp_path)
+    Path("shop.toml").write_text(f'[scenarios.refund]\ngoal = "{ORDER}"\nmax_iterations = 1\n')
+    with served(answer_as_openai) as (url, asked):
+        options = ["--agent-key-env", "SHOP_KEY", "--agent-model", "shop-2"]
+        store = f"sqlite:///{tmp_path}/s.db"
+        found = duologue(
+            "simulate", "shop.toml", "--agent", f"{url}/v1", *options, "--store", store
+        )
+    assert asked, found.output
+    assert {one.body["model"] for one in asked} == {"shop-2"}
+    assert b"s3cret" not in Path("s.db").read_bytes()
+
+
+def test_an_endpoint_of_any_json_form_is_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_KEY", "s3cret-of-the-shop")
+
+    def answer(request: Request) -> object:
+        return {"answers": [{"text": f"{len(request.body['history'])} known: {{message}}"}]}
+
+    with served(answer) as (url, asked):
+        agent = HttpAgent(
+            f"{url}/ask",
+            request={
+                "question": "User says: {message}",
+                "session": {"id": "s-{conversation}"},
+                "history": "{messages}",
+                "lists": ["{message}", 1, None],
+            },
+            reply="answers.0.text",
+            headers_env={"X-Api-Key": "SHOP_KEY"},
+        )
+        first = play(agent, "Refund {conversation}.", "Now.")
+        play(agent)
+    assert [text for name, text in first.transcript if name == "Agent"] == [
+        "1 known: {message}",
+        "3 known: {message}",
+    ]
+    assert asked[0].body["question"] == "User says: Refund {conversation}."
+    assert asked[0].body["lists"] == ["Refund {conversation}.", 1, None]
+    assert asked[1].body["history"][1] == {"role": "assistant", "content": "1 known: {message}"}
+    ids = [one.body["session"]["id"] for one in asked]
+    assert ids[0] == ids[1] != ids[2], "each simulation is a conversation of its own"
+    assert asked[0].headers["x-api-key"] == "s3cret-of-the-shop"
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        ((500, "broken"), "does not reply: it answered 500 broken"),
+        ("no JSON", "it answered no JSON: no JSON"),
+        ({"other": 1}, "its response has no 'reply' of the path 'reply'"),
+        ({"reply": 7}, "'reply' of its response is no text"),
+        ([], "its response has no 'reply'"),
+    ],
+)
+def test_a_wrong_response_is_one_error(sent: object, problem: str) -> None:
+    with served(lambda request: sent) as (url, _), pytest.raises(SpecError, match=problem):
+        play(HttpAgent(url))
+
+
+def test_wrong_arguments_are_refused_when_the_agent_is_made() -> None:
+    with pytest.raises(SpecError, match="agent: "):
+        HttpAgent("shop.example/ask")
+    with pytest.raises(SpecError, match="reply: must be a path"):
+        HttpAgent("http://127.0.0.1:1/", reply="")
+    with pytest.raises(SpecError, match=r"headers_env.X-Key: the environment variable 'NO_SUCH"):
+        play(HttpAgent("http://127.0.0.1:1/", headers_env={"X-Key": "NO_SUCH_KEY"}))
+    with pytest.raises(SpecError, match="does not reply: ConnectError"):
+        play(HttpAgent("http://127.0.0.1:1/"))
+
+
+def test_the_simulations_of_a_suite_are_conversations_of_their_own(tmp_path: Path) -> None:
+    def play_user(prompt: Prompt) -> Line:
+        is_first = not any(one["role"] == "assistant" for one in prompt)
+        return "Refund order 7." if is_first else "###STOP###"
+
+    with served(lambda request: {"reply": "Done."}) as (url, asked):
+        agent = HttpAgent(url, request={"id": "{conversation}", "text": "{message}"})
+        suite = {"scenarios": {"refund": {"goal": ORDER}}, "trials": 3}
+        options: dict[str, Any] = {"store": f"memory:{tmp_path.name}", "name": "shop"}
+        report = run_suite(suite, agent, model=ScriptedChatModel(play_user), **options)
+    assert report.passed == 3
+    assert len({one.body["id"] for one in asked}) == 3
