@@ -8,11 +8,12 @@ person approves or copies.
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
@@ -140,42 +141,59 @@ def editable_json(value: object) -> str:
     return dump_exact_json(value, indent=2)
 
 
-def render(page: Page) -> str:
-    """Return a page as HTML."""
-    known = templates()
-    style, script = style_of(known, len(page.players)), script_of(known, "page.js")
-    policy = policy_of(style, script, form_action="'none'")
-    drawn = known.get_template("page.html")
-    return drawn.render(page=page, style=style, script=script, policy=policy)
+class Drawn(NamedTuple):
+    """A page and its content security policy."""
+
+    html: str
+    """The HTML."""
+    policy: str
+    """The content security policy."""
 
 
-def style_of(known: Environment, many: int, *more: str) -> Markup:
-    """Return the style of a page for a number of speakers, followed by more style sheets."""
+def draw_page(
+    template: str,
+    *scripts: str,
+    folder: Path | None = None,
+    sheet: str | None = None,
+    many: int = 0,
+    sources: Mapping[str, str] = MappingProxyType({"form-action": "'none'"}),
+    **values: Any,  # any value that a template can insert
+) -> Drawn:
+    """Draw a page with its style and its script.
+
+    Args:
+        template: The template of the page.
+        *scripts: The templates of the page's script.
+        folder: The folder of further templates.
+        sheet: The template of a style sheet that follows the one of all pages.
+        many: Number of speakers.
+        sources: The sources that the content security policy allows besides the style, the script
+            and the files of messages, which are a part of the page.
+        **values: The values that the template inserts.
+    """
+    known = templates(*([] if folder is None else [folder]))
+    # The sheets and scripts are our own; the only inserted values are numbers.
     sheets = [known.get_template("page.css").render(many=many)]
-    sheets += [known.get_template(name).render() for name in more]
-    # The sheets are our own; the only inserted values are numbers.
-    return Markup("\n".join(sheets))  # noqa: S704
-
-
-def script_of(known: Environment, *names: str) -> Markup:
-    """Return the script of a page."""
-    parts = (known.get_template(name).render() for name in names)
-    return Markup("\n".join(parts))  # noqa: S704  # our own, too
-
-
-def policy_of(style: str, script: str, **more: str) -> str:
-    """Return a content security policy that allows a style, a script and the named sources."""
+    sheets += [] if sheet is None else [known.get_template(sheet).render()]
+    style = Markup("\n".join(sheets))  # noqa: S704
+    script = Markup("\n".join(known.get_template(one).render() for one in scripts))  # noqa: S704
     allowed = {
         "default-src": "'none'",
         "style-src": f"'{_hash(style)}'",
         "script-src": f"'{_hash(script)}'" if script else "'none'",
-        # The files of messages, which are a part of the page.
         "img-src": "data:",
         "media-src": "data:",
         "base-uri": "'none'",
-        **{name.replace("_", "-"): what for name, what in more.items()},
+        **sources,
     }
-    return "; ".join(f"{name} {what}" for name, what in allowed.items())
+    policy = "; ".join(f"{name} {source}" for name, source in allowed.items())
+    page = known.get_template(template)
+    return Drawn(page.render(style=style, script=script, policy=policy, **values), policy)
+
+
+def render(page: Page) -> str:
+    """Return a page as HTML."""
+    return draw_page("page.html", "page.js", many=len(page.players), page=page).html
 
 
 def render_brief(lines: Sequence[Line], left_out: int, ending: Ending) -> str:

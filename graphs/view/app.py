@@ -39,13 +39,13 @@ from ..ends.end_chat import Reason
 from ..session.listing import known_store, stop_session
 from ..session.page import read_for_page
 from ..session.session_row import count_messages, read_stored_session
+from ..show.render import Drawn
 from ..store.batches import CellStatus, CellsWanted, check_batch_name
 from ..store.errors import unknown_session
 from ..store.open import Store
 from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id
 from .local_server import Guard, body_parts, page_to, read_body, run_server
 from .pages import (
-    Drawn,
     ListedSession,
     Runs,
     draw_batch,

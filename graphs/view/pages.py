@@ -26,7 +26,7 @@ from ..session.page import read_for_page
 from ..session.session import Session
 from ..show.page import PageSession, page_of
 from ..show.page_data import Line, Page
-from ..show.render import policy_of, script_of, style_of, templates
+from ..show.render import Drawn, draw_page, templates
 from ..store.batches import CellRow, CellStatus, CellsWanted
 from ..store.open import Store
 from ..store.rows import SessionRow, Wanted, place
@@ -82,16 +82,7 @@ def standing_of(row: SessionRow, status: Status, session: PageSession, problem: 
 
 _FOLDER: Final = Path(__file__).parent / "templates"
 
-_ALLOWED: Final = {"connect_src": "'self'", "form_action": "'self'", "frame_ancestors": "'none'"}
-
-
-class Drawn(NamedTuple):
-    """A page and its content security policy."""
-
-    html: str
-    """The HTML."""
-    policy: str
-    """The content security policy."""
+_SOURCES: Final = {"connect-src": "'self'", "form-action": "'self'", "frame-ancestors": "'none'"}
 
 
 class ListedSession(NamedTuple):
@@ -119,7 +110,7 @@ def draw_listing(
     if len(rows) > len(on_page):
         query = {"q": wanted.text, "show": shown, "after": json.dumps(place(on_page[-1].row))}
         older = urlencode({name: value for name, value in query.items() if value})
-    return _drawn(
+    return _draw(
         "sessions.html",
         "sessions.js",
         rows=on_page,
@@ -133,7 +124,7 @@ def draw_listing(
 
 def draw_batches(found: Sequence[BatchStatus], store_url: str) -> Drawn:
     """Draw the list of batches."""
-    return _drawn("batches.html", "sessions.js", batches=found, store_url=store_url)
+    return _draw("batches.html", "sessions.js", batches=found, store_url=store_url)
 
 
 def draw_batch(
@@ -152,7 +143,7 @@ def draw_batch(
     if len(cells) > len(on_page):
         after = json.dumps([on_page[-1].number, on_page[-1].session])
         more = urlencode({"status": wanted.status or "", "after": after})
-    return _drawn(
+    return _draw(
         "batch.html",
         "sessions.js",
         batch=status,
@@ -175,7 +166,7 @@ def _show_value(value: JsonValue) -> str:
 def draw_session_page(session: PageSession, standing: Standing) -> Drawn:
     """Draw the page of a session."""
     page = page_of(session)
-    return _drawn(
+    return _draw(
         "session.html",
         "page.js",
         "live.js",
@@ -214,14 +205,13 @@ def draw_news(session: PageSession, standing: Standing, seen: str) -> tuple[str,
 
 def draw_notice(title: str, text: str) -> Drawn:
     """Draw a page with one message."""
-    return _drawn("notice.html", title=title, text=text)
+    return _draw("notice.html", title=title, text=text)
 
 
-def _drawn(name: str, *scripts: str, many: int = 0, **given: Any) -> Drawn:
-    known = templates(_FOLDER)
-    style, script = style_of(known, many, "view.css"), script_of(known, *scripts)
-    html = known.get_template(name).render(style=style, script=script, **given)
-    return Drawn(html, policy_of(style, script, **_ALLOWED))
+def _draw(template: str, *scripts: str, **values: Any) -> Drawn:
+    return draw_page(
+        template, *scripts, folder=_FOLDER, sheet="view.css", sources=_SOURCES, **values
+    )
 
 
 def _draw_parts(page: Page, standing: Standing, *, spending: bool) -> dict[str, Any]:

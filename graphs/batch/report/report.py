@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ...common.errors import DuologueError, SpecError, suggest_near_or_all
 from ...common.files import make_folders, write_file
@@ -120,7 +120,7 @@ _SCORES: Final = 8
 def render(
     report: BatchReport,
     template: str = "report.html",
-    values: Mapping[str, object] = MappingProxyType({}),
+    values: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """Render the page of a batch, with as many fields and cells as its maximum size allows.
 
@@ -143,28 +143,27 @@ def render(
 
 
 def _render(
-    report: BatchReport, fields: int, cells: int, template: str, values: Mapping[str, object]
+    report: BatchReport, fields: int, cells: int, template: str, values: Mapping[str, Any]
 ) -> bytes:
     # Only the page needs Jinja.
-    from ...show.render import policy_of, script_of, style_of, templates
+    from ...show.render import draw_page
 
-    known = templates(_TEMPLATES)
-    style, script = style_of(known, 0, "report.css"), script_of(known, "report.js")
-    drawn = known.get_template(template).render(
+    drawn = draw_page(
+        template,
+        "report.js",
+        folder=_TEMPLATES,
+        sheet="report.css",
         **values,
         report=report,
         fields=fields,
         cells=cells,
         beside=_SCORES,
-        style=style,
-        script=script,
-        policy=policy_of(style, script, form_action="'none'"),
         charts={"HEIGHT": HEIGHT} | {one.__name__: one for one in _CHARTS},
         brief=format_number,
         percent=format_percent,
         in_words=format_estimate,
         lasted=format_duration,
-    )
+    ).html
     # A model may have written lone surrogates, which have no encoding.
     return drawn.encode("utf-8", errors="replace")
 
