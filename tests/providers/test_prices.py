@@ -1,6 +1,8 @@
 """The cost of calls whose tokens a provider bills at several prices."""
 
+import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -152,52 +154,8 @@ def test_a_dump_keeps_the_kinds() -> None:
     assert loaded.dump()["steps"] == dumped["steps"]
 
 
-KINDS: Final[dict[str, tuple[dict[str, Any], Usage]]] = {
-    "openai": (
-        {"prompt_tokens_details": {"cached_tokens": 10, "cache_write_tokens": 30}},
-        Usage(input_tokens=100, cached_tokens=10, cache_write_tokens=30),
-    ),
-    "audio": (
-        {
-            "prompt_tokens_details": {"audio_tokens": 40, "cached_tokens": 20},
-            "completion_tokens_details": {"audio_tokens": 5},
-        },
-        Usage(input_tokens=100, cached_tokens=20, audio_input_tokens=40, audio_output_tokens=5),
-    ),
-    "litellm": (
-        {
-            "cache_read_input_tokens": 10,
-            "cache_creation_input_tokens": 30,
-            "prompt_tokens_details": {
-                "cached_tokens": 10,
-                "cache_creation_tokens": 30,
-                "cache_creation_token_details": {
-                    "ephemeral_5m_input_tokens": 20,
-                    "ephemeral_1h_input_tokens": 10,
-                },
-            },
-        },
-        Usage(input_tokens=100, cached_tokens=10, cache_write_tokens=30, cache_write_1h_tokens=10),
-    ),
-    "a gateway that counts only the other tokens": (
-        {"cache_read_input_tokens": 150, "cache_creation_input_tokens": 50},
-        Usage(input_tokens=300, cached_tokens=150, cache_write_tokens=50),
-    ),
-    "deepseek": (
-        {"prompt_cache_hit_tokens": 60, "prompt_cache_miss_tokens": 40},
-        Usage(input_tokens=100, cached_tokens=60),
-    ),
-    "more than there are": (
-        {"prompt_tokens_details": {"cached_tokens": 90, "audio_tokens": 90}},
-        Usage(input_tokens=100, cached_tokens=90, audio_input_tokens=10),
-    ),
-    "not counts": (
-        {"prompt_tokens_details": {"cached_tokens": -1, "cache_write_tokens": "many"}},
-        Usage(input_tokens=100),
-    ),
-    "none": ({"prompt_tokens_details": None}, Usage(input_tokens=100)),
-}
-"""Fields of a usage of 100 prompt tokens and 7 answer tokens, and how they are counted."""
+KINDS: Final = tomllib.loads(Path(__file__).with_name("prices.toml").read_text("utf-8"))
+KINDS["none"] = {"sent": {"prompt_tokens_details": None}, "counted": {"input_tokens": 100}}
 
 
 class WithKinds(OpenRouter):
@@ -239,7 +197,7 @@ def test_our_client_reads_each_servers_kinds(
     talk = TALK.replace(
         end_chat=EndChat(max_iterations=1, allow_unanswered_end=True), prices={name: DEAR}
     )
-    kinds, expected = KINDS[server_kind]
+    kinds, expected = KINDS[server_kind]["sent"], Usage(**KINDS[server_kind]["counted"])
     with WithKinds(speak) as server:
         server.kinds = kinds
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
