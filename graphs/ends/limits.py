@@ -26,8 +26,7 @@ class Limit(BaseEnd):
         def limit(self) -> float: ...
 
     def is_met(self, facts: Facts) -> bool:
-        count: float = getattr(facts, self.counted)
-        return count >= self.limit
+        return self.count_in(facts) >= self.limit
 
     def describe(self) -> str:
         return count_of(self.limit, self.name[0])
@@ -78,12 +77,6 @@ class CallBudget(Budget):
 
         @property
         def by(self) -> str | None: ...
-
-    def is_met(self, facts: Facts) -> bool:
-        if self.by is not None:
-            return self.count_in(facts) >= self.limit
-        count: float = getattr(facts, self.counted)
-        return count >= self.limit
 
     def count_in(self, facts: Facts) -> float:
         if self.by is None:

@@ -23,6 +23,7 @@ from ..ends.end_chat import Reason
 from ..log.heard_text import heard_text, unanswered_token
 from ..log.messages import messages_since_end, metadata, place_of, speeches
 from ..log.metadata import (
+    MessageMetadata,
     ModelOutput,
     PendingAnswer,
     Reflection,
@@ -34,6 +35,7 @@ from ..log.metadata import (
     ToolResult,
     UnheardReply,
     is_by_person,
+    verdict_of,
 )
 from ..speakers.formats import SchemaFormat
 from ..text.done_words import without
@@ -139,14 +141,11 @@ def outcome(
 ) -> Outcome:
     """Return the outcome of a conversation that has just ended."""
     whole, log = log, messages_since_end(log)
-    said = speeches(log)
-    stages = (about.stage for about in map(metadata, said) if isinstance(about, Speech))
-    last_words = sum(stage is Stage.LAST_WORDS for stage in stages)
-    verdicts = tuple(
-        about.verdict
-        for about in map(metadata, log)
-        if isinstance(about, Reflection) and about.verdict is not None
+    known, said = [*map(metadata, log)], speeches(log)
+    last_words = sum(
+        isinstance(about, Speech) and about.stage is Stage.LAST_WORDS for about in known
     )
+    verdicts = tuple(verdict for verdict in map(verdict_of, known) if verdict is not None)
     met = tuple(end for one in met_ends(conversation, position) for end in one.ends)
     at = describe_end(conversation, position, met, tallies)
     return Outcome(
@@ -163,21 +162,23 @@ def outcome(
         usage=usage,
         warnings=(
             *conversation.sandbox.warnings,
-            *_warn_of_tool_rounds(conversation, log),
-            *_warn_of_artifacts(log),
-            *_warn_of_choices(log),
-            *_warn_of_stops(log),
+            *_warn_of_tool_rounds(conversation, known),
+            *_warn_of_artifacts(known),
+            *_warn_of_choices(known),
+            *_warn_of_stops(known),
             *_warn_of_token(conversation, reasons, whole),
         ),
     )
 
 
-def _warn_of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[str]:
+def _warn_of_tool_rounds(
+    conversation: Conversation, known: Sequence[MessageMetadata]
+) -> Iterator[str]:
     """Yield a warning for each speaker that used all tool rounds of a turn."""
     most = conversation.max_tool_rounds
     reached = Counter(
         about.speaker
-        for about in map(metadata, log)
+        for about in known
         if isinstance(about, ToolResult) and about.tool_round == most
     )
     for speaker, turns in reached.items():
@@ -188,15 +189,15 @@ def _warn_of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage])
         )
 
 
-def _warn_of_artifacts(log: Sequence[BaseMessage]) -> Iterator[str]:
+def _warn_of_artifacts(known: Sequence[MessageMetadata]) -> Iterator[str]:
     """Yield each reason why an artifact was not stored once."""
-    results = (about for about in map(metadata, log) if isinstance(about, ToolResult))
+    results = (about for about in known if isinstance(about, ToolResult))
     yield from dict.fromkeys(one.artifact_problem for one in results if one.artifact_problem)
 
 
-def _warn_of_choices(log: Sequence[BaseMessage]) -> Iterator[str]:
+def _warn_of_choices(known: Sequence[MessageMetadata]) -> Iterator[str]:
     """Yield a warning if the order decided who spoke next, since a choice could not be read."""
-    choices = (about for about in map(metadata, log) if isinstance(about, SpeakerChoice))
+    choices = (about for about in known if isinstance(about, SpeakerChoice))
     times = sum(one.problem is not None and one.to is not None for one in choices)
     if times:
         yield (
@@ -220,11 +221,11 @@ def describe_stop(about: ModelOutput) -> str:
     return f"{what}: {about.stop.clause}" if about.stop else what
 
 
-def _warn_of_stops(log: Sequence[BaseMessage]) -> Iterator[str]:
+def _warn_of_stops(known: Sequence[MessageMetadata]) -> Iterator[str]:
     """Yield a warning for each notable way in which models stopped early."""
     found = Counter(
         describe_stop(about)
-        for about in map(metadata, log)
+        for about in known
         if isinstance(about, ModelOutput)
         and about.stop is not None
         and about.stop.is_notable

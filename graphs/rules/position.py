@@ -127,6 +127,10 @@ class Reads(NamedTuple):
     """The kinds that the newest of these messages may have."""
 
 
+def _allow_one(conversation: Conversation) -> int:
+    return 1
+
+
 class Move(NamedTuple):
     """The step after a phase, and the phases that it may lead to."""
 
@@ -138,14 +142,10 @@ class Move(NamedTuple):
     """
     then: tuple[Phase, ...]
     """The phases that may follow. Between turns, the first one that is due follows."""
-    times: Callable[[Conversation], int]
+    times: Callable[[Conversation], int] = _allow_one
     """Returns the maximum number of steps with this phase in one turn."""
     reads: Reads = Reads()
     """The log messages that the actor reads in addition to the speaker's view."""
-
-
-def _allow_one(conversation: Conversation) -> int:
-    return 1
 
 
 def _allow_none(conversation: Conversation) -> int:
@@ -227,9 +227,7 @@ MOVES: Final[Mapping[Phase, Move]] = {
     Phase.CUT_OFF: Move(
         Actor.SPEAKER, Strength.HARD, (Phase.REJECTED, *_ACCEPTED), _with_more_asked, _DRAFT
     ),
-    Phase.REJECTED: Move(
-        Actor.SPEAKER, Strength.HARD, (Phase.CUT_OFF, *_ACCEPTED), _allow_one, _DRAFT
-    ),
+    Phase.REJECTED: Move(Actor.SPEAKER, Strength.HARD, (Phase.CUT_OFF, *_ACCEPTED), reads=_DRAFT),
     # A finished answer is said before any end applies.
     Phase.ANSWERED: Move(
         Actor.SPEAKER,
@@ -264,34 +262,24 @@ MOVES: Final[Mapping[Phase, Move]] = {
         Reads(_CALLS, (ToolResult, UnheardResult)),
     ),
     # Between turns.
-    Phase.SPOKEN: Move(
-        Actor.NEXT,
-        Strength.CAP,
-        (Phase.CHECKED, *_CHECK, *_CHOICE, *_TURN),
-        _allow_one,
-    ),
-    Phase.CHECKED: Move(Actor.NEXT, Strength.CAP, (*_CHECK, *_CHOICE, *_TURN), _allow_one),
+    Phase.SPOKEN: Move(Actor.NEXT, Strength.CAP, (Phase.CHECKED, *_CHECK, *_CHOICE, *_TURN)),
+    Phase.CHECKED: Move(Actor.NEXT, Strength.CAP, (*_CHECK, *_CHOICE, *_TURN)),
     Phase.ASKED: Move(
         Actor.JUDGE,
         Strength.HARD,
         (Phase.UNREAD, Phase.JUDGED),
-        _allow_one,
-        Reads((JudgeQuestion,), (Reflection,)),
+        reads=Reads((JudgeQuestion,), (Reflection,)),
     ),
     Phase.UNREAD: Move(
         Actor.JUDGE,
         Strength.HARD,
         (Phase.JUDGED,),
-        _allow_one,
-        Reads((JudgeQuestion,), (Reflection,)),
+        reads=Reads((JudgeQuestion,), (Reflection,)),
     ),
-    Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (*_CHOICE, *_TURN), _allow_one),
+    Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (*_CHOICE, *_TURN)),
     Phase.UNCHOSEN: Move(Actor.JUDGE, Strength.HARD, (Phase.CHOSEN,), _with_moderator),
     Phase.CHOSEN: Move(
-        Actor.NEXT,
-        Strength.CAP,
-        tuple(phase for phase in _TURN if phase is not Phase.REQUESTED),
-        _allow_one,
+        Actor.NEXT, Strength.CAP, tuple(phase for phase in _TURN if phase is not Phase.REQUESTED)
     ),
     # Once in a conversation.
     Phase.LEFT: Move(Actor.NO_ONE, Strength.CAP, (), _allow_none),
