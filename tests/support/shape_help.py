@@ -20,7 +20,7 @@ def talk(*speakers: dict[str, Any] | str, rounds: int = 1, **fields: Any) -> Con
 
 
 def play(
-    conversation: Conversation,
+    conversation: Conversation | dict[str, Any],
     script: Sequence[Said],
     **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:

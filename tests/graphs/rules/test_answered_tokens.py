@@ -5,12 +5,13 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import Result, Session, converse, draw, load_conversation
+from duologue.graphs import Result, Session, draw, load_conversation
 from duologue.graphs.conversation.conversation import how_it_ends
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import place_of
 from support.results import outcome_of
+from support.shape_help import play as play_script
 
 STOP = "###STOP###"
 GO_AHEAD = f"Yes, please go ahead. {STOP}"
@@ -34,14 +35,7 @@ def talk(**fields: Any) -> dict[str, Any]:
 
 
 def play(spec: dict[str, Any], *script: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
-    """Run a conversation on a script that must be used up."""
-    model = ScriptedChatModel(script=[*script])
-    options = {"store": f"memory:{uuid4().hex}"} | options
-    if "tools" not in options:
-        options["tools"] = [book]
-    result = converse(load_conversation(spec), model=model, **options)
-    assert len(model.calls) == len(script)
-    return result, model
+    return play_script(spec, script, **{"tools": [book]} | options)
 
 
 def ended(result: Result) -> tuple[list[str], str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 
 from drawn.player import Narrow, cuts_of, followed
 from drawn.talks import long_talks
@@ -18,29 +18,12 @@ from duologue.graphs.events import HistoryShortened, Notice
 from duologue.nodes.testing.script import as_prompt
 from support.cases import drawn_cases
 from support.log import fields_of, kind_of, place_of
+from support.shape_help import well_formed
 
 
 def is_asked_as_speaker(conversation: Conversation, messages: Sequence[BaseMessage]) -> bool:
     """Return whether the prompt is a speaker's, and not a judge's, moderator's or summarizer's."""
     return any(messages[0].text.startswith(f"You are {name},") for name in conversation.names)
-
-
-def can_be_sent(messages: Sequence[BaseMessage]) -> None:
-    """Check that roles alternate after one system prompt, and that each call has its results."""
-    open_calls: list[str] = []
-    before = ""
-    for place, message in enumerate(messages):
-        assert (message.type == "system") is (place == 0)
-        assert message.text or (isinstance(message, AIMessage) and message.tool_calls)
-        if isinstance(message, ToolMessage):
-            assert message.tool_call_id == open_calls.pop(0)
-        else:
-            assert not open_calls
-            assert message.type != before
-        if isinstance(message, AIMessage):
-            open_calls = [str(call["id"]) for call in message.tool_calls]
-        before = message.type
-    assert not open_calls
 
 
 PADS = ("", " And so on.", " And so on, and so on, and so on and on." * 2)
@@ -87,7 +70,8 @@ def test_a_model_that_takes_little_never_makes_a_conversation_fail(
     # A refused prompt is not sent again.
     assert all(one not in player.refused[:place] for place, one in enumerate(player.refused))
     for call in model.calls:
-        can_be_sent(call.messages)
+        assert call.messages[0].type == "system"
+        well_formed(call.messages)
         if is_asked_as_speaker(conversation, call.messages):
             sent = as_prompt(call.messages)
             assert player.takes(sent) or sent in player.refused

@@ -11,6 +11,7 @@ from duologue.graphs.text.similarity import asks_to_repeat, is_echo
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of, rejections
 from support.results import outcome_of, reason_of
+from support.shape_help import play as play_script
 from support.tables import each_row
 
 PLAN = "Let us plant beans beside the wall."
@@ -25,10 +26,7 @@ def play(conversation: Conversation, *script: Line, rounds: int = 1) -> Result:
     """Run a conversation for so many rounds, on a script that must be used up."""
     end_chat = conversation.end_chat.model_copy(update={"max_iterations": rounds})
     conversation = conversation.model_copy(update={"end_chat": end_chat})
-    model = ScriptedChatModel(script=list(script))
-    result = converse(conversation, model=model, store=f"memory:{uuid4().hex}")
-    assert len(model.calls) == len(script)
-    return result
+    return play_script(conversation, script)[0]
 
 
 def flaws(result: Result) -> list[Flaw | None]:

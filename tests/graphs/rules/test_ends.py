@@ -43,6 +43,7 @@ from duologue.nodes.testing import (
 )
 from support.log import Flaw, fields_of, of_kind
 from support.results import outcome_of
+from support.shape_help import play as play_script
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 NO: dict[str, Any] = {"objectives_left": ["price"], "complete": False}
@@ -66,11 +67,7 @@ def talk(when: End | None = None, **fields: Any) -> Conversation:
 
 
 def play(conversation: Conversation, script: Sequence[Line], **options: Any) -> Result:
-    """Run a conversation on a script that must be used up."""
-    model = ScriptedChatModel(script=list(script))
-    result = converse(conversation, model=model, store=f"memory:{uuid4().hex}", **options)
-    assert len(model.calls) == len(script)
-    return result
+    return play_script(conversation, script, **options)[0]
 
 
 def lines(number: int) -> list[Line]:

@@ -1,6 +1,5 @@
 """Handoffs between speakers, and messages to some speakers only."""
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -27,6 +26,7 @@ from duologue.graphs.session.export_text import as_markdown
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import Flaw, fields_of, kind_of
 from support.results import outcome_of
+from support.shape_help import play
 
 NAMES = ("Ann", "Bob", "Cid")
 
@@ -48,17 +48,6 @@ def call(name: str, number: int = 0, **args: Any) -> ScriptedToolCall:
 def over(to: object, message: str | None = None, *, text: str = "", **more: Any) -> Reply:
     said: dict[str, Any] = {} if message is None else {"message": message}
     return Reply(text=text, tool_calls=(call("hand_off", to=to, **said, **more),))
-
-
-def play(
-    conversation: Conversation, script: Sequence[Line], **options: Any
-) -> tuple[Result, ScriptedChatModel]:
-    """Run a conversation on a script that must be used up."""
-    model = ScriptedChatModel(script=list(script))
-    options = {"store": f"memory:{uuid4().hex}"} | options
-    result = converse(conversation, model=model, **options)
-    assert len(model.calls) == len(script)
-    return result, model
 
 
 def order_of(result: Result) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 
 from drawn.logs import Run, runs
@@ -36,6 +36,7 @@ from support.log import (
     make_tool_line,
     place_of,
 )
+from support.shape_help import well_formed
 
 FIXED = PromptOverhead(30)
 """Tokens of a system prompt in these tests."""
@@ -90,22 +91,6 @@ def is_new(message: BaseMessage, name: str) -> bool:
     is_reflected = kind_of(message) in ("judge_question", "reflection")
     is_blank = kind_of(message) == "tool_calls" and not message.text
     return not is_reflected and not (is_blank and fields_of(message).speaker != name)
-
-
-def well_formed(view: Sequence[BaseMessage]) -> None:
-    """Check that roles alternate, and that each call has its results."""
-    open_calls: list[str] = []
-    before = ""
-    for message in view:
-        if isinstance(message, ToolMessage):
-            assert message.tool_call_id == open_calls.pop(0)
-        else:
-            assert open_calls == []
-            assert message.type != before
-        if isinstance(message, AIMessage):
-            open_calls = [str(call["id"]) for call in message.tool_calls]
-        before = message.type
-    assert open_calls == []
 
 
 def cut(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Shortened:

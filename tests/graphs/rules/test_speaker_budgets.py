@@ -27,6 +27,7 @@ from duologue.graphs.ends.end import BaseEnd, call_caps
 from duologue.graphs.kinds.load import load_conversation
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.results import outcome_of
+from support.shape_help import play as play_script
 
 NOT_YET: dict[str, Any] = {"objectives_left": ["price"], "complete": False}
 BELL = Reply(tool_calls=[ScriptedToolCall(id="c", name="bell", args={})])
@@ -48,12 +49,7 @@ def talk(when: BaseEnd, ann: dict[str, Any] | None = None, **fields: Any) -> Con
 def play(
     conversation: Conversation, script: Sequence[Line], store: str = "", **options: Any
 ) -> Result:
-    """Run a conversation on a script that must be used up."""
-    model = ScriptedChatModel(list(script))
-    store = store or f"memory:{uuid4().hex}"
-    result = converse(conversation, model=model, store=store, **options)
-    assert len(model.calls) == len(script)
-    return result
+    return play_script(conversation, script, **({"store": store} if store else {}) | options)[0]
 
 
 def lines(number: int) -> list[Line]:

@@ -11,6 +11,7 @@ from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of
 from support.results import outcome_of, reason_of
+from support.shape_help import play as play_script
 
 DEAL = {"kind": "done_token", "token": "DEAL"}
 JUDGE = {"kind": "separate", "criteria": ["They agree."], "form": "lines"}
@@ -25,12 +26,7 @@ def talk(*names: str, **fields: Any) -> dict[str, Any]:
 
 
 def play(spec: dict[str, Any], *script: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
-    """Run a conversation on a script that must be used up."""
-    model = ScriptedChatModel(script=[*script])
-    options = {"store": f"memory:{uuid4().hex}"} | options
-    result = converse(load_conversation(spec), model=model, **options)
-    assert len(model.calls) == len(script)
-    return result, model
+    return play_script(spec, script, **options)
 
 
 def ended(result: Result) -> tuple[str, list[str]]:
