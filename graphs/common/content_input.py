@@ -175,7 +175,13 @@ def _read_block(part: Mapping[str, Any], where: str, left: int, *, opens: bool) 
         return text_block(storable(block["text"]))
     if isinstance(url := block.get("url"), str):
         if _is_data_address(url):
-            return _decode(_read_data_address(block, url, where), part.get("type"), where, left)
+            # RFC 2397.
+            head, comma, data = url.partition(",")
+            if not (comma and head.casefold().endswith(";base64")):
+                raise SpecError(
+                    f"{where}: a data address must contain base64; write data:image/png;base64,…"
+                )
+            return _decode({**block, "base64": data}, part.get("type"), where, left)
         if not opens:
             raise SpecError(f"{where}: an address is not opened here; send the bytes as base64")
         return _download(url, where, left)
@@ -184,16 +190,6 @@ def _read_block(part: Mapping[str, Any], where: str, left: int, *, opens: bool) 
 
 def _is_data_address(url: str) -> bool:
     return url[:5].casefold() == "data:"
-
-
-def _read_data_address(block: Block, url: str, where: str) -> Block:
-    """Return a block with the base64 bytes in its address (RFC 2397)."""
-    head, comma, data = url.partition(",")
-    if not (comma and head.casefold().endswith(";base64")):
-        raise SpecError(
-            f"{where}: a data address must contain base64; write data:image/png;base64,…"
-        )
-    return {**block, "base64": data}
 
 
 def _decode(block: Block, kind: object, where: str, left: int) -> Block:

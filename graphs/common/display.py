@@ -53,7 +53,9 @@ class Panel(Data):
         parts += map(_plain, self._note_lines())
         if self.rows:
             lines = [self.head, ("---",) * len(self.head)]
-            lines += [tuple(map(_cell, row)) for row in self.rows]
+            for row in self.rows:
+                texts = (clean(text).splitlines() for text in row)
+                lines.append(tuple("<br>".join(map(_plain, text)) for text in texts))
             parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
         return "\n\n".join(parts) + "\n"
 
@@ -119,10 +121,6 @@ class Shown:
 def _plain(text: str) -> str:
     # Notebooks read text between dollar signs as mathematics.
     return escape_markdown(clean(text)).replace("$", r"\$")
-
-
-def _cell(text: str) -> str:
-    return "<br>".join(map(_plain, clean(text).splitlines()))
 
 
 @cache

@@ -106,7 +106,11 @@ class Conversation(Shown, ConversationFields):
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         check(self)
-        _check_inner(self)
+        for path, inner in inner_conversations(self) if self.has_inner else ():
+            if _count_levels(inner) >= MOST_LEVELS:
+                raise SpecError(
+                    f"{path}: conversations are nested too deeply; use at most {MOST_LEVELS} levels"
+                )
         return self
 
     def replace(self, **changes: Unpack[Changes]) -> "Conversation":
@@ -329,17 +333,6 @@ def inner_conversations(conversation: Conversation) -> Iterator[tuple[str, Conve
                 with naming_path(path):
                     inner = inner_conversation(reply)
                 yield path, inner
-
-
-def _check_inner(conversation: Conversation) -> None:
-    """Check the inner conversations, and how deep they are nested."""
-    if not conversation.has_inner:
-        return
-    for path, inner in inner_conversations(conversation):
-        if _count_levels(inner) >= MOST_LEVELS:
-            raise SpecError(
-                f"{path}: conversations are nested too deeply; use at most {MOST_LEVELS} levels"
-            )
 
 
 def _count_levels(conversation: Conversation) -> int:

@@ -81,8 +81,13 @@ def build_model(model: type[M], data: Mapping[str, Any]) -> M:
     applies, even if another release fills in a different one.
     """
     found = validate(model, remove_marks(data))
-    for path in _default_paths(data):
-        _unset(found, path)
+    for *parts, last in _default_paths(data):
+        at: Any = found
+        for part in parts:
+            at = getattr(at, str(part)) if isinstance(at, BaseModel) else at[part]
+        # A dict does not record which keys the caller set, so all are compared.
+        if isinstance(at, BaseModel):
+            at.model_fields_set.discard(str(last))
     return found
 
 
@@ -152,16 +157,6 @@ def _default_paths(
         case list() | tuple():
             for place, one in enumerate(value):
                 yield from _default_paths(one, (*path, place))
-
-
-def _unset(model: BaseModel, path: tuple[str | int, ...]) -> None:
-    """Record the field at the end of a path as not set."""
-    at: Any = model
-    for part in path[:-1]:
-        at = getattr(at, str(part)) if isinstance(at, BaseModel) else at[part]
-    # A dict does not record which keys the caller set, so all are compared.
-    if isinstance(at, BaseModel):
-        at.model_fields_set.discard(str(path[-1]))
 
 
 AnySpeaker: TypeAlias = Speaker | SpeakerFields | Fields

@@ -173,13 +173,6 @@ class AssistantSettings(Data):
     """Replacements for prompts, by the prompts' names."""
 
     @classmethod
-    def described_fields(cls) -> dict[str, FieldInfo]:
-        """Return the fields with their descriptions."""
-        for name, text in field_docs(cls).items():
-            cls.model_fields[name].description = text
-        return cls.model_fields
-
-    @classmethod
     def of(cls, context: object) -> Self:
         """Read the settings from a run's context, and ignore its other entries."""
         return validate(cls, _pick(context, cls.model_fields), "context.")
@@ -206,7 +199,10 @@ class AssistantSettings(Data):
 
 def settings_of(form: type[Form] | None) -> dict[str, FieldInfo]:
     """Return the settings of a graph's assistants: common settings, and the form's prompts."""
-    return AssistantSettings.described_fields() | (role_prompts(form) if form else {})
+    fields = AssistantSettings.model_fields
+    for name, text in field_docs(AssistantSettings).items():
+        fields[name].description = text
+    return fields | (role_prompts(form) if form else {})
 
 
 def role_prompts(form: type[Form]) -> dict[str, FieldInfo]:

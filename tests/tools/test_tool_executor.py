@@ -20,21 +20,11 @@ from langgraph.types import Command, interrupt
 from duologue.graphs import Conversation, Reason, Result, Session, aconverse, load_conversation
 from duologue.graphs.rules.outcome import OutcomeStepKind
 from duologue.nodes.execute.call import CallResult
-from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, ToolState, Turn
 from support.log import Failure, fields_of
 
-
-@tool
-def add(a: int, b: int) -> int:
-    """Adds two numbers."""
-    return a + b
-
-
-@tool
-def fail(reason: str) -> str:
-    """Always fails."""
-    raise OSError(reason)
+from .adding import add, call, calls, fail
 
 
 def talk(*tools: str, ann: dict[str, Any] | None = None, **fields: object) -> Conversation:
@@ -44,14 +34,6 @@ def talk(*tools: str, ann: dict[str, Any] | None = None, **fields: object) -> Co
         "end_chat": {"max_iterations": 1},
     }
     return load_conversation(given | fields)
-
-
-def call(name: str, args: dict[str, Any] | str, call_id: str = "c1") -> ScriptedToolCall:
-    return ScriptedToolCall(name=name, args=args, id=call_id)
-
-
-def calls(*made: ScriptedToolCall, text: str = "") -> Reply:
-    return Reply(text=text, tool_calls=made)
 
 
 async def run(

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
@@ -21,17 +20,7 @@ from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, Scrip
 from duologue.tools.registry.registry import Registry
 from support.log import kind_of
 
-
-@tool
-def add(a: int, b: int) -> int:
-    """Adds two numbers."""
-    return a + b
-
-
-@tool
-def fail(reason: str) -> str:
-    """Always fails."""
-    raise OSError(reason)
+from .adding import add, call, fail
 
 
 @tool
@@ -47,10 +36,6 @@ def talk(*tools: str, **fields: object) -> Conversation:
         "end_chat": {"max_iterations": 1},
     }
     return load_conversation(given | fields)
-
-
-def call(name: str, args: dict[str, Any] | str, call_id: str = "c1") -> ScriptedToolCall:
-    return ScriptedToolCall(name=name, args=args, id=call_id)
 
 
 async def run(

@@ -316,7 +316,11 @@ def launch_bubblewrap(sandbox: Sandbox) -> Launch:
 def _command(more: list[str]) -> list[str]:
     bwrap = _program("bwrap")
     python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-    shown = [*_packages(), *_base(os.path.realpath(sys.base_prefix))]
+    # The folders of Python's installation; its parent may contain other files.
+    base = os.path.realpath(sys.base_prefix)
+    paths = [f"{base}/{name}" for name in ("bin", "include", "lib", "lib64")]
+    own = [(path, path) for path in paths if Path(path).is_dir() and not _is_shown(path)]
+    shown = [*_packages(), *own]
     outer: list[str] = []
     if os.geteuid() == 0:
         outer, shown = _as_nobody(bwrap, shown)
@@ -340,12 +344,6 @@ def _packages() -> list[tuple[str, str]]:
         for number, path in enumerate(known)
         if Path(path).is_dir() and not _is_shown(path)
     ]
-
-
-def _base(base: str) -> list[tuple[str, str]]:
-    """Return the folders of Python's installation to show; its parent may contain other files."""
-    paths = (f"{base}/{name}" for name in ("bin", "include", "lib", "lib64"))
-    return [(path, path) for path in paths if Path(path).is_dir() and not _is_shown(path)]
 
 
 def _is_shown(path: str) -> bool:

@@ -214,13 +214,6 @@ def _read(orders: int, size: int) -> bytes:
     return data
 
 
-def _end_with(orders: int) -> None:
-    """End this process and the interpreter when the parent process is gone, even during a call."""
-    if sys.platform != "win32":
-        signal.signal(signal.SIGIO, lambda *_: os.killpg(0, signal.SIGKILL))
-        fcntl.fcntl(orders, fcntl.F_SETOWN, os.getpid())
-
-
 def _watch(orders: int, on: bool) -> None:
     if sys.platform != "win32":
         flags = fcntl.fcntl(orders, fcntl.F_GETFL)
@@ -239,7 +232,10 @@ def _aside(call: Call, pool: monty.Monty) -> tuple[int, bytes]:
 def main() -> None:
     """Run orders until stdin ends."""
     orders, answers = os.dup(0), os.dup(1)
-    _end_with(orders)
+    if sys.platform != "win32":
+        # This process and the interpreter end when the parent process is gone, even during a call.
+        signal.signal(signal.SIGIO, lambda *_: os.killpg(0, signal.SIGKILL))
+        fcntl.fcntl(orders, fcntl.F_SETOWN, os.getpid())
     # Error messages of this process are not for the code's author.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 1)
