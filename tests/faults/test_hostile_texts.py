@@ -41,9 +41,9 @@ MARKS = {*"\u061c\u200e\u200f"}
 
 COMMANDS = (
     *("sessions", "sessions --json", "show *", "show * --why", "show * --json", "show * --as Ann"),
-    *("export *", "export * --format jsonl", "dump *", "batch list", "batch list --json"),
-    *("batch status b", "batch status b --json", "batch export", "resume *", "answer * x"),
-    *("judge *", "stop *", "delete *", "batch delete b"),
+    *("export *", "export * --format jsonl", "dump *", "dump * --as Ann", "batch list"),
+    *("batch list --json", "batch status b", "batch status b --json", "batch export"),
+    *("resume *", "answer * x", "judge *", "stop *", "delete *", "batch delete b"),
 )
 SESSIONS = ("finished", "waiting", "asking", "approving")
 

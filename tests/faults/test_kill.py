@@ -6,7 +6,6 @@ against the scripted server, whose record shows whether a call was repeated.
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from duologue.graphs import Session, aconverse, converse, list_sessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support import children
+from support.sandboxes import wait_until
 from support.stores import SHARED_STORES, store_address
 
 from .broken_talks import SCRIPTS, SPECS, told
@@ -131,13 +131,6 @@ def works(prompt: Prompt) -> Line:
     return Reply(tool_calls=calls)
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end, "what was waited for did not come"
-        time.sleep(0.01)
-
-
 def recorded(store: Path) -> int:
     """Count the results of tasks in a store that precede their checkpoint."""
     with closing(sqlite3.connect(store)) as connection:
@@ -162,10 +155,10 @@ def test_killed_while_three_tools_of_one_message_run_calls_the_unfinished_again(
             "session": "work",
         }
         child = start_child(conversation=WORK, **common)
-        wait_until(lambda: len(called()) == 3)
+        wait_until("it is so", lambda: len(called()) == 3)
         for name in finished:
             (tmp_path / name).touch()
-        wait_until(lambda: recorded(tmp_path / "sessions.db") == len(finished))
+        wait_until("it is so", lambda: recorded(tmp_path / "sessions.db") == len(finished))
         child.kill()
         assert len(called()) == 3
         for name in WORKERS:

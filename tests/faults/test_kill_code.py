@@ -14,7 +14,7 @@ from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools.sandbox.processes import family
 from duologue.tools.sandbox.sandbox import ANEW
-from support.sandboxes import need
+from support.sandboxes import need, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -69,13 +69,6 @@ def began(pid: int) -> str:
     return "" if fields[0] in "ZX" else fields[19]
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end, "what was waited for did not come"
-        time.sleep(0.01)
-
-
 @pytest.mark.live
 def test_kill_9_while_code_runs_leaves_no_process_and_the_session_ends(
     start_child: Callable[..., Any], tmp_path: Path, faults: Faults
@@ -97,14 +90,14 @@ def kill_and_resume(start: Callable[..., Any], store: Path, mark: str, seconds: 
             "session": "code",
         }
         child = start(conversation=SPEC, **common)
-        wait_until(lambda: bool(marked(mark)))
+        wait_until("it is so", lambda: bool(marked(mark)))
         time.sleep(seconds)
         started = {(pid, began(pid)) for pid in {*family(child.pid), *marked(mark)}}
         child.kill()
         assert len(started) > 1
-        wait_until(lambda: not marked(mark) and not living(started))
+        wait_until("it is so", lambda: not marked(mark) and not living(started))
         result = start(**common).result()
-        wait_until(lambda: not marked(mark))
+        wait_until("it is so", lambda: not marked(mark))
         asked = len(server.calls)
     ran = [one["content"] for one in result["messages"] if one["type"] == "tool"]
     assert ran[0].strip() == "6"

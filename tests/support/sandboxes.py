@@ -110,7 +110,7 @@ def is_running(word: str) -> bool:
     return False
 
 
-def wait_until(what: str, holds: "object", seconds: float = 20) -> None:
+def wait_until(what: str, holds: "object", seconds: float = 60) -> None:
     """Wait for an event that must happen soon."""
     end = time.monotonic() + seconds
     while not holds():  # type: ignore[operator]

@@ -15,7 +15,6 @@ from duologue.graphs import (
     SessionError,
     SpecError,
     StoreError,
-    chat,
     converse,
     load_conversation,
 )
@@ -28,7 +27,6 @@ from duologue.graphs.common.sanitize import (
 )
 from duologue.graphs.session.dump import DUMP_VERSION, read_dump
 from duologue.nodes.testing import ScriptedChatModel
-from support.cli_help import duologue, isolate
 
 CONTROLS = {
     *map(chr, range(0x20)),
@@ -37,8 +35,6 @@ CONTROLS = {
     *map(chr, range(0x2066, 0x206A)),
     *"\u061c\u200e\u200f\u2028\u2029",
 }
-MARKS = {*"\u061c\u200e\u200f"}
-HOSTILE = "Hi\x9b31m\x85\x7f\x80\u200e\u200f\u061c\u2028\u202a\u202e\u2066\x1b[2J."
 
 JSON = st.recursive(
     st.none() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
@@ -86,36 +82,6 @@ def test_every_character_that_nobody_sees_is_escaped_and_no_other() -> None:
 def test_what_is_read_keeps_the_joiners_of_languages_and_emoji() -> None:
     text = "می\u200cخواهم 👩\u200d💻 ❤\ufe0f नमस्\u200dते ไทย\u200bไทย"  # noqa: RUF001
     assert clean(text) == text
-
-
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["show", "one", "--json"],
-        ["show", "one", "--json", "--why"],
-        ["export", "one", "--format", "jsonl"],
-        ["dump", "one"],
-        ["dump", "one", "--as", "User"],
-        ["export", "one"],
-    ],
-    ids=" ".join,
-)
-def test_no_control_character_of_a_message_reaches_the_terminal(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    isolate(monkeypatch, tmp_path)
-    store = f"sqlite:///{tmp_path / 's.db'}"
-    talk = chat(HOSTILE, max_iterations=2)
-    converse(talk, session="one", model=ScriptedChatModel(script=[HOSTILE] * 4), store=store)
-    shown = duologue(*arguments, "--store", store)
-    assert shown.exit_code == 0, shown.output
-    # On a page of prose, the direction marks of Hebrew and Arabic stay.
-    kept = {"\n", *MARKS} if arguments == ["export", "one"] else {"\n"}
-    assert (CONTROLS - kept).isdisjoint(shown.output)
-    assert kept.isdisjoint(MARKS) or MARKS.issubset(shown.output)
-    if arguments[0] != "export" and "--why" not in arguments:
-        assert "\\u009b" in shown.output
 
 
 @pytest.mark.part(3)
