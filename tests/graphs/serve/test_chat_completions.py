@@ -29,7 +29,6 @@ from duologue.graphs.serve.openai_format import IGNORED
 from duologue.nodes.testing import Reply, Script, ScriptedToolCall
 from support.files import PNG, block_of
 from support.served import (
-    ORIGIN,
     OTHER_TOKEN,
     PORT,
     SESSION,
@@ -40,6 +39,7 @@ from support.served import (
     serve,
     turns,
 )
+from support.tables import read_rows
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
 GARDEN_SCRIPT = ["Instruction: Dig.", "Solution: Dug a bed. Next request.", "<CAMEL_TASK_DONE>"]
@@ -514,15 +514,7 @@ async def test_a_body_that_is_no_json_is_refused(store: str) -> None:
         assert (response.status_code, response.json()["error"]["code"]) == (404, "unknown_url")
 
 
-@pytest.mark.parametrize(
-    ("header", "value", "status"),
-    [
-        ("Authorization", "Bearer another", 401),
-        ("Host", "evil.example", 421),
-        ("Origin", ORIGIN, 403),
-        ("Sec-Fetch-Site", "same-origin", 403),
-    ],
-)
+@pytest.mark.parametrize(("header", "value", "status"), read_rows(__file__, "refused_headers"))
 async def test_only_programs_with_a_token_are_admitted(
     header: str, value: str, status: int, store: str
 ) -> None:

@@ -20,6 +20,7 @@ from support.cases import drawn_cases
 from support.fork_help import plain, run
 from support.fork_talks import TALKS
 from support.log import Failure, make_line, make_metadata, make_tool_line, place_of
+from support.tables import read_rows
 
 
 def page_of(markdown: str) -> list[Token]:
@@ -52,30 +53,7 @@ def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> S
     return StoredSession("s", conversation, log, "Plan", None)
 
 
-BAD = [
-    "```python\nprint('never closed')",
-    "~~~~\n```\n~~~\nstill open",
-    "# A heading\n\nTitle\n=====\n\n---",
-    "<!-- a comment that never ends",
-    "<script>alert(1)</script>",
-    "<details>\n\nhidden",
-    "<CAMEL_TASK_DONE>",
-    "<div>\n```\n<b>\n````\n# no heading",
-    "> quoted\nlazy\n\n> > deeper",
-    "1. one\n2. two\n   - ```\n     code",
-    "| a | b |\n|---|---|\n| 1 | 2 |",
-    "[Ann]: http://elsewhere.example",
-    "    indented\n\n\ttab",
-    "a\r\nb\rc",
-    "* * *\n***bold",
-    "`````` six",
-    "<![CDATA[ open",
-    "\n\n\n",
-    "日本語のテキスト\n\n**重要**",
-]
-
-
-@pytest.mark.parametrize("text", BAD)
+@pytest.mark.parametrize("text", read_rows(__file__, "odd_texts"))
 def test_no_text_breaks_the_page(text: str) -> None:
     """Later messages keep their headings, and nothing is hidden, after any text."""
     tokens = page_of(as_markdown(made(text, "Fine.", text)))
