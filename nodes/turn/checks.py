@@ -176,18 +176,17 @@ def check_reply(
     if misnamed is not None or (handed_to and not text.strip()):
         return Checked(text, misnamed)
     if not text.strip():
-        explanation = conversation.render_prompt(_explain_blank(stop))
-        return Checked(text, Problem(flaw=Flaw.BLANK, text=explanation))
+        prompt = _OF_BLANK.get(stop.cause) if stop is not None else None
+        return Checked(text, _make_problem(conversation, Flaw.BLANK, prompt or prompts.EMPTY_REPLY))
     may_call = speaker.tools or hand_off_targets(conversation, speaker.name)
     if may_call and writes_call(conversation, speaker, log, text):
-        explanation = conversation.render_prompt(prompts.WRITTEN_CALL)
-        return Checked(text, Problem(flaw=Flaw.WRITTEN_CALL, text=explanation))
+        return Checked(text, _make_problem(conversation, Flaw.WRITTEN_CALL, prompts.WRITTEN_CALL))
     flipped = plays(conversation, speaker, text)
     if flipped is not None:
-        explanation = conversation.render_prompt(
-            prompts.WRONG_SPEAKER, me=speaker.name, other=flipped
+        values = {"me": speaker.name, "other": flipped}
+        return Checked(
+            text, _make_problem(conversation, Flaw.ROLE_FLIP, prompts.WRONG_SPEAKER, **values)
         )
-        return Checked(text, Problem(flaw=Flaw.ROLE_FLIP, text=explanation))
     is_formed = speaker.format is not None
     read = _read(speaker, text, schema, stop) if is_formed else Parsed()
     text = read.text or text
@@ -203,22 +202,27 @@ def check_reply(
     return Checked(text, _find_repetition(conversation, speaker, text, own, log), own)
 
 
+def _make_problem(
+    conversation: Conversation, flaw: Flaw, prompt: Prompt, **values: object
+) -> Problem:
+    """Return a problem with its text for the model."""
+    return Problem(flaw=flaw, text=conversation.render_prompt(prompt, **values))
+
+
 def _find_repetition(
     conversation: Conversation, speaker: Speaker, text: str, own: str, log: Sequence[BaseMessage]
 ) -> Problem | None:
     """Return the problem of a reply that its speaker or another speaker has sent before."""
     if _is_repeated(speaker, text, log):
-        return Problem(flaw=Flaw.REPEATED, text=conversation.render_prompt(prompts.REPEATED_REPLY))
+        return _make_problem(conversation, Flaw.REPEATED, prompts.REPEATED_REPLY)
     echoed = _find_echoed_speaker(conversation, speaker, own, log)
     if echoed is None:
         return None
-    explanation = conversation.render_prompt(prompts.ECHOED_REPLY, other=echoed)
-    return Problem(flaw=Flaw.ECHO, text=explanation)
+    return _make_problem(conversation, Flaw.ECHO, prompts.ECHOED_REPLY, other=echoed)
 
 
 def _report_no_content(conversation: Conversation, text: str) -> Checked:
-    explanation = conversation.render_prompt(prompts.NO_CONTENT)
-    return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=explanation))
+    return Checked(text, _make_problem(conversation, Flaw.NO_REPLY, prompts.NO_CONTENT))
 
 
 def _check_done_token(
@@ -228,8 +232,7 @@ def _check_done_token(
     token = unanswered_token(conversation, speaker.name, text, log)
     if token is None:
         return None
-    explanation = conversation.render_prompt(prompts.PREMATURE_END, token=token)
-    return Problem(flaw=Flaw.UNANSWERED, text=explanation)
+    return _make_problem(conversation, Flaw.UNANSWERED, prompts.PREMATURE_END, token=token)
 
 
 def _check_format(conversation: Conversation, speaker: Speaker, read: Parsed) -> Problem | None:
@@ -246,10 +249,10 @@ def _check_next_speaker(
     if not given or find_first_allowed(conversation, speaker.name, given) is not None:
         return None
     names = ", ".join(hand_off_targets(conversation, speaker.name))
-    explanation = conversation.render_prompt(
-        prompts.HAND_OFF_REFUSED, other=given[0] or "An empty name", names=names
+    other = given[0] or "An empty name"
+    return _make_problem(
+        conversation, Flaw.NOT_NEXT, prompts.HAND_OFF_REFUSED, other=other, names=names
     )
-    return Problem(flaw=Flaw.NOT_NEXT, text=explanation)
 
 
 _WORD: Final = re.compile(r"\w+\b")
@@ -257,14 +260,11 @@ _FIRST: Final = 40
 """Number of characters that are searched for the first two words."""
 
 
-def _explain_blank(stop: Stop | None) -> Prompt:
-    """Return the problem of a blank reply, which depends on why its model stopped."""
-    match stop:
-        case Stop(cause=StopCause.FILTER):
-            return prompts.WITHHELD_REPLY
-        case Stop(cause=StopCause.CALL):
-            return prompts.UNACCEPTED_CALL
-    return prompts.EMPTY_REPLY
+_OF_BLANK: Final = {
+    StopCause.FILTER: prompts.WITHHELD_REPLY,
+    StopCause.CALL: prompts.UNACCEPTED_CALL,
+}
+"""The problem of a blank reply by the cause of its end. It is EMPTY_REPLY for other causes."""
 
 
 def _read(
@@ -308,8 +308,7 @@ def check_repeated_calls(
         return None
     called = (*message.tool_calls, *message.invalid_tool_calls)
     tools = " and ".join(dict.fromkeys(str(one["name"]) for one in called))
-    explanation = conversation.render_prompt(prompts.REPEATED_CALLS, tools=tools)
-    return Problem(flaw=Flaw.SAME_CALLS, text=explanation)
+    return _make_problem(conversation, Flaw.SAME_CALLS, prompts.REPEATED_CALLS, tools=tools)
 
 
 def _has_no_content(
