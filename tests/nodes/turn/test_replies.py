@@ -28,7 +28,7 @@ from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
-from support.log import Flaw, Source, fields_of, of_kind
+from support.log import Source, fields_of, of_kind
 from support.results import outcome_of
 from support.shape_help import never, play, talk
 from support.tables import each_row
@@ -343,20 +343,12 @@ class Offer(BaseModel):
     price: int
 
 
-@pytest.mark.parametrize(
-    ("wanted", "said", "parsed", "flaw"),
-    [
-        ({"lines": ["Note:"]}, "Note: ten", {"Note:": "ten"}, None),
-        ({"lines": ["Note:"]}, "ten", None, Flaw.FORM),
-        ({"kind": "schema", "name": "offer"}, '{"price": 10}', {"price": 10}, None),
-        ({"kind": "schema", "name": "offer"}, "ten", None, Flaw.FORM),
-    ],
-)
+@each_row("what_no_model_said_is_read_by_the_speakers_format")
 def test_what_no_model_said_is_read_by_the_speakers_format(
     wanted: dict[str, Any],
     said: str,
     parsed: object,
-    flaw: Flaw | None,
+    flaw: str | None,
 ) -> None:
     """L5, A10: a reply that cannot be parsed is noted, and said anyway."""
     spec = proxy(function("f"), bob={"format": wanted})
