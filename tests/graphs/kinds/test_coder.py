@@ -14,7 +14,6 @@ from duologue.graphs import (
     Result,
     Session,
     SpecError,
-    aconverse,
     build_graph,
     coder,
     converse,
@@ -51,6 +50,19 @@ def reasons(result: Result) -> tuple[Reason, ...]:
 
 def outputs(result: Result, name: str = "Executor") -> list[str]:
     return [text for speaker, text in result.transcript if speaker == name]
+
+
+def interrupt(spec: Conversation, code: str, store: str) -> None:
+    """Run a session up to the output of its first code."""
+    model = ScriptedChatModel(script=[python(code)])
+    with pytest.raises(ScriptExhaustedError):
+        converse(spec, model=model, store=store, session="s")
+
+
+def resume(session: str, code: str, store: str) -> list[str]:
+    """Resume a session, and return the outputs of its code."""
+    model = ScriptedChatModel(script=[python(code), "Done."])
+    return outputs(Session(session, store=store).resume(model=model))
 
 
 def ran(output: str, code: int = 0) -> str:
@@ -150,15 +162,12 @@ def test_a_session_that_is_reset_has_new_variables() -> None:
     assert "NameError" in outputs(result)[0]
 
 
-async def test_variables_survive_a_resume_elsewhere() -> None:
+def test_variables_survive_a_resume_elsewhere() -> None:
     """Monty's variables are in the checkpoint, so that another process has them, too."""
-    spec = coder("Go on.", sandbox=MONTY)
-    model = ScriptedChatModel(script=[python("kept = [1, 2]")])
-    with pytest.raises(ScriptExhaustedError):
-        await aconverse(spec, model=model, store="memory:resumed-coder", session="s")
-    model = ScriptedChatModel(script=[python("print(sum(kept))"), "3."])
-    result = await Session("s", store="memory:resumed-coder").aresume(model=model)
-    assert outputs(result) == [ran("The code ran and printed nothing."), ran("3")]
+    store = "memory:resumed-coder"
+    interrupt(coder("Go on.", sandbox=MONTY), "kept = [1, 2]", store)
+    found = resume("s", "print(sum(kept))", store)
+    assert found == [ran("The code ran and printed nothing."), ran("3")]
 
 
 def test_a_fork_goes_on_with_the_variables_of_that_moment() -> None:
@@ -172,9 +181,7 @@ def test_a_fork_goes_on_with_the_variables_of_that_moment() -> None:
         if fields_of(message).speaker == "Executor" and kind_of(message) == "speech"
     )
     Session("s", store=store).fork(at=first_output, into="f")
-
-    model = ScriptedChatModel(script=[python("print(kept)"), "1."])
-    assert outputs(Session("f", store=store).resume(model=model))[-1] == ran("1")
+    assert resume("f", "print(kept)", store)[-1] == ran("1")
 
 
 def test_the_host_is_named_in_the_outcome_and_refused_in_a_served_graph() -> None:
@@ -209,29 +216,6 @@ def proxied(*replies: object, **fields: object) -> Conversation:
 
 
 DEFAULT = {"kind": "text", "text": "Go on, or say TERMINATE alone."}
-
-
-def test_autogens_code_task_goes_to_and_fro_until_the_assistant_terminates() -> None:
-    """A7: the assistant writes code, the proxy runs it, the assistant corrects it and concludes."""
-    stocks = "gains = {1.2: 'META', 1.9: 'NVDA', 1.0: 'TSLA'}"
-    script: list[Line] = [
-        python("print(gains[max(gains)])", "First the stocks."),
-        f"I forgot the numbers.\n{python(stocks)}\n{python('print(gains[max(gains)])')}",
-        "NVDA has gained the most.\nTERMINATE",
-    ]
-    result, model = play(proxied("code", DEFAULT), script)
-    said = outputs(result, "user_proxy")
-    assert said[0].startswith("Exit code: 1 (it failed)")
-    assert said[1:] == [ran("NVDA")]
-    assert reasons(result)[0] is Reason.DONE_TOKEN
-    assert len(model.calls) == 3
-
-
-def test_without_code_the_next_reply_is_given() -> None:
-    """A2, A7: without code, the reply is the default text."""
-    script: list[Line] = ["What shall I do?", "Fine.\nTERMINATE"]
-    result, _ = play(proxied("code", DEFAULT), script)
-    assert outputs(result, "user_proxy") == ["Go on, or say TERMINATE alone."]
 
 
 def test_blocks_run_in_order_and_stop_at_the_first_failure() -> None:
@@ -331,12 +315,8 @@ def test_hooks_see_code_and_what_it_gave() -> None:
         return AIMessage(f"{reply.text} (signed)")
 
     hook = Hook(before_tool=double, after_tool=shout, after_speaker=sign)
-    conversation = proxied(
-        speakers=[
-            {"name": "user_proxy", "replies": ["code"], "hooks": ["all"]},
-            {"name": "assistant"},
-        ]
-    )
+    proxy = {"name": "user_proxy", "replies": ["code"], "hooks": ["all"]}
+    conversation = proxied(speakers=[proxy, {"name": "assistant"}])
     result, _ = play(conversation, [python("print(1)"), "TERMINATE"], hooks={"all": hook})
     assert seen == [("python", {"code": "print(1)"})]
     assert outputs(result, "user_proxy") == [f"{ran('2!')} (signed)"]
@@ -376,30 +356,22 @@ KEPT: dict[str, Any] = {"store": "memory:exported-coder", "session": "s"}
 def test_a_session_that_is_dumped_and_loaded_has_its_variables() -> None:
     """The variables are copied to another store, and the original session keeps its own."""
     here, there = "memory:dumped-coder", "memory:loaded-coder"
-    model = ScriptedChatModel(script=[python("kept = 1")])
-    with pytest.raises(ScriptExhaustedError):
-        converse(coder("Go on.", sandbox=MONTY), model=model, store=here, session="s")
+    interrupt(coder("Go on.", sandbox=MONTY), "kept = 1", here)
     load_session(Session("s", store=here).dump(), store=there)
     for store in (there, here):
-        model = ScriptedChatModel(script=[python("kept += 1\nprint(kept)"), "2."])
-        assert outputs(Session("s", store=store).resume(model=model))[-1] == ran("2")
+        assert resume("s", "kept += 1\nprint(kept)", store)[-1] == ran("2")
 
 
 def test_a_fork_has_an_interpreter_of_its_own() -> None:
     """The fork starts without variables and gets a note; the original session keeps its own."""
     asyncio.run(need("bubblewrap"))
-    spec = coder("Go on.", sandbox={"level": "bubblewrap"})
     store = "memory:forked-bubblewrap"
-    model = ScriptedChatModel(script=[python("kept = 1")])
-    with pytest.raises(ScriptExhaustedError):
-        converse(spec, model=model, store=store, session="s")
+    interrupt(coder("Go on.", sandbox={"level": "bubblewrap"}), "kept = 1", store)
     Session("s", store=store).fork(into="f")
-    model = ScriptedChatModel(script=[python("kept = 2\nprint(kept)"), "2."])
-    told = outputs(Session("f", store=store).resume(model=model))[-1]
+    told = resume("f", "kept = 2\nprint(kept)", store)[-1]
     assert "the interpreter was restarted" in told
     assert told.endswith("\n2")
-    model = ScriptedChatModel(script=[python("print(kept)"), "1."])
-    assert outputs(Session("s", store=store).resume(model=model))[-1] == ran("1")
+    assert resume("s", "print(kept)", store)[-1] == ran("1")
 
 
 def test_what_code_prints_is_data_and_ends_nothing() -> None:
@@ -426,12 +398,8 @@ def test_a_hook_that_takes_the_code_away_is_named() -> None:
     def empty(turn: Turn, call: ToolCall) -> ToolCall:
         return ToolCall(name=call["name"], args={}, id=call["id"])
 
-    conversation = proxied(
-        speakers=[
-            {"name": "user_proxy", "replies": ["code"], "hooks": ["empty"]},
-            {"name": "assistant"},
-        ]
-    )
+    proxy = {"name": "user_proxy", "replies": ["code"], "hooks": ["empty"]}
+    conversation = proxied(speakers=[proxy, {"name": "assistant"}])
     with pytest.raises(
         SpecError, match="a before_tool hook of 'user_proxy' set the argument `code`"
     ):

@@ -1,7 +1,6 @@
 """Errors of a group conversation, when it is built and before any model is called."""
 
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,37 +29,26 @@ NO_STOPPER = [{**speaker, "checks_completion": False} for speaker in TWO]
 PRICE = {"input": 1, "output": 2}
 
 
-def by_function(fields: dict[str, Any]) -> Conversation:
-    return group_solve(**fields)
+WAYS = ("python", "dict", "toml", "json")
 
 
-def by_dict(fields: dict[str, Any]) -> Conversation:
-    return load_conversation({"kind": "group_solve", **fields})
-
-
-def by_toml(fields: dict[str, Any]) -> Conversation:
-    Path("game.toml").write_text(tomli_w.dumps({"kind": "group_solve", **fields}))
-    return load_conversation("game.toml")
-
-
-def by_json(fields: dict[str, Any]) -> Conversation:
-    Path("game.json").write_text(json.dumps({"kind": "group_solve", **fields}))
-    return load_conversation("game.json")
-
-
-WAYS: Mapping[str, Callable[[dict[str, Any]], Conversation]] = {
-    "python": by_function,
-    "dict": by_dict,
-    "toml": by_toml,
-    "json": by_json,
-}
+def build(way: str, fields: dict[str, Any]) -> Conversation:
+    """Return a group conversation by the function, a dict or a file."""
+    if way == "python":
+        return group_solve(**fields)
+    whole = {"kind": "group_solve", **fields}
+    if way == "dict":
+        return load_conversation(whole)
+    path = Path(f"game.{way}")
+    path.write_text(tomli_w.dumps(whole) if way == "toml" else json.dumps(whole))
+    return load_conversation(path)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_it_is_refused_with_the_field(way: str) -> None:
     def check(fields: dict[str, Any], sentence: str) -> None:
         with pytest.raises(SpecError) as caught:
-            WAYS[way]({"speakers": TWO, **fields})
+            build(way, {"speakers": TWO, **fields})
         found = str(caught.value).removeprefix(f"game.{way}: ")
         assert found.startswith(sentence)
         assert "\n" not in found
@@ -84,7 +72,7 @@ def test_a_cap_of_none_needs_a_person(way: str) -> None:
     with pytest.raises(
         SpecError, match=r"^(game.json: )?end_chat\.max_iterations: can be null only"
     ):
-        WAYS[way]({"speakers": TWO, "end_chat": {"max_iterations": None}})
+        build(way, {"speakers": TWO, "end_chat": {"max_iterations": None}})
 
 
 def test_a_price_table_without_the_default_model_is_refused_before_it_is_asked() -> None:
