@@ -76,6 +76,7 @@ def test_without_a_user():
             "*1 failed, 2 passed, 1 inconclusive*",
         ]
     )
+    assert "SimulationResult(" not in str(ran.stdout)
     (page,) = plain.path.glob(".pytest_cache/d/duologue/*test_bad-1-1.html")
     assert "Order 1042 is refunded." in page.read_text(encoding="utf-8")
     found = ET.parse(plain.path / "found.xml")  # noqa: S314  # made by this test

@@ -1,8 +1,6 @@
 """Runs of the pytest plugin: recorded, resumed, fresh, in parallel, and without leaked keys."""
 
-import unittest
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,6 @@ import duologue.graphs.scenarios.pytest_report
 import duologue.graphs.scenarios.recording
 import duologue.graphs.scenarios.simulate
 import duologue.nodes.testing.chat_model
-from duologue import Scenario, simulate
-from duologue.nodes.testing import ScriptedChatModel
 
 pytest_plugins = ["pytester"]
 
@@ -102,11 +98,6 @@ def test_it(simulate):
     ran.stdout.fnmatch_lines(["*test_it.json: call 2 of a model (by User) differs: messages.3.*"])
     # Without the option, each run makes new sessions of the agent as it is.
     plain.runpytest_inprocess().assert_outcomes(passed=1)
-
-
-def test_a_record_mode_that_does_not_exist_is_refused(plain: pytest.Pytester) -> None:
-    ran = plain.runpytest_inprocess("--simulate-record=some")
-    assert ran.ret == pytest.ExitCode.USAGE_ERROR
 
 
 RESUMED = (
@@ -222,25 +213,6 @@ def test_no_key_is_in_the_terminal_the_page_the_junit_file_or_a_recording(
 
 
 @pytest.mark.exhaustive
-def test_a_failed_test_prints_the_decisive_part_alone(plain: pytest.Pytester) -> None:
-    plain.makepyfile(
-        HEAD
-        + """
-def test_it(simulate):
-    texts = [f"Question {number} about order {number * 7}?" for number in range(9)]
-    model = user(*texts, "###GIVE-UP###")
-    result = simulate(Scenario(GOAL, max_iterations=20), agent, model=model, store="memory:")
-    assert result.passed, result.report()
-"""
-    )
-    ran = plain.runpytest_inprocess()
-    ran.assert_outcomes(failed=1)
-    ran.stdout.fnmatch_lines(["*Ended: the user gave up (expected: done)", "*19. User: *"])
-    assert "Question 0 about" not in str(ran.stdout)
-    assert "SimulationResult(" not in str(ran.stdout)
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(("kind", "seconds"), [("function", 600), ("runnable", 4), ("graph", 4)])
 def test_a_sync_agent_that_hangs_ends_its_test_with_an_error(
     kind: str, seconds: int, plain: pytest.Pytester
@@ -304,18 +276,6 @@ def test_it(simulate, number):
     monkeypatch.setenv("IS_BROKEN", "1")
     ran = pytester.runpytest_subprocess(*arguments, f"--simulate-resume={run.name}")
     assert ran.parseoutcomes() == outcomes
-
-
-class TestRefund(unittest.TestCase):
-    """A test that uses the function alone."""
-
-    def test_unittest_needs_only_the_function(self) -> None:
-        def agent(messages: Sequence[object]) -> str:
-            return f"Refunded after {len(messages)}."
-
-        model = ScriptedChatModel(["Refund it.", "###STOP###"])
-        result = simulate(Scenario("Get a refund."), agent, model=model, store="memory:")
-        assert result.passed, result.report()
 
 
 def test_paths_of_recordings_are_plain_and_differ() -> None:
