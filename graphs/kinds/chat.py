@@ -36,11 +36,6 @@ AUTO_REPLY = read_kind_prompt("user_proxy_auto_reply")
 """The reply if no other source replies for the person."""
 
 
-def _none_if_empty(text: object) -> object:
-    """Convert the empty text, which is AutoGen's own default, to None."""
-    return None if text == "" else text
-
-
 @short_form(
     roles={"user": "user", "assistant": "assistant"},
     message="message",
@@ -53,7 +48,10 @@ def user_proxy(
         HumanInputMode | str, ReadAs(HumanInputMode)
     ] = HumanInputMode.ALWAYS,
     max_consecutive_auto_reply: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 100,
-    default_auto_reply: Annotated[Text | None, BeforeValidator(_none_if_empty)] = AUTO_REPLY,
+    # The empty text is AutoGen's own default.
+    default_auto_reply: Annotated[
+        Text | None, BeforeValidator(lambda text: None if text == "" else text)
+    ] = AUTO_REPLY,
     is_termination: Annotated[Thing | None, ReadAs(Named | None)] = None,
     termination: Mark = TERMINATE,
     user: SpeakerName = "User",

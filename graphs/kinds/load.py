@@ -114,7 +114,9 @@ def _form(
     function: Callable[..., Parts], roles: Mapping[str, str], shown: Sequence[str]
 ) -> type[Form]:
     """Derive the model of a short form's options."""
-    described = _read_args(function)
+    args = (inspect.getdoc(function) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", args, re.MULTILINE)
+    described = {name: " ".join(text.split()) for name, text in entries}
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
     for name, one in _own_parameters(function).items():
@@ -145,13 +147,6 @@ def _own_parameters(function: Callable[..., Parts]) -> dict[str, Parameter]:
     """Return the parameters that a function declares explicitly."""
     declared = inspect.signature(function).parameters.items()
     return {name: one for name, one in declared if one.kind is not Parameter.VAR_KEYWORD}
-
-
-def _read_args(function: Callable[..., Parts]) -> dict[str, str]:
-    """Return the descriptions of the parameters in a function's docstring."""
-    section = (inspect.getdoc(function) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}
 
 
 def _signature(function: Callable[..., Parts], hints: Mapping[str, Any]) -> Signature:

@@ -46,18 +46,19 @@ def name_file(test: str) -> str:
     return f"{name[-_LONGEST_NAME:].strip('-')}-{sha256(test.encode()).hexdigest()[:6]}"
 
 
-def _summarize(result: SimulationResult, page: Path | None) -> dict[str, Any]:
+def _summarize(result: SimulationResult, folder: Path | None, name: str) -> dict[str, Any]:
     """Return the facts of a simulation as plain values, without keys.
 
     Args:
         result: The result.
-        page: The path to which the conversation's page is written. No page if None.
+        folder: The folder to which the conversation's page is written. No page if None.
+        name: The name of the page.
     """
     secrets = SecretsFilter()
+    page = None if folder is None else folder / f"{name}.html"
     if page is not None:
         try:
-            text = secrets.text(result.session.export(format="html"))
-            write_file(page, text)
+            write_file(page, secrets.text(result.session.export(format="html")))
         except DuologueError:
             # The test's own failure is more important than its page.
             page = None
@@ -316,8 +317,9 @@ class SimulatedTrial:
         if call.when == "call" and self.results:
             error = None if call.excinfo is None else call.excinfo.value
             report.is_inconclusive = isinstance(error, InconclusiveResult)  # type: ignore[attr-defined]
+            folder = None if report.passed else find_cache_folder(item.config, "duologue")
             simulations = [
-                _summarize(one, None if report.passed else self._page_path(number))
+                _summarize(one, folder, name_file(f"{item.nodeid}-{self.number}-{number}"))
                 for number, one in enumerate(self.results, 1)
             ]
             report.simulations = simulations  # type: ignore[attr-defined]
@@ -333,12 +335,6 @@ class SimulatedTrial:
             if error is None or isinstance(error, AssertionError | InconclusiveResult):
                 self._store(report)
         return report
-
-    def _page_path(self, number: int) -> Path | None:
-        """Return the path of the page of a simulation, from 1. None without pytest's cache."""
-        name = name_file(f"{self.item.nodeid}-{self.number}-{number}")
-        folder = find_cache_folder(self.item.config, "duologue")
-        return None if folder is None else folder / f"{name}.html"
 
     def _store(self, report: pytest.TestReport) -> None:
         """Store the trial, which passed, failed by an assertion, or was inconclusive."""

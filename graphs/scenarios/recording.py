@@ -321,7 +321,9 @@ async def record(
             tape.check_end()
             http.check_end()
         else:
-            await asyncio.to_thread(_write, place, recording)
+            data = json.loads(recording.model_dump_json(exclude_defaults=True))
+            text = json.dumps({"version": _VERSION, **data}, ensure_ascii=False, indent=1)
+            await asyncio.to_thread(write_file, place, f"{text}\n")
         return found
 
 
@@ -359,9 +361,3 @@ def _read(place: Path) -> Recording | None:
         raise RecordingError(
             f"{place}: {where} is not readable ({first['msg']}); {_AGAIN}"
         ) from error
-
-
-def _write(place: Path, recording: Recording) -> None:
-    text = recording.model_dump_json(indent=1, exclude_defaults=True)
-    with_version = {"version": _VERSION, **json.loads(text)}
-    write_file(place, json.dumps(with_version, ensure_ascii=False, indent=1) + "\n")
