@@ -378,21 +378,6 @@ async def test_a_frozen_process_that_wakes_up_writes_nothing_over_the_new_run(
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_a_session_is_free_right_after_its_process_was_killed(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    store = str(tmp_path / "x.db")
-    if kind == "postgresql":
-        store = request.getfixturevalue("postgres_url")
-    async with runner(store) as process:
-        with pytest.raises(SessionError, match="'s' is busy"):
-            await take(store)
-        process.kill()
-        await take(store)
-
-
-@pytest.mark.live
 async def test_a_server_that_restarts_connections_is_no_failure(
     postgres_url: str, faults: Faults
 ) -> None:

@@ -3,9 +3,11 @@
 import json
 import threading
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.nodes.testing import Prompt, Reply
 
 CELLS, CALLS = 30, 4
@@ -62,3 +64,21 @@ def written(folder: Path, batch: dict[str, Any]) -> Path:
     path = folder / "batch.json"
     path.write_text(json.dumps(batch))
     return path
+
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
+"""The time of the rows that `batch_row` and `cell_row` return."""
+
+
+def batch_row(name: str = "b", **fields: Any) -> BatchRow:
+    """Return the row of a batch."""
+    fixed = {"title": "T", "spec": "{}", "settings": "{}", "cells": 9}
+    times = {"created_at": NOW, "updated_at": NOW}
+    return BatchRow.model_validate({"batch": name, **fixed, **times, **fields})
+
+
+def cell_row(number: int, batch: str = "b", **fields: Any) -> CellRow:
+    """Return the row of a cell of a batch."""
+    session = f"{batch}-{number}"
+    fixed = {"batch": batch, "number": number, "session": session, "updated_at": NOW}
+    return CellRow.model_validate(fixed | fields)

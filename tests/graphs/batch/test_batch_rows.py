@@ -1,17 +1,17 @@
 """Rows of batches, in every kind of store."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from duologue.graphs.common.errors import BatchError
-from duologue.graphs.store.batches import BatchLease, BatchRow, CellRow, CellsWanted
+from duologue.graphs.store.batches import BatchLease, CellsWanted
 from duologue.graphs.store.open import Store, open_store
+from support.batches import batch_row, cell_row
 from support.stores import EACH_STORE, store_address
 
-NOW = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
+pytestmark = pytest.mark.every_store
 
 
 @pytest.fixture(params=EACH_STORE)
@@ -20,19 +20,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
         yield opened
 
 
-def batch(name: str, **fields: Any) -> BatchRow:
-    fixed = {"title": "T", "spec": "{}", "settings": "{}", "cells": 9}
-    return BatchRow.model_validate(
-        {"batch": name, "created_at": NOW, "updated_at": NOW, **fixed, **fields}
-    )
-
-
-def cell(number: int, **fields: Any) -> CellRow:
-    fixed = {"batch": "b", "number": number, "session": f"b-{number}", "updated_at": NOW}
-    return CellRow.model_validate(fixed | fields)
-
-
-FULL = cell(
+FULL = cell_row(
     7,
     trial=2,
     varied={"user_role": "Zoë \ud83d \0 'x'", "end_chat.max_iterations": 3, "labels.a": [1, None]},
@@ -54,14 +42,14 @@ FULL = cell(
 async def test_rows_are_read_back_as_they_were_written(store: Store) -> None:
     rows = store.batches
     assert await rows.get("b") is None
-    first, second = batch("b"), batch("c", stopped="It rained.", seconds=1.25)
+    first, second = batch_row("b"), batch_row("c", stopped="It rained.", seconds=1.25)
     for row in (first, second, first.model_copy(update={"cells": 10})):
         async with store.lock_batch(row.batch) as lease:
             await lease.put(row)
     assert await rows.get("b") == first.model_copy(update={"cells": 10})
     assert {row.batch for row in await rows.list()} == {"b", "c"}
     async with store.lock_batch("b") as lease:
-        for one in (cell(7), FULL):
+        for one in (cell_row(7), FULL):
             await lease.put_cell(one)
     assert await rows.known("b", ["b-7", "b-8"]) == {"b-7": FULL}
     assert await rows.known("c", ["b-7"]) == {}
@@ -70,8 +58,8 @@ async def test_rows_are_read_back_as_they_were_written(store: Store) -> None:
 async def test_cells_are_found_page_by_page_in_the_order_of_their_numbers(store: Store) -> None:
     rows = store.batches
     # Numbers may be duplicated for a while after a batch has grown.
-    known = [cell(number % 7 + 1, session=f"b-{number}") for number in range(20)]
-    for one in (*known, cell(1, batch="other")):
+    known = [cell_row(number % 7 + 1, session=f"b-{number}") for number in range(20)]
+    for one in (*known, cell_row(1, batch="other")):
         async with store.lock_batch(one.batch) as lease:
             await lease.put_cell(one)
     found = [row async for row in rows.each(CellsWanted(batch="b", limit=3))]
@@ -84,8 +72,8 @@ async def test_cells_are_counted_by_status_and_reason(store: Store) -> None:
     endings = [("finished", "done_token"), ("finished", "done_token"), ("failed", None)]
     async with store.lock_batch("b") as lease:
         for number, (status, reason) in enumerate(endings, 1):
-            used = {"calls": 2**33, "cost": 0.5, "messages": number}
-            await lease.put_cell(cell(number, status=status, reason=reason, **used))
+            used: dict[str, Any] = {"calls": 2**33, "cost": 0.5, "messages": number}
+            await lease.put_cell(cell_row(number, status=status, reason=reason, **used))
     counts = {(one.status, one.reason): one for one in await rows.count("b")}
     done = counts["finished", "done_token"]
     assert (done.cells, done.calls, done.cost, done.messages) == (2, 2**34, 1.0, 3)
@@ -111,7 +99,7 @@ async def test_a_batch_is_run_by_one_at_a_time(store: Store) -> None:
 
 async def refused(lease: BatchLease) -> None:
     """Check that a lease allows no more writes."""
-    writes = (lease.put(batch("b")), lease.put_cell(cell(1)), lease.delete(), lease.check())
+    writes = (lease.put(batch_row("b")), lease.put_cell(cell_row(1)), lease.delete(), lease.check())
     for write in writes:
         with pytest.raises(BatchError, match="This run has lost batch 'b'"):
             await write
@@ -119,26 +107,26 @@ async def refused(lease: BatchLease) -> None:
 
 async def test_rows_are_written_under_the_lease_that_its_run_has_taken(store: Store) -> None:
     async with store.lock_batch("b") as first:
-        await first.put(batch("b", title="first"))
-        await first.put_cell(cell(1))
+        await first.put(batch_row("b", title="first"))
+        await first.put_cell(cell_row(1))
         await first.check()
     await refused(first)
     async with store.lock_batch("b") as second:
         await refused(first)
-        await second.put(batch("b", title="second"))
+        await second.put(batch_row("b", title="second"))
     await refused(second)
     row = await store.batches.get("b")
     assert row is not None
     assert row.title == "second"
-    assert await store.batches.find(CellsWanted(batch="b")) == [cell(1)]
+    assert await store.batches.find(CellsWanted(batch="b")) == [cell_row(1)]
 
 
 async def test_a_lease_is_shared_with_other_processes_while_it_lasts(store: Store) -> None:
     async with store.lock_batch("b") as lease:
         _, owner, number = lease.lease.terms
         shared = store.share_batch_lease("b", owner, number)
-        await shared.put_cell(cell(1))
+        await shared.put_cell(cell_row(1))
         await refused(store.share_batch_lease("b", owner, number + 1))
         await refused(store.share_batch_lease("b", "another", number))
     await refused(shared)
-    assert await store.batches.find(CellsWanted(batch="b")) == [cell(1)]
+    assert await store.batches.find(CellsWanted(batch="b")) == [cell_row(1)]

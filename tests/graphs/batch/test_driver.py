@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,10 +13,9 @@ from duologue.graphs.batch.cells import Cell, RunCells
 from duologue.graphs.batch.driver import BatchSettings, Driver
 from duologue.graphs.batch.limiter import Figures
 from duologue.graphs.common.errors import BatchError, DuologueError, ModelError, StoreError
-from duologue.graphs.store.batches import BatchLease, BatchRow, CellRow
+from duologue.graphs.store.batches import BatchLease, CellRow
 from duologue.graphs.store.open import Store, open_store
-
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
+from support.batches import batch_row
 
 
 def cells(many: int) -> list[Cell]:
@@ -78,15 +76,7 @@ def driver(
     retry_failed: bool = False,
     scores: tuple[str, ...] = (),
 ) -> Driver:
-    row = BatchRow(
-        batch="b",
-        title="T",
-        spec="{}",
-        settings="{}",
-        cells=len(found),
-        created_at=NOW,
-        updated_at=NOW,
-    )
+    row = batch_row(cells=len(found))
     how = BatchSettings(concurrency=concurrency, retry_failed=retry_failed)
     return Driver(store, lease, row, cast("RunCells", found), crew, how, scores)
 

@@ -5,7 +5,6 @@ import json
 import re
 import resource
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -32,10 +31,11 @@ from duologue.graphs.conversation.fields import ConversationFields
 from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.session.export_text import TRAINING, examples
 from duologue.graphs.session.stored_session import StoredSession
-from duologue.graphs.store.batches import BatchRow, CellRow
+from duologue.graphs.store.batches import CellRow
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
+from support.batches import NOW, batch_row, cell_row
 from support.cli_help import duologue, isolate
 from support.fork_help import run, weather
 from support.fork_talks import TALKS
@@ -44,19 +44,13 @@ from support.tables import read_rows
 
 from .trainers import openai_fault, sharegpt_fault
 
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
 KNOWN_TOOLS = Registry({"tools": [weather]})
 FAULTS = {"openai": openai_fault, "sharegpt": sharegpt_fault}
 
 
 def cell(number: int, result: StoredSession | None = None, **fields: Any) -> CellRow:
     """Return the row of a cell whose session has this result."""
-    told: dict[str, Any] = {
-        "batch": "b",
-        "number": number,
-        "updated_at": NOW,
-        "session": f"s-{number}",
-    }
+    told: dict[str, Any] = {"session": f"s-{number}"}
     if result is not None and result.outcome is not None:
         ended = result.outcome
         told |= {
@@ -67,13 +61,12 @@ def cell(number: int, result: StoredSession | None = None, **fields: Any) -> Cel
             "messages": ended.messages,
             "calls": ended.total.calls,
         }
-    return CellRow.model_validate(told | fields)
+    return cell_row(number, **told | fields)
 
 
 def keep(store: str, *rows: CellRow) -> None:
     """Write the rows of a batch to a store."""
-    fixed = {"title": "T", "spec": "{}", "settings": "{}", "cells": len(rows)}
-    batch = BatchRow.model_validate({"batch": "b", **fixed, "created_at": NOW, "updated_at": NOW})
+    batch = batch_row(cells=len(rows))
 
     async def put() -> None:
         async with open_store(store) as opened, opened.lock_batch("b") as lease:

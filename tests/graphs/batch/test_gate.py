@@ -68,6 +68,8 @@ async def run(
     gate: Gate | None,
     store: str | Path,
     session: str = "garden",
+    *,
+    tokens: bool = False,
     **options: Any,
 ) -> StoredSession:
     events = run_session(
@@ -301,16 +303,8 @@ async def test_a_pause_between_the_tries_of_a_call_comes_out_as_it_is(
         served(server, monkeypatch)
         gate = Turnstile(2)
         for streamed in (False, True):
-            events = run_session(
-                talk(None, None),
-                "garden",
-                {"store": tmp_path / "s.db"},
-                reset=False,
-                tokens=streamed,
-                gate=gate,
-            )
             with pytest.raises(PausedError):
-                _ = [event async for event in events]
+                await run(talk(None, None), gate, tmp_path / "s.db", tokens=streamed)
         gate.left = None
         found = await run(None, gate, tmp_path / "s.db")
         assert len(server.calls) == 3
@@ -381,16 +375,7 @@ async def test_a_call_is_repeated_until_its_server_is_up_again(
     gate = Turnstile()
     with ScriptedServer(["Yes."] + [down] * 12 + ["No."]) as server:
         served(server, monkeypatch)
-        events = run_session(
-            talk(None, None),
-            "s",
-            {"store": tmp_path / "s.db"},
-            reset=False,
-            tokens=tokens,
-            gate=gate,
-        )
-        last = [event async for event in events][-1]
-        assert isinstance(last, StoredSession)
+        last = await run(talk(None, None), gate, tmp_path / "s.db", tokens=tokens)
         assert [one.text for one in last.messages[1:]] == ["Yes.", "No."]
         assert len(server.calls) == 14
     assert gate.outages == [(f"the model server at {server.url} {why}", seconds)] * 12
@@ -430,17 +415,8 @@ async def test_an_error_inside_a_reply_reaches_the_gate_as_a_status_does(
     gate = Turnstile()
     with Bytes(say("Yes."), *[sent] * 10, say("No.")) as server:
         served(server, monkeypatch)
-        events = run_session(
-            talk(None, None),
-            "s",
-            {"store": tmp_path / "s.db"},
-            reset=False,
-            tokens=tokens,
-            gate=gate,
-        )
-        last = [event async for event in events][-1]
+        last = await run(talk(None, None), gate, tmp_path / "s.db", tokens=tokens)
         name = f"the model server at {server.url} answers with an error"
-    assert isinstance(last, StoredSession)
     assert [one.text for one in last.messages[1:]] == ["Yes.", "No."]
     assert len(server.asked) == len(gate.entered) == 12
     assert [seconds for _, seconds in gate.refusals] == refusals * 10

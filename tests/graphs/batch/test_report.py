@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,20 +22,15 @@ from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import ScriptedChatModel
 from pages import ALLOWED, HOSTILE
-
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
+from support.batches import batch_row, cell_row
 
 
 def batch(cells: int, **fields: Any) -> BatchRow:
-    told = {"title": "Sell a boat", "spec": "{}", "settings": "{}", "created_at": NOW}
-    return BatchRow.model_validate(
-        {"batch": "grid", "cells": cells, "updated_at": NOW} | told | fields
-    )
+    return batch_row("grid", **{"title": "Sell a boat", "cells": cells} | fields)
 
 
 def cell(number: int, **fields: Any) -> CellRow:
-    row = {"batch": "grid", "number": number, "session": f"grid-{number}", "updated_at": NOW}
-    return CellRow.model_validate(row | {"status": "finished", "reason": "completed"} | fields)
+    return cell_row(number, "grid", **{"status": "finished", "reason": "completed"} | fields)
 
 
 def report(rows: Iterator[CellRow] | list[CellRow], cells: int = 0, **fields: Any) -> BatchReport:
