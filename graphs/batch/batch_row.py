@@ -217,7 +217,7 @@ async def write_begun_row(
 
 async def catch_up(store: Store, lease: BatchLease) -> None:
     """Write the usage of interrupted sessions to their rows."""
-    async for row, figures in _under_way(store, lease.batch):
+    async for row, figures in _read_unfinished(store, lease.batch):
         # A session that has ended becomes `finished` in its next run, which also scores it.
         known = {**figures, "status": "paused", "reason": None}
         await lease.put_cell(row.model_copy(update=known))
@@ -231,18 +231,20 @@ async def add_interrupted(store: Store, name: str, counts: Sequence[CellCount]) 
         name: The batch's name.
         counts: The counts of the cells' rows.
     """
-    sums = add_counts([figures async for _, figures in _under_way(store, name)])
+    sums = add_counts([figures async for _, figures in _read_unfinished(store, name)])
     return [one.model_copy(update=sums) if one.status == "running" else one for one in counts]
 
 
 async def read_usage_before(store: Store, name: str) -> Usage:
     """Return the total usage of a batch so far, including sessions that are running."""
     used = [_usage(one.model_dump()) for one in await store.batches.count(name)]
-    used += [_usage(figures) async for _, figures in _under_way(store, name)]
+    used += [_usage(figures) async for _, figures in _read_unfinished(store, name)]
     return add_usage(used)
 
 
-async def _under_way(store: Store, name: str) -> AsyncIterator[tuple[CellRow, dict[str, Any]]]:
+async def _read_unfinished(
+    store: Store, name: str
+) -> AsyncIterator[tuple[CellRow, dict[str, Any]]]:
     """Yield the cells whose rows do not contain their usage yet, with their figures."""
     async for row in store.batches.each(CellsWanted(batch=name, status="running")):
         # The run of a damaged session reports the error.

@@ -132,7 +132,7 @@ class Cells:
         combination, place = divmod(number - 1, self.trials)
         trial = place + 1
         varied = self.grid.varied(self.grid.rows(combination))
-        data = self.grid.filled(varied)
+        data = self.grid.fill(varied)
         seed = self._seed(data, trial)
         if seed is not None:
             data = {**data, "seed": seed}

@@ -274,17 +274,17 @@ class Export:
 
     async def lines(self, store: Store, batch: str) -> AsyncIterator[str]:
         """Yield the file's text, for several sessions at a time."""
-        async for chunk in self._found(store, batch):
-            yield "".join(line for row, result in chunk for line in self._written(row, result))
+        async for chunk in self._find(store, batch):
+            yield "".join(line for row, result in chunk for line in self._format_lines(row, result))
 
     async def sessions_of(self, store: Store, batch: str) -> AsyncIterator[Sequence[Found]]:
         """Yield the selected sessions, several at a time, and count each as one row."""
-        async for chunk in self._found(store, batch):
+        async for chunk in self._find(store, batch):
             for _, result in chunk:
                 self._count(models_of(result), 1)
             yield chunk
 
-    async def _found(self, store: Store, batch: str) -> AsyncIterator[Sequence[Found]]:
+    async def _find(self, store: Store, batch: str) -> AsyncIterator[Sequence[Found]]:
         graph = build_graph(checkpointer=store.checkpointer)
         chunk: list[CellRow] = []
         async for row in store.batches.each(CellsWanted(batch=batch)):
@@ -323,7 +323,7 @@ class Export:
             return "speaker"
         return await read_session(row.session, conversation, graph)
 
-    def _written(self, row: CellRow, result: StoredSession) -> Iterator[str]:
+    def _format_lines(self, row: CellRow, result: StoredSession) -> Iterator[str]:
         models = models_of(result)
         told = cell_columns(row) | {"models": models}
         objects = [*self._objects(told, result)]

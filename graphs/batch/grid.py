@@ -93,7 +93,7 @@ class Base:
             place = ("speakers", *place)
         return types or json_types(Conversation, place)
 
-    def opened(self, place: FieldPath) -> "Base":
+    def open_place(self, place: FieldPath) -> "Base":
         """Return the base with the fields that lead to a place as dicts, made once for all cells.
 
         Raises:
@@ -101,7 +101,7 @@ class Base:
         """
         return replace(self, data=self._put(self.data, place, _NOTHING, ()))
 
-    def filled(self, values: Mapping[FieldPath, Any]) -> Mapping[str, Any]:
+    def fill(self, values: Mapping[FieldPath, Any]) -> Mapping[str, Any]:
         """Return the data with values filled in. A table changes only the fields that it names."""
         data: Any = self.data
         for place, value in values.items():
@@ -135,13 +135,13 @@ class Base:
     def _fields(self, of: object, at: FieldPath) -> dict[str, Any]:
         """Return the fields of a nested value, which the caller may have written as one word."""
         if isinstance(of, str) and at:
-            return dict(self._of_word(of, at))
+            return dict(self._read_word(of, at))
         if self.is_made or not isinstance(of, BaseModel):
             return mark_unset(of)
         fields: dict[str, Any] = remove_marks(mark_unset(of))
         return fields
 
-    def _of_word(self, word: str, at: FieldPath) -> Any:  # noqa: ANN401
+    def _read_word(self, word: str, at: FieldPath) -> Any:  # noqa: ANN401
         if len(at) == 1 and at[0] in BY_WORD:
             return BY_WORD[at[0]](word)
         if len(at) == 1 and self.form and at[0] in self.form.roles:
@@ -226,7 +226,9 @@ class Grid:
         places = _places(base, axes)
         for axis in axes:
             for path in axis.paths:
-                base = _find_in_axis(axis, base.opened, places[path]) if path in places else base
+                base = (
+                    _find_in_axis(axis, base.open_place, places[path]) if path in places else base
+                )
         grid = cls(base, axes, places)
         read = (read_axis(axis, batch.vary[axis.key], grid.text_types) for axis in axes)
         grid = replace(grid, axes=tuple(read))
@@ -259,9 +261,9 @@ class Grid:
             found |= axis.varied(row)
         return found
 
-    def filled(self, varied: Mapping[str, JsonValue]) -> Mapping[str, Any]:
+    def fill(self, varied: Mapping[str, JsonValue]) -> Mapping[str, Any]:
         """Return the conversation's data with values filled in."""
-        return self.base.filled(
+        return self.base.fill(
             {place: varied[path] for path, place in self.places.items() if path in varied}
         )
 
@@ -271,7 +273,7 @@ class Grid:
         Raises:
             SpecError: The values do not fit together; the message names the field.
         """
-        return conversation_of(self.filled(self.varied(rows)), is_made=self.base.is_made)
+        return conversation_of(self.fill(self.varied(rows)), is_made=self.base.is_made)
 
     def check(self) -> None:
         """Check each row in the conversation with the first row of every other axis.

@@ -98,11 +98,9 @@ def _steps(sizes: tuple[int, ...], seed: int) -> list[_Step]:
 def _permute(size: int, seed: str) -> Sequence[int]:
     """Return a random permutation of the numbers from 0 that is the same in all versions."""
     # Python's `random.shuffle` may change from version to version.
-    return array("L", sorted(range(size), key=lambda one: _digest(f"{seed}:{one}")))
-
-
-def _digest(text: str) -> bytes:
-    return sha256(text.encode()).digest()
+    return array(
+        "L", sorted(range(size), key=lambda one: sha256(f"{seed}:{one}".encode()).digest())
+    )
 
 
 class RunOrder(Data):

@@ -67,10 +67,10 @@ def read_paths(text: str) -> tuple[FieldPath, ...]:
 
 def write_path(path: FieldPath) -> str:
     """Return a path as text."""
-    return ".".join(map(_quoted, path))
+    return ".".join(map(_quote, path))
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     if _NEEDS_QUOTES.search(name) is None:
         return name
     return f"'{name}'" if '"' in name else f'"{name}"'

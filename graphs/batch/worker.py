@@ -153,7 +153,9 @@ class Worker:
             stops = error
         except Exception as error:
             # An error of a model, a tool or a user's function belongs to this cell only.
-            outcome |= {"status": "failed", "error": _describe_error(error)}
+            is_ours = isinstance(error, DuologueError)
+            why = str(error) if is_ours else excerpt(f"{type(error).__name__}: {error}")
+            outcome |= {"status": "failed", "error": why}
         known: dict[str, Any] = {"status": "paused"}
         figures = await self._session_figures(cell, result, judged)
         row = row.model_copy(update=known | figures | outcome)
@@ -290,9 +292,3 @@ class Worker:
         except DuologueError as error:
             # Damage belongs to this cell only: other sessions can still be read.
             return {"status": "failed", "error": str(error)}
-
-
-def _describe_error(error: Exception) -> str:
-    if isinstance(error, DuologueError):
-        return str(error)
-    return excerpt(f"{type(error).__name__}: {error}")

@@ -110,8 +110,8 @@ class SessionLease(ABC):
         """Delete only the session's row; return whether there was one."""
 
     async def drain(self) -> None:
-        """Await the writes in progress; some stores have none."""
-        return
+        """Await the writes in progress."""
+        await self.lease.drain()
 
 
 class Store(ABC):

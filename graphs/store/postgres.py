@@ -269,7 +269,7 @@ class PostgresStore(SqlStore):
         return bool(await self.read(ALIVE, *halves(owner)))
 
     async def _commit(self, jobs: Sequence[Job]) -> Results:
-        return await self._connections.again(partial(self._commit_once, jobs))
+        return await self._connections.retry(partial(self._commit_once, jobs))
 
     def _explain(self, error: Exception) -> WriteFailure:
         return WriteFailure(as_store_error(self.url, error), isinstance(error, UnreachableError))

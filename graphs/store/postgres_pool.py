@@ -78,7 +78,7 @@ class Connections:
                     ) from error
             yield connection
 
-    async def again(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call a function that uses a connection, and retry while connections break."""
         tries = AsyncRetrying(
             retry=retry_if_exception(_is_worth_a_try),
@@ -86,7 +86,7 @@ class Connections:
             wait=wait_exponential(0.05),
             reraise=True,
         )
-        failed = self._failed()
+        failed = self._count_failures()
         try:
             async for attempt in tries:
                 with attempt:
@@ -96,15 +96,15 @@ class Connections:
                     return await call()
         except psycopg.OperationalError as error:
             if _is_of_connection(error):
-                raise UnreachableError(await self._why(error, failed)) from error
+                raise UnreachableError(await self._find_reason(error, failed)) from error
             raise
         raise AssertionError  # a retry ends with a result or an error
 
-    def _failed(self) -> int:
+    def _count_failures(self) -> int:
         """Return the number of failed connection attempts so far."""
         return self.pool.get_stats().get("connections_errors", 0)
 
-    async def _why(self, error: psycopg.OperationalError, failed: int) -> str:
+    async def _find_reason(self, error: psycopg.OperationalError, failed: int) -> str:
         """Return the reason why there is no connection, which the pool does not report."""
         try:
             await self.connect_once()
@@ -112,7 +112,7 @@ class Connections:
             return str(reason)
         if isinstance(error, PoolerTimeoutError):
             return str(error)
-        if isinstance(error, PoolTimeout) and self._failed() > failed:
+        if isinstance(error, PoolTimeout) and self._count_failures() > failed:
             return f"no connection could be made for {self.pool.timeout:g} s"
         if isinstance(error, PoolTimeout):
             return f"all its connections were in use for {self.pool.timeout:g} s; raise pool_size"
@@ -132,7 +132,7 @@ class Connections:
     ) -> list[Row]:
         """Return all rows of a query; the connection is then free again."""
 
-        async def fetched() -> list[Row]:
+        async def fetch_rows() -> list[Row]:
             async with (
                 self.acquire() as connection,
                 connection.cursor(row_factory=row_factory, binary=binary) as cursor,
@@ -140,7 +140,7 @@ class Connections:
                 await cursor.execute(query, values)
                 return await cursor.fetchall()
 
-        return await self.again(fetched)
+        return await self.retry(fetch_rows)
 
 
 def _is_of_connection(error: psycopg.OperationalError) -> bool:
@@ -176,7 +176,7 @@ class FetchedFiles(SqlFiles):
         found = self._fetched.get(digest)
         return super().get(digest) if found is None else found
 
-    def missing(self, rows: Iterable[object]) -> list[str]:
+    def find_missing(self, rows: Iterable[object]) -> list[str]:
         """Return the digests of the files in rows that were not fetched yet."""
         return [digest for digest in {*_digests(rows)} if digest not in self._fetched]
 
@@ -216,7 +216,7 @@ class FetchedRows:
     async def execute(self, query: str, values: Sequence[object] = (), **_: object) -> None:
         """Run a query and read all its rows."""
         self._rows = await self._connections.fetch(query, values, dict_row, binary=True)
-        if digests := self._files.missing(self._rows):
+        if digests := self._files.find_missing(self._rows):
             found = await self._connections.fetch(_FIND_FILES, [digests], tuple_row, binary=True)
             # LangGraph reads the rows before it drops this object.
             self._kept += self._files.keep((digest, data) for digest, data in found)

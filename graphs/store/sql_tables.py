@@ -404,7 +404,7 @@ class SqlSessionLease(SessionLease):
     async def drain(self) -> None:
         """See `SessionLease.drain`."""
         await self.checkpointer.flush()
-        await self.lease.drain()
+        await super().drain()
 
     async def _change(self, **values: str | bool | None) -> None:
         await self._store.update(self.session, self.lease, **values)

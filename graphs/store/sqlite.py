@@ -145,7 +145,7 @@ class StoreFile:
         if self._unchanged and self._unchanged != self._state():
             raise store_failure(self.url, "it was changed while it was read", "open it again")
 
-    def opened(self) -> str:
+    def record_files(self) -> str:
         """Record the identities of the opened files, after the connection has read from them.
 
         Returns:
@@ -368,7 +368,7 @@ class SqliteStore(SqlStore):
                 self._connect()
         connection = self._writing.connection
         self.owner = self._owner.name
-        # From here on `_waited` waits instead: it stops when the store is closed.
+        # From here on `_run_when_free` waits instead: it stops when the store is closed.
         connection.execute("PRAGMA busy_timeout = 0")
         self._reading.connection.execute("PRAGMA query_only = ON")
         # If the tables exist, nothing is written, so that a reader waits for no writer.
@@ -385,13 +385,13 @@ class SqliteStore(SqlStore):
     def _prepare_writing(self, connection: sqlite3.Connection) -> None:
         self._owner.open()
         # In WAL mode, readers don't wait for the writer.
-        self._waited("PRAGMA journal_mode = WAL")
+        self._run_when_free("PRAGMA journal_mode = WAL")
         # Commits survive a power failure; fullfsync is for macOS.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")
         # The first read creates the WAL.
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-        self._owner.write(self._file.opened())
+        self._owner.write(self._file.record_files())
         # The files of stores whose processes have ended are removed.
         for lock in self._file.locks.iterdir():
             with suppress(OSError):
@@ -432,7 +432,7 @@ class SqliteStore(SqlStore):
 
     def _commit(self, jobs: Sequence[Job]) -> Results:
         connection = self._writing.connection
-        self._waited("BEGIN IMMEDIATE")
+        self._run_when_free("BEGIN IMMEDIATE")
         try:
             results = [_run_job(connection, job) for job in jobs]
             connection.execute("COMMIT")
@@ -444,7 +444,7 @@ class SqliteStore(SqlStore):
         self._file.check(connection)
         return results
 
-    def _waited(self, sql: LiteralString) -> None:
+    def _run_when_free(self, sql: LiteralString) -> None:
         """Run a statement that may have to wait for another process.
 
         SQLite ignores its own timeout when it switches to WAL, and its own wait can't be

@@ -110,7 +110,7 @@ async def test_a_store_that_is_locked_for_long_fails_all_that_wait_at_once(
     monkeypatch.setattr(sqlite_module, "_WAIT", 0.2)
     path = tmp_path / "x.db"
     tries = 0
-    waited = sqlite_module.SqliteStore._waited
+    waited = sqlite_module.SqliteStore._run_when_free
 
     def counted(self: sqlite_module.SqliteStore, sql: Any) -> None:  # noqa: ANN401
         nonlocal tries
@@ -118,7 +118,7 @@ async def test_a_store_that_is_locked_for_long_fails_all_that_wait_at_once(
         waited(self, sql)
 
     async with open_store(path) as store:
-        monkeypatch.setattr(sqlite_module.SqliteStore, "_waited", counted)
+        monkeypatch.setattr(sqlite_module.SqliteStore, "_run_when_free", counted)
         with locked(path):
             calls = (store.request_stop(f"s{number}") for number in range(20))
             failed = await asyncio.gather(*calls, return_exceptions=True)

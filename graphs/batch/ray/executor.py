@@ -113,7 +113,7 @@ class RayExecutor:
     async def pace(self) -> Figures:
         """See `CellExecutor.pace`."""
         with ray_errors("Asking Ray's limiter"):
-            found: Figures = await self._limiter.pace.remote()
+            found: Figures = await self._limiter.ask.remote("figures")
         return found
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +36,7 @@ from ...store.open import Store, open_store
 from ..batch_row import read_usage_before
 from ..cells import Cell
 from ..driver import BEAT
-from ..limiter import Figures, Limiter
+from ..limiter import Limiter
 from ..spec import BatchLimits
 from ..worker import COLLECTED, CellRules, Worker
 
@@ -243,35 +244,13 @@ class LimiterActor:
         self._open = AsyncExitStack()
         self._watching: asyncio.Task[None] | None = None
 
-    async def enter(self, call: PlannedCall) -> int | PausedError:
-        """Return the result of `Gate.enter`, or the error that it raises."""
-        limiter = await self._ensure_open()
+    async def ask(self, method: str, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+        """Return the result of a method of the limiter, or the error that it raises."""
+        found = getattr(await self._ensure_open(), method)(*given, **named)
         try:
-            return await limiter.enter(call)
-        except PausedError as error:
-            return error
-
-    async def count(self, model: str, used: Usage) -> None:
-        """See `Gate.count`."""
-        (await self._ensure_open()).count(model, used)
-
-    async def refused(self, model: str, seconds: float | None) -> None:
-        """See `Gate.refused`."""
-        (await self._ensure_open()).refused(model, seconds)
-
-    async def report_outage(
-        self, model: str, why: str, seconds: float | None, *, is_reached: bool
-    ) -> int | DuologueError | None:
-        """Return the result of `Gate.report_outage`, or the error that it raises."""
-        limiter = await self._ensure_open()
-        try:
-            return await limiter.report_outage(model, why, seconds, is_reached=is_reached)
+            return await found if isawaitable(found) else found
         except (ModelUnavailableError, PausedError) as error:
             return error
-
-    async def end_outage(self, model: str, number: int) -> None:
-        """See `Gate.end_outage`."""
-        (await self._ensure_open()).end_outage(model, number)
 
     async def paused(self, why: str | None) -> str | None:
         """Stop new calls if a reason is given. Return the reason why no calls start, or None."""
@@ -279,10 +258,6 @@ class LimiterActor:
         if why is not None:
             limiter.pause(why)
         return limiter.paused
-
-    async def pace(self) -> Figures:
-        """See `CellExecutor.pace`."""
-        return (await self._ensure_open()).figures()
 
     async def _ensure_open(self) -> Limiter:
         async with self._opening:
@@ -326,37 +301,39 @@ class RemoteGate:
         self.needs_prices = kit.limits.max_cost is not None
         self._limiter: Any = ray.get_actor(limiter)
 
+    async def _ask(self, what: str, method: str, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+        with ray_errors(what):
+            found = await self._limiter.ask.remote(method, *given, **named)
+        if isinstance(found, DuologueError):
+            raise found
+        return found
+
     async def enter(self, call: PlannedCall) -> int:
         """See `Gate.enter`."""
-        with ray_errors("Asking for a model call"):
-            found: int | PausedError = await self._limiter.enter.remote(call)
-        if isinstance(found, PausedError):
-            raise found
+        found: int = await self._ask("Asking for a model call", "enter", call)
         return found
 
     def count(self, model: str, used: Usage) -> None:
         """See `Gate.count`."""
-        self._limiter.count.remote(model, used)
+        self._limiter.ask.remote("count", model, used)
 
     def refused(self, model: str, seconds: float | None) -> None:
         """See `Gate.refused`."""
-        self._limiter.refused.remote(model, seconds)
+        self._limiter.ask.remote("refused", model, seconds)
 
     async def report_outage(
         self, model: str, why: str, seconds: float | None, *, is_reached: bool
     ) -> int | None:
         """See `Gate.report_outage`."""
-        with ray_errors("Reporting a server that is down"):
-            found: int | DuologueError | None = await self._limiter.report_outage.remote(
-                model, why, seconds, is_reached=is_reached
-            )
-        if isinstance(found, DuologueError):
-            raise found
+        given = (model, why, seconds)
+        found: int | None = await self._ask(
+            "Reporting a server that is down", "report_outage", *given, is_reached=is_reached
+        )
         return found
 
     def end_outage(self, model: str, number: int) -> None:
         """See `Gate.end_outage`."""
-        self._limiter.end_outage.remote(model, number)
+        self._limiter.ask.remote("end_outage", model, number)
 
 
 class WorkerActor:

@@ -134,7 +134,9 @@ def gather_report(
         ),
         scores=tuple(_score(rows, name) for name in rows.columns),
         varied=tuple(
-            _varied(rows, path, colours) for path, one in rows.fields.items() if len(one.places) > 1
+            _describe_field(rows, path, colours)
+            for path, one in rows.fields.items()
+            if len(one.places) > 1
         ),
         failed=_sentences(rows.failed, linked),
         unscored=_sentences(rows.unscored, linked),
@@ -201,7 +203,7 @@ def _score(rows: Rows, name: str) -> Score:
     )
 
 
-def _varied(rows: Rows, path: str, colours: Mapping[str, str]) -> Varied:
+def _describe_field(rows: Rows, path: str, colours: Mapping[str, str]) -> Varied:
     known = rows.fields[path]
     shown = [
         1 + place for place in largest_places([one.cells for one in known.groups[1:]], _MOST_VALUES)

@@ -275,7 +275,9 @@ class BatchReport(Shown, Data):
                 rows.append((f"Score {one.name}, missing", f"{one.missing:,}"))
         return Panel(
             title=f"Batch {self.batch}{self.title and f': {self.title}'}",
-            notes=tuple(filter(None, (self.sample, self.stopped, *page, *self._missing()))),
+            notes=tuple(
+                filter(None, (self.sample, self.stopped, *page, *self._describe_missing()))
+            ),
             head=("", ""),
             rows=(*rows, *islice(self._extremes(), _MOST_EXTREMES)),
         )
@@ -294,7 +296,7 @@ class BatchReport(Shown, Data):
                     also = f" and {found.others:,} more" if found.others else ""
                     yield f"Score {one.score}, {name} {field.path}", f"{found.label}{also}: {shown}"
 
-    def _missing(self) -> Iterator[str]:
+    def _describe_missing(self) -> Iterator[str]:
         """Yield the most frequent reasons why scores are missing."""
         for one in self.unscored[:_MOST_REASONS]:
             cells = "1 cell" if one.cells == 1 else f"{one.cells:,} cells"

@@ -211,7 +211,7 @@ async def write_report(
     put = partial(gather_report, is_running=is_running, folder=folder.name, written=written)
     report = await asyncio.to_thread(put, batch, selection, rows)
     if variant is not None:
-        report = _without_fields(report, variant.shows)
+        report = _leave_out_fields(report, variant.shows)
     shown = (report,) if variant is None else (report, variant.template, variant.values)
     await asyncio.to_thread(lambda: _write(page, render(*shown)))
     return report.model_copy(update={"page": str(page)})
@@ -264,7 +264,7 @@ async def _write_session(session: str, folder: Path, store: Store) -> bool:
     return True
 
 
-def _without_fields(report: BatchReport, shows: Callable[[str], bool]) -> BatchReport:
+def _leave_out_fields(report: BatchReport, shows: Callable[[str], bool]) -> BatchReport:
     """Return a report without the fields that its page does not show."""
     shown = [place for place, path in enumerate(report.paths) if shows(path)]
     lines = tuple(

@@ -40,9 +40,10 @@ def cells_of(vary: dict[str, Any], conversation: object = PLAY, **fields: Any) -
     return Cells.of(load_batch({"conversation": conversation, "vary": vary, **fields}), "grid")
 
 
+STORABLE = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner),
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | STORABLE,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(STORABLE, inner),
     max_leaves=4,
 )
 TEXTS = st.text("abc é'\"{}", min_size=1, max_size=6).filter(str.strip)

@@ -278,12 +278,12 @@ async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
             _, owner, number = lease.lease.terms
             kit = WorkerConfig("b", (owner, number), str(path), BatchLimits(), 0, CellRules({}), {})
             limiter = actors.LimiterActor(kit)
-            assert await limiter.enter(PlannedCall("m", 1)) == 0
+            assert await limiter.ask("enter", PlannedCall("m", 1)) == 0
             await asyncio.sleep(0.1)
             assert await limiter.paused(None) is None
         async with asyncio.timeout(60):
             while (why := await limiter.paused(None)) is None:  # noqa: ASYNC110  # it updates itself
                 await asyncio.sleep(0.01)
         assert why.startswith("This run has lost batch 'b'")
-        assert str(await limiter.enter(PlannedCall("m", 1))) == why
+        assert str(await limiter.ask("enter", PlannedCall("m", 1))) == why
         await limiter.close()
