@@ -163,34 +163,11 @@ def test_a_session_is_a_line_with_all_that_was_said(
 ) -> None:
     BatchRun("b", store=store).export(tmp_path / "f.jsonl")
     (found,) = rows_of(tmp_path / "f.jsonl")
-    said = [
-        {"role": "user", "content": "Plan a garden."},
-        {
-            "id": "m0003",
-            "speaker": "Head Cook",
-            "role": "assistant",
-            "name": "Head_Cook",
-            "content": "Let me see.",
-            "tool_calls": [CALL],
-        },
-        {
-            "id": "m0004",
-            "speaker": "Head Cook",
-            "audience": ["Head Cook"],
-            "role": "tool",
-            "tool_call_id": "a",
-            "content": "Monday: sun",
-        },
-        {
-            "id": "m0005",
-            "speaker": "Head Cook",
-            "role": "assistant",
-            "name": "Head_Cook",
-            "content": "Beans?",
-        },
-        {"id": "m0006", "speaker": "Ben", "role": "assistant", "name": "Ben", "content": "Peas."},
-    ]
-    assert found == {**KNOWN, "models": ["ScriptedChatModel"], "trajectory": said}
+    assert found == {
+        **KNOWN,
+        "models": ["ScriptedChatModel"],
+        "trajectory": read_rows(__file__, "trajectory"),
+    }
     BatchRun("b", store=store).export(tmp_path / "f.jsonl", speaker="Ben")
     (found,) = rows_of(tmp_path / "f.jsonl")
     assert (found["speaker"], found["trajectory"]) == ("Ben", one.trajectory("Ben"))
@@ -210,15 +187,7 @@ def test_a_speakers_example_is_its_view_in_the_form_of_the_trainer(
     assert cook == {
         "messages": [
             {"role": "system", "content": of_cook},
-            {"role": "user", "content": "Please begin."},
-            {
-                "role": "assistant",
-                "name": "Head_Cook",
-                "content": "Let me see.",
-                "tool_calls": [CALL],
-            },
-            {"role": "tool", "tool_call_id": "a", "content": "Monday: sun"},
-            {"role": "assistant", "name": "Head_Cook", "content": "Beans?"},
+            *read_rows(__file__, "openai_example"),
         ],
         "metadata": {**beside, "speaker": "Head Cook"},
     }
@@ -235,13 +204,7 @@ def test_a_speakers_example_is_its_view_in_the_form_of_the_trainer(
     assert cook == {
         "conversations": [
             {"from": "system", "value": of_cook},
-            {"from": "human", "value": "Please begin."},
-            {
-                "from": "function_call",
-                "value": '{"name": "weather", "arguments": {"day": "Monday"}}',
-            },
-            {"from": "observation", "value": "Monday: sun"},
-            {"from": "gpt", "value": "Beans?"},
+            *read_rows(__file__, "sharegpt_example"),
         ],
         "metadata": {**beside, "speaker": "Head Cook"},
     }
