@@ -86,7 +86,9 @@ async def run_session(
     opening = open_store(target or known.store, create=create)
     async with opening if opened is None else nullcontext(opened) as store:
         if session is None:
-            session = _new_id("session" if given is None else title_of(given))
+            title = "session" if given is None else title_of(given)
+            words = re.findall(r"[a-z0-9]+", title.casefold())[:5]
+            session = "-".join([*words, secrets.token_hex(6)])[-128:]
         # Read before the lease is taken: a stop that was already requested was meant for an earlier
         # run.
         before = await store.get(session)
@@ -229,11 +231,6 @@ async def _load_source(source: ConversationLike | None) -> Conversation | None:
     if source is None or isinstance(source, Conversation):
         return source
     return await asyncio.to_thread(load_conversation, source)
-
-
-def _new_id(title: str) -> str:
-    words = re.findall(r"[a-z0-9]+", title.casefold())[:5]
-    return "-".join([*words, secrets.token_hex(6)])[-128:]
 
 
 def _choose_conversation(

@@ -8,12 +8,11 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.prebuilt import ToolRuntime
 
-from duologue.graphs import MessageQuestion, Question
+from duologue import Hook, MessageQuestion, Question
 from duologue.graphs.prompts import prompts
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.judge.self_judge import Judgement
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
-from duologue.tools import Hook
 from support.tables import read_rows
 
 _TALKS: dict[str, dict[str, Any]] = read_rows(__file__, "broken_talks")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool, tool
 
-from duologue.graphs import Session, chat, converse
+from duologue import Session, chat, converse
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.stores import SHARED_STORES, store_address

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from drawn.player import Player
 from drawn.talks import talks
-from duologue.graphs import (
+from duologue import (
     Conversation,
     DuologueError,
     Result,

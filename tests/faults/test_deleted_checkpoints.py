@@ -18,8 +18,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from drawn.player import Player
 from drawn.talks import talks
-from duologue.graphs import Conversation, DuologueError, Session, StoreError, converse
-from duologue.graphs.build import build_graph
+from duologue import Conversation, DuologueError, Session, StoreError, build_graph, converse
 from duologue.graphs.session.checkpoints import (
     DELTA_CHANNELS,
     config_of,

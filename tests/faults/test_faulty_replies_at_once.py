@@ -12,7 +12,7 @@ from tenacity import Retrying, stop_after_delay, wait_fixed
 
 from drawn.replies import reply
 from drawn_faults import Faults
-from duologue.graphs import ModelError, aconverse, load_conversation
+from duologue import ModelError, aconverse, load_conversation
 from duologue.graphs.store.in_memory import _SPACES
 from duologue.nodes.models.client import clients
 from support.faulty_server import Body, FaultyServer, Sent

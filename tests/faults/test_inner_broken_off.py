@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import Conversation, DuologueError, Result, aconverse, as_tool
+from duologue import Conversation, DuologueError, Result, aconverse, as_tool
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.breaking import Breakage
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import Session, aconverse, converse, list_sessions
+from duologue import Session, aconverse, converse, list_sessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support import children

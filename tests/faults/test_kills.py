@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drawn_faults import Faults
-from duologue.graphs import Session, list_sessions
+from duologue import Session, list_sessions
 from support.contenders import ROUNDS, SESSIONS, said, started
 
 pytestmark = pytest.mark.process

@@ -11,7 +11,7 @@ import pytest
 
 from crowd import ended
 from drawn_faults import Faults
-from duologue.graphs import alist_sessions
+from duologue import alist_sessions
 from duologue.graphs.common.threads import run_coroutine
 
 pytestmark = pytest.mark.exhaustive

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from duologue.graphs import Conversation, Session, SpecError, converse
+from duologue import Conversation, Session, SpecError, converse
 from duologue.graphs.prompts import prompts
 from duologue.tools import Turn
 

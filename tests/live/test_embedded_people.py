@@ -2,10 +2,9 @@
 
 import pytest
 
-from duologue.graphs import Conversation, chat, converse, user_proxy
+from duologue import Conversation, ModelSettings, chat, converse, user_proxy
 from duologue.graphs.kinds.chat import AUTO_REPLY
 from duologue.graphs.prompts.prompts import fill_template
-from duologue.graphs.speakers.call_settings import ModelSettings
 from duologue.graphs.text.done_words import says
 from support.results import outcome_of, reason_of
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duologue.graphs import Session
+from duologue import Session
 from duologue.nodes.testing import ScriptedChatModel
 
 from .conftest import page_blocks

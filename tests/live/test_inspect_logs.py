@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from duologue.graphs import BatchRun, Session, chat, converse, run_batch
+from duologue import BatchRun, Session, chat, converse, run_batch
 from duologue.graphs.scenarios import run_suite
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cli_help import duologue

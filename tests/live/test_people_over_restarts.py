@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import Session, chat, list_sessions
+from duologue import Session, chat, list_sessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.children import Child

@@ -8,7 +8,7 @@ import tomli_w
 from langchain_core.messages import AnyMessage
 from langgraph_sdk import get_client
 
-from duologue.graphs import (
+from duologue import (
     Conversation,
     EndChat,
     EndChatMode,

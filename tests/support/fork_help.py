@@ -10,11 +10,11 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import tool
 
-from duologue.graphs import Conversation, Outcome, Result, Session, converse
+from duologue import Conversation, Hook, Outcome, Result, Session, converse
 from duologue.graphs.store.in_memory import MemorySaver
 from duologue.graphs.store.saver import SqlSaver
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
-from duologue.tools import Hook, Turn
+from duologue.tools import Turn
 from support.log import Source, fields_of, kind_of, place_of
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}

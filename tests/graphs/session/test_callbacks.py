@@ -37,6 +37,7 @@ from duologue.nodes.testing import (
     ScriptedToolCall,
 )
 from support.shape_help import never, talk
+from support.tables import read_rows
 
 ALL = [f"on_{what}_{how}" for what in ("chain", "tool") for how in ("start", "end", "error")]
 ALL += ["on_chat_model_start", "on_llm_end", "on_llm_error", "on_llm_new_token"]
@@ -188,23 +189,7 @@ TRACED = Conversation(
     judge={"criteria": ["A number is named."], "form": "lines"},
     end_chat={"mode": "end_chat_after_first_completion", "allow_unanswered_end": True},
 )
-TREE = [
-    "duologue",
-    "duologue/task_specification",
-    "duologue/user_agent",
-    "duologue/user_agent/Ann speaks",
-    "duologue/completion_judge",
-    "duologue/completion_judge/Judge judges",
-    "duologue/assistant_agent",
-    "duologue/assistant_agent/Ben speaks",
-    "duologue/tool_executor",
-    "duologue/tool_executor/call_tool",
-    "duologue/tool_executor/call_tool/calculator",
-    "duologue/assistant_agent",
-    "duologue/assistant_agent/Ben speaks",
-    "duologue/completion_judge",
-    "duologue/completion_judge/Judge judges",
-]
+TREE: list[str] = read_rows(__file__, "tree_of_spans")
 
 
 def script(prompt: Prompt, call: Call) -> Reply | str:
