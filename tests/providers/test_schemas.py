@@ -382,7 +382,6 @@ def test_our_client_sends_no_schema_that_claude_behind_a_gateway_would_close(
 ) -> None:
     with fake("openrouter", lambda prompt: json.dumps(ANSWERS[model])) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "any")
         name = "anthropic/claude-sonnet-4.5"
         result = ask({"name": "Ann"}, "Answer.", model=name, schema=model, store="memory:")
     check_binding(server, model)

@@ -70,7 +70,6 @@ def play(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Resul
 
         with fake("openai_chat" if api == OURS else api, script) as server:
             monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-            monkeypatch.setenv("OPENAI_API_KEY", "any")
             ours = options.pop("ours", "") or ("gpt-4.1-mini" if api == OURS else "")
             model = ours or client_of(api, server, **options)
             return run(spec, model), server
