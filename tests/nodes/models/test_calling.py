@@ -1,6 +1,5 @@
 """Tests of tools and tool calls over HTTP (Y18)."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
 from support.models import child_of, chosen, model_of
+from support.replies_in_bytes import chunk, json_of, stream_of
 
 LONG = "long " * 20
 
@@ -216,20 +216,11 @@ async def test_earlier_calls_are_sent_by_names_that_providers_take(
 def sending(*calls: Any, finish: str = "tool_calls") -> FaultyServer:
     """Return a server that answers with calls in any form: one message, or parts of a stream."""
 
-    def choices(of: dict[str, Any], ending: str | None = finish) -> dict[str, Any]:
-        kind = "chat.completion.chunk" if "delta" in of else "chat.completion"
-        head = {"id": "x", "object": kind, "created": 0, "model": "scripted"}
-        return {**head, "choices": [{"index": 0, "finish_reason": ending, **of}]}
-
     def answer(_: str, asked: dict[str, Any]) -> Sent:
-        if not asked.get("stream"):
-            message = {"role": "assistant", "content": None, "tool_calls": list(calls)}
-            return Sent(json.dumps(choices({"message": message})).encode())
-        events = [choices({"delta": {"tool_calls": [part]}}, None) for part in calls]
-        events.append(choices({"delta": {}}))
-        lines = [*map(json.dumps, events), "[DONE]"]
-        data = "".join(f"data: {line}\n\n" for line in lines)
-        return Sent(data.encode(), headers={"Content-Type": "text/event-stream"})
+        if asked.get("stream"):
+            return stream_of(*(chunk({"tool_calls": [part]}) for part in calls), chunk({}, finish))
+        message = {"role": "assistant", "content": None, "tool_calls": list(calls)}
+        return json_of({"choices": [{"message": message, "finish_reason": finish}]})
 
     return FaultyServer(answer)
 

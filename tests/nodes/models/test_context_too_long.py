@@ -1,12 +1,9 @@
 """Prompts that are too long for a model: how servers report them, and duologue's error."""
 
-import json
 import tomllib
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import openai
@@ -29,6 +26,7 @@ from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.cases import thorough
 from support.models import chat_of, chosen, model_of
+from support.replies_in_bytes import Server, chunk, stream_of
 
 Asked = Callable[[Model], Any]
 
@@ -168,36 +166,15 @@ async def test_it_is_recognised_in_the_middle_of_a_stream_and_not_asked_again(
     code: str | None,
 ) -> None:
     """Some servers answer 200, and send the error as an event after the first tokens."""
-    delta = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "We"}}]}
     told = inner("the request exceeds the available context size", code=code)
-    events = "".join(f"data: {json.dumps(one)}\n\n" for one in (delta, told))
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # the base class's name for it
-            self.rfile.read(int(self.headers["Content-Length"]))
-            asked.append(self.path)
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.end_headers()
-            self.wfile.write(events.encode())
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        url = f"http://127.0.0.1:{server.server_port}/v1"
-        given = {"base_url": url, "model": "scripted", "api_key": "k"}
+    events = stream_of(chunk({"role": "assistant", "content": "We"}), told, done=False)
+    with Server(events) as server:
+        given = {"base_url": server.url, "model": "scripted", "api_key": "k"}
         model = await Models(settings=Settings.model_validate(given)).get(None, silent)
         chat = first_chat_model(chat_of(model)).model_copy(update={"streaming": True})
         with pytest.raises(ContextTooLongError):
             await plainly(model_of("scripted", chat))
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert len(asked) == 1
+    assert len(server.asked) == 1
 
 
 def test_an_error_in_a_stream_is_recognised_without_a_status() -> None:
