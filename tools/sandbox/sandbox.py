@@ -107,7 +107,7 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
         if level == "monty":
             return await _run_monty(sandbox, code, kept)
         start = partial(_launch, level, sandbox)
-        async with _workers().kept(kept.key, kept.runs, start) as (worker, is_new):
+        async with _workers().check_out(kept.key, kept.runs, start) as (worker, is_new):
             ended = await worker.ask(sandbox, {"language": language, "code": code}, output)
     except StartError as error:
         return Ran(126, f"[not run: the sandbox could not be started ({error})]\n", kept, level)
@@ -121,7 +121,9 @@ async def _run_monty(sandbox: Sandbox, code: str, kept: Kept) -> Ran:
         # The idle process may have ended. Monty's code has no outside effects, so it may run twice.
         for _ in range(2):
             output = CappedOutput(sandbox.output_kib)
-            async with _workers().any("monty", partial(_launch, "monty", sandbox)) as worker:
+            async with _workers().check_out_any(
+                "monty", partial(_launch, "monty", sandbox)
+            ) as worker:
                 ended = await worker.ask(sandbox, order, output)
             if not ended.broke_off:
                 break
@@ -197,12 +199,12 @@ async def _try(level: Level) -> str | None:
     try:
         if level == "monty":
             order = _monty_order(sandbox, "6*7", None)
-            async with _workers().any(level, partial(_launch, level, sandbox)) as worker:
+            async with _workers().check_out_any(level, partial(_launch, level, sandbox)) as worker:
                 ended = await worker.ask(sandbox, order, output)
         else:
             # The shell starts a second process, since a limit may leave no room for one.
             order = {"language": "shell", "code": "echo $((6*7)) | cat"}
-            async with _workers().once(await _launch(level, sandbox)) as worker:
+            async with _workers().start_once(await _launch(level, sandbox)) as worker:
                 ended = await worker.ask(sandbox, order, output)
     except StartError as error:
         return str(error)

@@ -335,7 +335,7 @@ class Workers:
         self._guard: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def kept(
+    async def check_out(
         self, key: str, runs: int, launch: Callable[[], Awaitable[Launch]]
     ) -> AsyncIterator[tuple[Worker, bool]]:
         """Check out the interpreter of a key. Yields the interpreter, and whether it is new.
@@ -347,12 +347,12 @@ class Workers:
             if known is not None and (known.runs != runs or known.has_ended):
                 await self._idle.pop(key).close()
             is_new = key not in self._idle
-            async with self._check_out(key, launch) as worker:
+            async with self._hold(key, launch) as worker:
                 worker.runs = runs + 1
                 yield worker, is_new
 
     @asynccontextmanager
-    async def any(
+    async def check_out_any(
         self, kind: str, launch: Callable[[], Awaitable[Launch]]
     ) -> AsyncIterator[Worker]:
         """Check out any interpreter of a kind that keeps no state."""
@@ -361,11 +361,11 @@ class Workers:
             if key is None:
                 self._number += 1
                 key = f"any {kind} {self._number}"
-            async with self._check_out(key, launch) as worker:
+            async with self._hold(key, launch) as worker:
                 yield worker
 
     @asynccontextmanager
-    async def _check_out(
+    async def _hold(
         self, key: str, launch: Callable[[], Awaitable[Launch]]
     ) -> AsyncIterator[Worker]:
         worker = self._idle.pop(key, None)
@@ -401,7 +401,7 @@ class Workers:
                     await self._idle.pop(key).close()
 
     @asynccontextmanager
-    async def once(self, launch: Launch) -> AsyncIterator[Worker]:
+    async def start_once(self, launch: Launch) -> AsyncIterator[Worker]:
         """Start an interpreter, and end it afterwards."""
         worker = await Worker.start(launch)
         try:
