@@ -117,13 +117,12 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
 
 async def _run_monty(sandbox: Sandbox, code: str, kept: Kept) -> Ran:
     order = _monty_order(sandbox, code, kept.memory)
+    launch = partial(_launch, "monty", sandbox)
     async with _workers().lock(kept.key):
         # The idle process may have ended. Monty's code has no outside effects, so it may run twice.
         for _ in range(2):
             output = CappedOutput(sandbox.output_kib)
-            async with _workers().check_out_any(
-                "monty", partial(_launch, "monty", sandbox)
-            ) as worker:
+            async with _workers().check_out_any("monty", launch) as worker:
                 ended = await worker.ask(sandbox, order, output)
             if not ended.broke_off:
                 break
