@@ -337,7 +337,9 @@ async def _rebuild_prompt(
     prompting = _find_prompting(context, before, after, name)
     speaker = adapt_to_stage(context.turn.stage, context.conversation.speaker(name))
     offers = choose_offer(prompting, speaker.tool_calling)
-    if _needs_registry(speaker, offers, is_limited=prompt_limit(speaker, log) is not None):
+    # A prompt with a limit is measured, with the schemas of its tools.
+    needs_tools = offers.is_in_prompt or prompt_limit(speaker, log) is not None
+    if isinstance(speaker.format, SchemaFormat) or (speaker.tools and needs_tools):
         await resources.find(context.conversation)
     short = prompting.small_model_prompt(speaker)
     prompt = drop_thoughts(build_prompt(context, speaker, log, turn_instructions(context), short))
@@ -352,9 +354,3 @@ def _find_prompting(context: NodeContext, before: State, after: State, name: str
     label = next((label for label in now if now[label] != used.get(label)), None)
     called = context.conversation.speaker(name).model or context.conversation.model
     return find_prompting(called, label)
-
-
-def _needs_registry(speaker: Speaker, offers: type[ToolOffer], *, is_limited: bool) -> bool:
-    """Return whether a registered schema or tool is needed to build or measure the prompt."""
-    needs_tools = bool(speaker.tools) and (is_limited or offers.is_in_prompt)
-    return isinstance(speaker.format, SchemaFormat) or needs_tools

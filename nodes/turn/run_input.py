@@ -419,37 +419,24 @@ def _answer_dropped_calls(
     if isinstance(metadata(called), CodeCalls):
         return []
     # A result that no hook has seen yet counts as well.
-    came = {
-        one.tool_call_id: (one.text, files_of(one.content), _failure_of(one))
-        for one in log
-        if isinstance(one, ToolMessage)
-    }
-    nothing: list[Block] = []
+    came = {one.tool_call_id: one for one in log if isinstance(one, ToolMessage)}
     caller = conversation.speaker(position.speaker or "")
     is_shown = find_question_of_calls(conversation, position, caller.name) is not None
     begun = _find_begun_calls(state, caller, called, is_shown=is_shown)
-    ids = [str(call["id"]) for call in (*called.tool_calls, *called.invalid_tool_calls)]
-    results = [
-        came.get(call_id)
-        or (
-            f"{'Result unknown' if call_id in begun else 'Not run'}: {speaker} sent a message "
-            "instead.",
-            nothing,
-            Failure.PERSON,
-        )
-        for call_id in ids
-    ]
-    return [
-        make_tool_message(
-            len(log) + place,
-            text,
-            files=files,
-            speaker=position.speaker or "",
-            call_id=call_id,
-            failure=failure,
-        )
-        for place, (call_id, (text, files, failure)) in enumerate(zip(ids, results, strict=True))
-    ]
+    results: list[AnyMessage] = []
+    for call in (*called.tool_calls, *called.invalid_tool_calls):
+        call_id, files = str(call["id"]), list[Block]()
+        what = "Result unknown" if call_id in begun else "Not run"
+        text = f"{what}: {speaker} sent a message instead."
+        failure: Failure | None = Failure.PERSON
+        if (result := came.get(call_id)) is not None:
+            about = metadata(result)
+            text, files = result.text, files_of(result.content)
+            failure = about.failure if isinstance(about, CallOutcome) else None
+        number = len(log) + len(results)
+        kept: Any = {"files": files, "call_id": call_id, "failure": failure}
+        results.append(make_tool_message(number, text, speaker=caller.name, **kept))
+    return results
 
 
 def _find_begun_calls(
@@ -468,11 +455,6 @@ def _find_begun_calls(
     decided = {call_id: one["type"] for call_id, one in (kept.get("decisions") or {}).items()}
     ids = {str(call["id"]) for call in message.tool_calls if call["name"] in caller.tools}
     return {one for one in ids if decided.get(one) not in ("reject", "respond")}
-
-
-def _failure_of(result: ToolMessage) -> Failure | None:
-    about = metadata(result)
-    return about.failure if isinstance(about, CallOutcome) else None
 
 
 def select_other_facts(facts: Facts) -> dict[str, Any]:
