@@ -35,11 +35,9 @@ from langgraph.store.base import BaseStore
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
-from ...graphs.common.content import describe_content
 from ...graphs.common.errors import (
     AnswerError,
     DuologueError,
-    ModelError,
     PausedError,
     SpecError,
     StoreError,
@@ -48,16 +46,13 @@ from ...graphs.common.errors import (
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.questions import describe_misfit
 from ...graphs.conversation.served import first_argument
-from ...graphs.conversation.usage import Usage, add_models, dump_usage, read_usage
+from ...graphs.conversation.usage import Usage, dump_usage, read_usage
 from ...graphs.ends.end import Facts
-from ...graphs.ends.end_chat import Reason
-from ...graphs.log.memory import talk_of
 from ...graphs.log.messages import count_spoken, dump_log, storable
 from ...graphs.log.metadata import NOBODY, InnerSession, Source
 from ...graphs.log.state import State, log_of
-from ...graphs.log.transcript import format_line
 from ...graphs.rules.log_counter import with_usage
-from ...graphs.rules.met_ends import is_out_of_budget, limit_inner
+from ...graphs.rules.met_ends import limit_inner
 from ...graphs.rules.outcome import Outcome, find_output, output_text, output_value
 from ...graphs.rules.position import max_steps
 from ...graphs.speakers.reply_parts import THOUGHT
@@ -73,7 +68,6 @@ from .hooks import DraftReply
 from .interrupt import describe_unstorable
 from .log_writer import CallsMade, calls_of_agent
 from .node_context import NodeContext
-from .prompt import select_heard
 from .running_sessions import RunningSessions, runs_in_threads, use_saver_in_threads
 
 _RUNTIME = "__pregel_runtime"
@@ -479,39 +473,3 @@ def describe_error(error: Exception) -> str:
     """Return the text of an error. If the error is not duologue's, its type comes first."""
     is_ours = isinstance(error, DuologueError)
     return str(error) if is_ours else f"{type(error).__name__}: {error}"
-
-
-def task_of_inner(
-    context: NodeContext, speaker: Speaker, new: Sequence[BaseMessage], inner: Conversation
-) -> str | None:
-    """Return the text with which the inner conversation of a speaker's reply begins.
-
-    It is everything that the speaker has heard and said, with a description of each file. None if
-    that is nothing, and the inner conversation has its own task.
-    """
-    heard = select_heard(context, speaker, [*context.log, *new])
-    said = talk_of(heard, speaker.name)
-    if not said:
-        return None if inner.task else speaker.task or context.task
-    if len(said) == 1:
-        return describe_content(said[0].content)
-    return "\n\n".join(format_line(one.name, describe_content(one.content)) for one in said)
-
-
-def check_output(context: NodeContext, name: str, run: InnerRun) -> None:
-    """Raise an error if an inner conversation has no output, and the outer one goes on.
-
-    Raises:
-        ModelError: It has ended without an output.
-        Exception: It has failed.
-    """
-    if run.error is not None:
-        raise run.error
-    is_stopped = run.outcome is not None and run.outcome.reason is Reason.STOP_REQUESTED
-    if run.output is not None or is_stopped:
-        return
-    facts = count_facts_now(context, add_models(context.usage, run.usage))
-    if not is_out_of_budget(context.conversation, facts):
-        raise ModelError(
-            f"the inner conversation of {name!r} has ended without an output: {run.outcome}"
-        )

@@ -3,7 +3,7 @@
 A model's reply is text, tool calls or JSON. A reply that was cut off is continued.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -12,17 +12,19 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.config import get_stream_writer
 from pydantic import BaseModel
 
-from ...graphs.common.content import Content, files_of, make_content, text_of
-from ...graphs.common.errors import SpecError
+from ...graphs.common.content import Content, describe_content, files_of, make_content, text_of
+from ...graphs.common.errors import ModelError, SpecError
 from ...graphs.conversation.conversation import (
+    Conversation,
     inner_conversation,
     may_hand_off_privately,
 )
 from ...graphs.conversation.judges import HAND_OFF, Concurrent, Handoff
 from ...graphs.conversation.usage import add_models
+from ...graphs.ends.end_chat import Reason
 from ...graphs.log.heard_text import HeardText, join_texts, may_say_token
 from ...graphs.log.marks import begins, length_of
-from ...graphs.log.memory import list_heard, pending_answer
+from ...graphs.log.memory import list_heard, pending_answer, talk_of
 from ...graphs.log.messages import (
     make_message,
     metadata,
@@ -39,8 +41,10 @@ from ...graphs.log.metadata import (
     Speech,
     UnheardReply,
 )
+from ...graphs.log.transcript import format_line
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import Prompt
+from ...graphs.rules.met_ends import is_out_of_budget
 from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.turns import is_first_message_due
 from ...graphs.speakers.formats import SchemaFormat
@@ -68,7 +72,7 @@ from ..models.tool_binding import (
     read_hand_over_calls,
     read_transfers,
 )
-from .agents import InnerOutput, ask_agent, check_output, run_inner, task_of_inner
+from .agents import InnerOutput, InnerRun, ask_agent, count_facts_now, run_inner
 from .checks import take_written_calls
 from .hooks import DraftReply, has_reply_hooks, run_before_speaker, turn_of
 from .log_writer import (
@@ -385,9 +389,9 @@ async def _reply_by_conversation(
     context: NodeContext, speaker: Speaker, reply: ConversationReply, new: list[AnyMessage]
 ) -> DraftReply:
     inner = inner_conversation(reply)
-    text = task_of_inner(context, speaker, new, inner)
+    text = _find_inner_task(context, speaker, new, inner)
     found = await run_inner(context, speaker, inner, text)
-    check_output(context, speaker.name, found)
+    _check_output(context, speaker.name, found)
     output = found.output or InnerOutput("", None)
     return DraftReply(
         AIMessage(storable(output.text)),
@@ -431,3 +435,39 @@ _SOURCES: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | Non
     ModelReply: _reply_by_model,
 }
 """The function for each kind of reply but a person's. If it returns None, the next is tried."""
+
+
+def _find_inner_task(
+    context: NodeContext, speaker: Speaker, new: Sequence[BaseMessage], inner: Conversation
+) -> str | None:
+    """Return the text with which the inner conversation of a speaker's reply begins.
+
+    It is everything that the speaker has heard and said, with a description of each file. None if
+    that is nothing, and the inner conversation has its own task.
+    """
+    heard = select_heard(context, speaker, [*context.log, *new])
+    said = talk_of(heard, speaker.name)
+    if not said:
+        return None if inner.task else speaker.task or context.task
+    if len(said) == 1:
+        return describe_content(said[0].content)
+    return "\n\n".join(format_line(one.name, describe_content(one.content)) for one in said)
+
+
+def _check_output(context: NodeContext, name: str, run: InnerRun) -> None:
+    """Raise an error if an inner conversation has no output, and the outer one goes on.
+
+    Raises:
+        ModelError: It has ended without an output.
+        Exception: It has failed.
+    """
+    if run.error is not None:
+        raise run.error
+    is_stopped = run.outcome is not None and run.outcome.reason is Reason.STOP_REQUESTED
+    if run.output is not None or is_stopped:
+        return
+    facts = count_facts_now(context, add_models(context.usage, run.usage))
+    if not is_out_of_budget(context.conversation, facts):
+        raise ModelError(
+            f"the inner conversation of {name!r} has ended without an output: {run.outcome}"
+        )
