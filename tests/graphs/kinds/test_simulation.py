@@ -1,4 +1,7 @@
-"""The simulation: its ends, the user's prompt, the messages of the agent, and faulty fields."""
+"""The simulation: the user's prompt, the messages of the agent, and the judge.
+
+`tests/graphs/scenarios/test_endings.py` tests its ends.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,25 +22,6 @@ def play(*script: str, **options: Any) -> tuple[Result, ScriptedChatModel]:
     return converse(simulation(GOAL, **options), model=model, store="memory:"), model
 
 
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("said", "reason", "messages"),
-    [
-        ([ASKS, "Refunded.", "###STOP###"], "done_token", 3),
-        ([ASKS, "Shall I?", "Yes, go ahead. ###STOP###", "Done."], "done_token", 4),
-        ([ASKS, "No.", "###GIVE-UP###\nThe agent refuses."], "done_token", 3),
-        ([ASKS, "No.", "###GIVE-UP### The agent refuses."], "done_token", 3),
-        ([ASKS, "No.", "The agent refuses. ###GIVE-UP###"], "done_token", 3),
-        ([ASKS, "I pass you to a colleague.", "###TRANSFER###"], "done_token", 3),
-        ([ASKS, "No.", "What does ###STOP### mean?", "Nothing."], "max_iterations", 4),
-    ],
-)
-def test_each_end_comes_at_its_message(said: list[str], reason: str, messages: int) -> None:
-    result, model = play(*said, max_iterations=2 if len(said) == 4 else 3)
-    assert (result.stop_reason, len(result.transcript)) == (reason, messages)
-    assert len(model.calls) == len(said)
-
-
 def test_an_answer_after_the_token_comes_beyond_the_cap() -> None:
     result, _ = play(ASKS, "Shall I?", "Yes. ###STOP###", "Done.", "Bye.", max_iterations=2)
     assert result.transcript[-1] == ("Agent", "Done.")
@@ -49,11 +33,6 @@ def test_a_token_before_the_agent_has_spoken_is_rejected(early: str) -> None:
     result, model = play(early, ASKS, "Refunded.", "###STOP###")
     assert result.transcript == [("User", ASKS), ("Agent", "Refunded."), ("User", "###STOP###")]
     assert "you have no answer yet" in model.calls[1].messages[-1].text
-
-
-def test_only_the_user_ends_it() -> None:
-    result, _ = play(ASKS, "###STOP###", "Is it refunded?", "###GIVE-UP###", max_iterations=2)
-    assert result.stop_reason == "max_iterations"
 
 
 def test_the_user_reads_its_goal_and_rules_and_the_model_of_the_agent_does_not() -> None:
