@@ -91,14 +91,14 @@ def show_models() -> None:
     server = server_of(settings)
     if server is not None:
         plain(out, f"At {one_line(server)}:", "bold")
-        names = asyncio.run(_listed(settings))
+        names = asyncio.run(_list_names(settings))
         for name in names:
             plain(out, f"  {one_line(name)}")
     plain(out, "Default:", "bold")
     plain(out, f"  {one_line(default_model(settings, names))}")
 
 
-async def _listed(settings: Settings) -> list[str]:
+async def _list_names(settings: Settings) -> list[str]:
     err = stderr()
     with Progress(err, "Waiting for the list of models") as progress:
 

@@ -141,7 +141,7 @@ def _read_age(text: str | None) -> timedelta | None:
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
-def _into_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
+def _receiver_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
     return typer.Option(
         metavar="ID",
         help="The id of the new session or, with --as, of the session whose speaker gets the "
@@ -234,7 +234,7 @@ def dump(
 
 def load(
     file: Path,
-    into: Annotated[str | None, _into_option("the id in the file")] = None,
+    into: Annotated[str | None, _receiver_option("the id in the file")] = None,
     speaker: str | None = None,
     store: StoreOption = None,
 ) -> None:
@@ -292,7 +292,7 @@ def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = 
 
 def copy(
     session: Session,
-    into: Annotated[str | None, _into_option("a new id; with --to: the same id")] = None,
+    into: Annotated[str | None, _receiver_option("a new id; with --to: the same id")] = None,
     speaker: SpeakerOption = None,
     to: str | None = None,
     store: StoreOption = None,

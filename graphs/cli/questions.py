@@ -135,8 +135,8 @@ class Asker:
             if text.strip() or question.empty is not None:
                 break
             self._complain("A message is required here. Enter exit to leave.")
-        if self._lines.echoed:
-            self._transcript.typed(text)
+        if self._lines.is_echoed:
+            self._transcript.remember_typed(text)
         return text
 
     def _remind(self, question: MessageQuestion) -> None:
@@ -186,11 +186,11 @@ class Asker:
                 choices = list_names([*keys.values()])
                 self._complain(f"{given!r} is not a decision. Answer with {choices}.")
                 continue
-            decision = self._filled(word, call)
+            decision = self._complete_decision(word, call)
             if decision is not None:
                 return decision
 
-    def _filled(self, word: str, call: dict[str, Any]) -> dict[str, Any] | None:
+    def _complete_decision(self, word: str, call: dict[str, Any]) -> dict[str, Any] | None:
         """Ask for the details of a decision. Return None if the person takes it back."""
         if word == "edit":
             arguments = self._arguments(call)
@@ -260,16 +260,16 @@ class Asker:
             self._explained = text
 
     def _gap(self) -> None:
-        if self._lines.typed:
+        if self._lines.is_typed:
             self._lines.console.print()
 
     def _tell(self, text: str) -> None:
         """Print a hint to a person who types. Input from a pipe needs none."""
-        if self._lines.typed:
+        if self._lines.is_typed:
             prose(self._lines.console, text, "dim")
 
     def _say(self, text: str) -> None:
-        if self._lines.typed:
+        if self._lines.is_typed:
             prose(self._lines.console, text, "bold")
 
     def _complain(self, text: str) -> None:
@@ -277,9 +277,9 @@ class Asker:
 
     def _exact(self, text: str, style: str = "") -> None:
         """Print text that a person decides on, with all its white space."""
-        if self._lines.typed:
+        if self._lines.is_typed:
             plain(self._lines.console, text, style)
 
     def _body(self, text: str) -> None:
-        if self._lines.typed:
+        if self._lines.is_typed:
             whole(self._lines.console, text)

@@ -92,7 +92,7 @@ class _Run:
         if message is not None:
             options["message"] = message
         if isinstance(self.view, Transcript):
-            asker = Asker(self.view, Lines(stdout(), stderr(), self._reading))
+            asker = Asker(self.view, Lines(stdout(), stderr(), self._interrupt_reads))
             self.progress = progress = Progress(stderr(), "Starting")
 
             async def answer(question: Question) -> JsonValue:
@@ -160,7 +160,7 @@ class _Run:
                 self.view.end(ConversationEnded.of(result.session_id, result.outcome), result.why)
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _interrupt_reads(self) -> Iterator[None]:
         """Raise KeyboardInterrupt on a signal while a blocking read holds up the loop."""
 
         def leave(number: int, _: FrameType | None) -> None:

@@ -179,7 +179,7 @@ class ChatCompletions:
         """Yield the events of a streamed answer. The run is cancelled if the client has gone."""
         try:
             yield _event(reply.envelope.chunk({"role": "assistant", "content": ""}))
-            while (delta := await client.next_of(reply.news)) is not None:
+            while (delta := await client.next_delta(reply.news)) is not None:
                 # An event that is a comment shows that the server still works.
                 yield _event(reply.envelope.chunk(delta)) if delta else ":\n\n"
             failure = await self._failure(turn, run)
@@ -286,7 +286,7 @@ class ChatCompletions:
         started = turn.started
         async with known_store(turn.options.get("store"), create=True) as store:
             try:
-                with _answering(started):
+                with _forget_questions(started):
                     ended = await _run_to_end(turn, reply.shows_tokens, note)
                 usage = await read_total_usage(store, turn.session)
             finally:
@@ -325,7 +325,7 @@ class ChatCompletions:
 
 
 @contextmanager
-def _answering(started: StartedSession | None) -> Iterator[None]:
+def _forget_questions(started: StartedSession | None) -> Iterator[None]:
     """Forget the questions of a session during a run that answers one of them.
 
     If the run is cancelled or fails, only another run finds out for what the session waits.

@@ -47,7 +47,7 @@ class AnswerStream:
 
     def _progress_before(self, said: MessageSaid) -> Iterator[Delta]:
         """Yield the message before this one. The newest waits, because it may be the output."""
-        if said.audience is None and said.speaker not in self._people and _heard(said):
+        if said.audience is None and said.speaker not in self._people and _heard_text(said):
             held, self._held = self._held, said
             if held is not None:
                 yield _progress(held)
@@ -84,10 +84,10 @@ class AnswerStream:
 
 
 def _progress(said: MessageSaid) -> Delta:
-    return {"reasoning_content": f"{said.speaker}: {_heard(said)}\n\n"}
+    return {"reasoning_content": f"{said.speaker}: {_heard_text(said)}\n\n"}
 
 
-def _heard(said: MessageSaid) -> str:
+def _heard_text(said: MessageSaid) -> str:
     """Return the text that the others hear. Blank if the message only ends the conversation."""
     return (said.text if said.heard_text is None else said.heard_text).strip()
 
@@ -175,7 +175,7 @@ class Client:
                 task.cancel()
         return not self._gone.done()
 
-    async def next_of(self, news: asyncio.Queue[Delta | None]) -> Delta | None:
+    async def next_delta(self, news: asyncio.Queue[Delta | None]) -> Delta | None:
         """Return the next part. An empty part if there is none for some seconds.
 
         Raises:

@@ -174,7 +174,7 @@ def read_request(body: object) -> ChatRequest:
             )
     return ChatRequest(
         read.model,
-        tuple(_joined(messages) or messages[-1:]),
+        tuple(_join_messages(messages) or messages[-1:]),
         bool(read.stream),
         options is not None and options.include_usage,
     )
@@ -210,7 +210,7 @@ def _read_message(place: int, given: Mapping[str, Any]) -> HistoryMessage:
         )
     if role not in ("system", "developer", "user", "assistant"):
         raise SpecError(
-            f"{path}.role: {_shown(role)} is unknown; use user, assistant, system or developer"
+            f"{path}.role: {_quote_role(role)} is unknown; use user, assistant, system or developer"
         )
     content = given.get("content")
     if not isinstance(content, str | list | None):
@@ -234,7 +234,7 @@ def _measure(text: str) -> int:
     return sum(max(len(piece), len(normalize("NFKC", piece))) for piece in pieces)
 
 
-def _joined(messages: Iterable[HistoryMessage]) -> list[HistoryMessage]:
+def _join_messages(messages: Iterable[HistoryMessage]) -> list[HistoryMessage]:
     """Leave out blank messages, and join the messages of one side that follow one another."""
     found: list[HistoryMessage] = []
     shown = (one for one in messages if one.text.strip())
@@ -248,7 +248,7 @@ def _joined(messages: Iterable[HistoryMessage]) -> list[HistoryMessage]:
     return found
 
 
-def _shown(value: object) -> str:
+def _quote_role(value: object) -> str:
     return repr(excerpt(value, 50)) if isinstance(value, str) else type(value).__name__
 
 

@@ -59,7 +59,7 @@ class TokenGuard(LocalGuard):
         self.tokens = (self.token, *more)
         self._callers = [*map(derive_caller, self.tokens)]
 
-    def _refused_here(self, request: Request) -> Response | None:
+    def _refuse_client(self, request: Request) -> Response | None:
         # Browsers send one of these headers with each request of a page; programs send neither.
         if "origin" in request.headers or "sec-fetch-site" in request.headers:
             return self.refuse(403, "Web pages can't use this server.")

@@ -79,11 +79,11 @@ def _write(text: str, file: Path) -> None:
     if form in MERMAID:
         data = (f"```mermaid\n{text}```\n" if form == ".md" else text).encode()
     else:
-        data = _rendered(text, file)
+        data = _render_file(text, file)
     write_file(file, data)
 
 
-def _rendered(text: str, file: Path) -> bytes:
+def _render_file(text: str, file: Path) -> bytes:
     form = file.suffix.lower()
     try:
         import mermaidx  # type: ignore[import-untyped]  # an extra, and it takes a while
@@ -140,10 +140,10 @@ def mermaid(conversation: Conversation) -> str:
         if place.kind is Kind.SPEAKER and _is_person(conversation, place.speaker or ""):
             look = "person"
         looks.add(look)
-        label = "<br/>".join(map(_escaped, _label(conversation, place)))
+        label = "<br/>".join(map(_escape_label, _label(conversation, place)))
         lines.append(f'    {name}{before}"{label}"{behind}:::{look}')
     for (start, to), when in edges.items():
-        label = f'|"{_escaped(when)}"|' if when else ""
+        label = f'|"{_escape_label(when)}"|' if when else ""
         lines.append(f"    {ids[start]} -->{label} {ids[to]}")
     lines += [f"    classDef {name} {style}" for name, style in _LOOKS.items() if name in looks]
     return "\n".join(lines) + "\n"
@@ -363,7 +363,7 @@ def _label(conversation: Conversation, place: Place) -> list[str]:
             who = f"{order.name}()" if isinstance(order, TurnFunction) else order.kind.capitalize()
             return [who, "who speaks next?"]
         case Kind.END:
-            return ["The end", *_at_any_time(conversation)]
+            return ["The end", *_list_other_ends(conversation)]
         case Kind.SPEAKER:
             return _speaker(conversation, place)
 
@@ -401,7 +401,7 @@ def replies(conversation: Conversation, speaker: Speaker) -> str:
     return " or ".join(filter(None, dict.fromkeys(given)))
 
 
-def _at_any_time(conversation: Conversation) -> list[str]:
+def _list_other_ends(conversation: Conversation) -> list[str]:
     """Return the end conditions that may be met at any time, one per line."""
     budgets = [
         end.describe()
@@ -416,7 +416,7 @@ def _at_any_time(conversation: Conversation) -> list[str]:
     return [*first, "or at any time:", *others]
 
 
-def _escaped(text: str) -> str:
+def _escape_label(text: str) -> str:
     """Escape a text so that Mermaid reads no syntax in it."""
     line = " ".join(clean(text).split())
     line = line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

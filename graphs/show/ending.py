@@ -188,7 +188,9 @@ def ending_of(
     panel = reason_panel(outcome, pending, anchors)
     return panel.model_copy(
         update={
-            "owed": tuple(_owed(conversation, messages_since_end(log), position, outcome)),
+            "owed": tuple(
+                _list_open_tasks(conversation, messages_since_end(log), position, outcome)
+            ),
             "numbers": tuple(_numbers(conversation, position, outcome)),
             "steps": steps,
             "earlier_steps": len(found) - len(steps),
@@ -277,7 +279,7 @@ def _tone(cause: OutcomeStep) -> Tone:
             return "plain"
 
 
-def _owed(
+def _list_open_tasks(
     conversation: Conversation,
     log: Sequence[BaseMessage],
     position: Position,
@@ -286,7 +288,7 @@ def _owed(
     """Yield sentences about last messages that are still due and tasks that are not complete."""
     if position.owed:
         verb = "was" if outcome is not None else "is"
-        yield f"One more message {verb} due from {_joined(position.owed)}."
+        yield f"One more message {verb} due from {_join_names(position.owed)}."
     if is_answer_due(conversation, position):
         token, who = position.facts.tokens_unanswered[0]
         yield f"{who} said {token}, and no other speaker has answered it."
@@ -297,7 +299,7 @@ def _owed(
             newest["" if verdict.findings else verdict.speaker] = verdict
     for verdict in newest.values():
         if not verdict.complete:
-            yield from _left(verdict)
+            yield from _list_unmet(verdict)
     if not conversation.end_chat.waits_for_tasks or "" in newest:
         return
     for name in conversation.stoppers:
@@ -305,7 +307,7 @@ def _owed(
             yield f"{name} was never asked whether its task is complete."
 
 
-def _left(verdict: Verdict) -> Iterator[str]:
+def _list_unmet(verdict: Verdict) -> Iterator[str]:
     left = [
         f"{text.rstrip(' .')} ({verdict.describe_finding(text)})"
         for text, finding in verdict.findings.items()
@@ -329,7 +331,7 @@ def _numbers(
     if outcome is not None and outcome.complete is not None:
         yield "Judged complete", "yes" if outcome.complete else "no"
     if position.completed:
-        yield "Completed by", _joined(position.completed)
+        yield "Completed by", _join_names(position.completed)
 
 
 def _meters(
@@ -352,5 +354,5 @@ def _meters(
             yield Meter(name=name, count=count if count >= guard.first_shown else 0, limit=limit)
 
 
-def _joined(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -89,7 +89,7 @@ def lines_of(
         if line.kind == "told" and not roles:
             continue
         by = [one for one in seen if one.number in roles]
-        heard = tuple(_heard(message, line.text if line.kind == "note" else None, by))
+        heard = tuple(_heard_texts(message, line.text if line.kind == "note" else None, by))
         yield line.model_copy(update={"roles": roles, "heard": heard})
 
 
@@ -198,7 +198,7 @@ class _Seen:
         return shown[-1].text if shown else message.text
 
 
-def _heard(message: BaseMessage, note: str | None, seen: Sequence[_Seen]) -> Iterator[Heard]:
+def _heard_texts(message: BaseMessage, note: str | None, seen: Sequence[_Seen]) -> Iterator[Heard]:
     """Yield the texts that speakers receive instead of the one that the page shows."""
     by_words = defaultdict[tuple[str, str | None], list[int]](list)
     said = _text(message) if note is None else ""
@@ -346,11 +346,11 @@ def _player(session: PageSession, name: str, found: Mapping[str, str]) -> Player
     system = conversation.system_prompt(conversation.speaker(name), session.task)
     view = viewpoint(conversation, session.log, name)
     ids = {str(one.id): found[place_of(one)] for one in session.log}
-    sent = _sent(session.prompts.get(name, ()), system, view, ids)
+    sent = _list_sent(session.prompts.get(name, ()), system, view, ids)
     return Player(name=name, system=system, sent=tuple(sent))
 
 
-def _sent(
+def _list_sent(
     prompt: Sequence[BaseMessage],
     system: str,
     view: Sequence[BaseMessage],

@@ -35,10 +35,10 @@ _WEB = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 def as_html(text: str) -> Markup:
     """Return Markdown as HTML."""
     # The renderer escapes all text, and HTML is switched off.
-    return Markup(_MARKDOWN.render(shown(text)))  # noqa: S704
+    return Markup(_MARKDOWN.render(show_text(text)))  # noqa: S704
 
 
-def shown(text: str) -> str:
+def show_text(text: str) -> str:
     """Escape control characters, except those for the direction of text, which texts need."""
     return _CONTROLS.sub(lambda found: clean(found[0]), text)
 
@@ -75,11 +75,11 @@ class _Renderer(RendererHTML):
 
     def heading_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
         """Open a heading."""
-        return f"<{_below(tokens[idx])}>"
+        return f"<{_heading_tag(tokens[idx])}>"
 
     def heading_close(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
         """Close a heading."""
-        return f"</{_below(tokens[idx])}>\n"
+        return f"</{_heading_tag(tokens[idx])}>\n"
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
         """Open a table, which scrolls inside its own box."""
@@ -95,7 +95,7 @@ class _Renderer(RendererHTML):
         return f'<a href="{address}" rel="noopener noreferrer nofollow" title="{address}">'
 
 
-def _below(heading: Token) -> str:
+def _heading_tag(heading: Token) -> str:
     # The page's own headings go down to h3.
     return f"h{min(6, int(heading.tag[1]) + 3)}"
 
@@ -216,6 +216,6 @@ def templates(*more: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"markdown": as_html, "shown": shown, "colour": colour}
+    found.filters |= {"markdown": as_html, "shown": show_text, "colour": colour}
     found.filters |= {"exact": exact, "exact_json": exact_json, "editable": editable_json}
     return found

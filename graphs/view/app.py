@@ -151,7 +151,7 @@ def view_app(
             Route("/sessions/{session}/answer", view.answer, methods=["POST"]),
             Route("/sessions/{session}/stop", view.stop, methods=["POST"]),
         ],
-        exception_handlers={DuologueError: _failed, HTTPException: _refused},
+        exception_handlers={DuologueError: _respond_error, HTTPException: _respond_http_error},
         lifespan=view.lifespan,
     )
 
@@ -179,13 +179,13 @@ class _View:
 
     async def sessions(self, request: Request) -> Response:
         """Show the list of the sessions that match the search."""
-        wanted = _wanted(request)
-        found = [await self._listed(row) for row in await self.store.find(wanted)]
+        wanted = _read_search(request)
+        found = [await self._list_session(row) for row in await self.store.find(wanted)]
         return _page(
             draw_listing(found, wanted, request.query_params.get("show", ""), self.store.url)
         )
 
-    async def _listed(self, row: SessionRow) -> ListedSession:
+    async def _list_session(self, row: SessionRow) -> ListedSession:
         messages = None
         # A damaged session does not keep the others from being listed.
         with suppress(StoreError):
@@ -199,7 +199,7 @@ class _View:
     async def batch(self, request: Request) -> Response:
         """Show the progress of a batch, and the cells that match the filter."""
         status = await read_status(self.store, check_batch_name(request.path_params["batch"]))
-        wanted = _wanted_cells(request, status.batch)
+        wanted = _read_cell_filter(request, status.batch)
         cells = await self.store.batches.find(wanted)
         return _page(
             draw_batch(status, cells, wanted, is_first="after" not in request.query_params)
@@ -235,7 +235,7 @@ class _View:
         else:
             await self._runs.answer(row.session, value, question.id)
         # Back to the place on the page where the answer was given.
-        return _back(row, "#questions")
+        return _redirect_back(row, "#questions")
 
     async def stop(self, request: Request) -> Response:
         """Stop a session."""
@@ -245,7 +245,7 @@ class _View:
             await stop_session(self.store, row.session)
         except SessionError as error:
             self._runs.problems[row.session] = str(error)
-        return _back(row)
+        return _redirect_back(row)
 
     async def _row(self, request: Request) -> SessionRow:
         session = check_session_id(request.path_params["session"])
@@ -255,7 +255,7 @@ class _View:
         return row
 
 
-def _wanted(request: Request) -> Wanted:
+def _read_search(request: Request) -> Wanted:
     """Read the search from a request. Invalid values are ignored."""
     query = request.query_params
     show = query.get("show", "")
@@ -273,7 +273,7 @@ def _wanted(request: Request) -> Wanted:
     )
 
 
-def _wanted_cells(request: Request, batch: str) -> CellsWanted:
+def _read_cell_filter(request: Request, batch: str) -> CellsWanted:
     """Read the filter of a batch's cells from a request. Invalid values are ignored."""
     show = request.query_params.get("status", "")
     after = (0, "")
@@ -344,17 +344,17 @@ def _page(drawn: Drawn, status: int = 200) -> Response:
     return HTMLResponse(body, status, {"Content-Security-Policy": drawn.policy})
 
 
-def _back(row: SessionRow, place: str = "") -> Response:
+def _redirect_back(row: SessionRow, place: str = "") -> Response:
     return RedirectResponse(f"/sessions/{row.session}{place}", 303)
 
 
-def _failed(request: Request, error: Exception) -> Response:
+def _respond_error(request: Request, error: Exception) -> Response:
     # A name that is not valid is the name of no batch.
     is_unknown = isinstance(error, SessionError | BatchError | SpecError)
     return _page(draw_notice("This page is not available", str(error)), 404 if is_unknown else 500)
 
 
-def _refused(request: Request, error: Any) -> Response:  # noqa: ANN401  # as in Starlette
+def _respond_http_error(request: Request, error: Any) -> Response:  # noqa: ANN401  # as in Starlette
     return _page(draw_notice("Page not found", error.detail), error.status_code)
 
 

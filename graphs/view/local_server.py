@@ -78,21 +78,21 @@ class LocalGuard(ABC):
                     headers.setdefault(name, value)
             await send(message)
 
-        refused = self._refused(Request(scope))
+        refused = self._refuse_request(Request(scope))
         await (refused or self._app)(scope, receive, guarded)
 
-    def _refused(self, request: Request) -> Response | None:
+    def _refuse_request(self, request: Request) -> Response | None:
         """Return the response to a refused request, or None if it is admitted."""
         if request.headers.getlist("host") not in [[host] for host in self._hosts]:
             return self.refuse(421, "This server answers only to 127.0.0.1 and localhost.")
-        return self._refused_here(request)
+        return self._refuse_client(request)
 
     def refuse(self, status: int, text: str) -> Response:
         """Return the response to a refused request."""
         return refusal(status, text)
 
     @abstractmethod
-    def _refused_here(self, request: Request) -> Response | None:
+    def _refuse_client(self, request: Request) -> Response | None:
         """Return the response to a request of this machine if it is refused, or None."""
 
 
@@ -114,7 +114,7 @@ class Guard(LocalGuard):
         self._cookie = f"duologue-view-{port}"
         self._key = secrets.token_urlsafe(32)
 
-    def _refused_here(self, request: Request) -> Response | None:
+    def _refuse_client(self, request: Request) -> Response | None:
         """Return the response to a refused request, or None if it is admitted."""
         if not _is_own(request):
             return refusal(403, "This request came from another page.")

@@ -26,7 +26,7 @@ async def find_tools(
         named.setdefault(name.partition(".")[0], []).append((path, name))
     if not named:
         return {}
-    tools_of = await asyncio.to_thread(_imported, *next(iter(named.values()))[0])
+    tools_of = await asyncio.to_thread(_import_tools_of, *next(iter(named.values()))[0])
     asks = (tools_of(servers[server], server) for server in named)
     answers = await asyncio.gather(*asks, return_exceptions=True)
     found: dict[str, BaseTool] = {}
@@ -44,7 +44,9 @@ async def find_tools(
     return found
 
 
-def _imported(path: str, name: str) -> Callable[[Server, str], Awaitable[dict[str, BaseTool]]]:
+def _import_tools_of(
+    path: str, name: str
+) -> Callable[[Server, str], Awaitable[dict[str, BaseTool]]]:
     """Import the MCP client, which takes a while and needs an extra."""
     try:
         from .tools import tools_of

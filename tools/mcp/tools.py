@@ -146,7 +146,7 @@ def _text(block: ContentBlock) -> str:
 async def ask_server(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:
     """Connect to a server, ask it something, and close the connection."""
     # In a separate task, since anyio's scopes miscount cancellations of the task that they are in.
-    asking = asyncio.create_task(_asked(server, question))
+    asking = asyncio.create_task(_ask_once(server, question))
     try:
         return await asking
     except ServerError as error:
@@ -157,7 +157,7 @@ async def ask_server(server: Server, question: Callable[[ClientSession], Awaitab
         raise
 
 
-async def _asked(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:
+async def _ask_once(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:
     # The command's stderr is kept to explain a failure.
     errors = await asyncio.to_thread(_temporary_file)
     noise: list[Exception] = []
@@ -182,7 +182,9 @@ async def _asked(server: Server, question: Callable[[ClientSession], Awaitable[T
         said = await asyncio.to_thread(_last_line, errors)
         # The text of a status error contains the address with its secrets.
         quotes_address = isinstance(cause, httpx.HTTPStatusError)
-        raise ServerError(_why(cause, server, said)) from None if quotes_address else error
+        raise ServerError(_describe_failure(cause, server, said)) from (
+            None if quotes_address else error
+        )
     finally:
         # Closing is quick, since nothing is left to write.
         errors.close()
@@ -197,13 +199,13 @@ def _session(
 ) -> AbstractAsyncContextManager[ClientSession]:
     settings = {"message_handler": heard} | (server.session_kwargs or {})
     if isinstance(server, CommandServer):
-        return _started(server, errors, settings)
+        return _start_command(server, errors, settings)
     remember_secrets(server.url)
     return create_session(cast("Connection", server.given() | {"session_kwargs": settings}))
 
 
 @asynccontextmanager
-async def _started(
+async def _start_command(
     server: CommandServer, errors: IO[str], settings: dict[str, Any]
 ) -> AsyncIterator[ClientSession]:
     # The adapter's own function would write the server's stderr to our terminal.
@@ -237,7 +239,7 @@ def _has_ended(error: Exception) -> bool:
     return isinstance(error, anyio.BrokenResourceError)
 
 
-def _why(error: Exception, server: Server, said: str) -> str:
+def _describe_failure(error: Exception, server: Server, said: str) -> str:
     """Describe the failure of a server and its remedy."""
     is_command = isinstance(server, CommandServer)
     place = "command" if is_command else "url"

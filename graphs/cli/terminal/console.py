@@ -35,19 +35,19 @@ class Lines:
         self._ended = False
 
     @property
-    def typed(self) -> bool:
+    def is_typed(self) -> bool:
         """Return whether a person types the lines; otherwise they come from a pipe or a file."""
         return sys.stdin is not None and sys.stdin.isatty()
 
     @property
-    def echoed(self) -> bool:
+    def is_echoed(self) -> bool:
         """Return whether stdin and stdout are terminals, so that the output shows typed text."""
-        return self.typed and sys.stdout is not None and sys.stdout.isatty()
+        return self.is_typed and sys.stdout is not None and sys.stdout.isatty()
 
     @property
     def console(self) -> Console:
         """The console for questions: stderr if stdout is redirected."""
-        return self._out if self.echoed else self._err
+        return self._out if self.is_echoed else self._err
 
     def read(self, prompt: Text, prefilled: str = "", *, keep: bool = False) -> str:
         """Read a line, and block until it has been entered.
@@ -64,15 +64,19 @@ class Lines:
             raise EOFError
         with self._listening():
             try:
-                return self._typed(prompt, prefilled, keep) if self.echoed else self._given(prompt)
+                return (
+                    self._read_typed(prompt, prefilled, keep)
+                    if self.is_echoed
+                    else self._read_piped(prompt)
+                )
             except EOFError:
                 self._ended = True
-                if self.typed:
+                if self.is_typed:
                     # The cursor is after the prompt.
                     self.console.print()
                 raise
 
-    def _typed(self, prompt: Text, prefilled: str, keep: bool) -> str:
+    def _read_typed(self, prompt: Text, prefilled: str, keep: bool) -> str:
         editing = _line_editing()
         with self._out.capture() as captured:
             self._out.print(prompt, end="", soft_wrap=True)
@@ -91,8 +95,8 @@ class Lines:
             editing.add_history(line)
         return line
 
-    def _given(self, prompt: Text) -> str:
-        if self.typed:
+    def _read_piped(self, prompt: Text) -> str:
+        if self.is_typed:
             self._err.print(prompt, end="", soft_wrap=True)
         line = sys.stdin.readline()
         if not line:
@@ -144,7 +148,7 @@ def pad(text: str, width: int) -> str:
     return text + " " * (width - cell_len(text))
 
 
-def beside(left: str, parts: Sequence[str], width: int) -> str:
+def align_right(left: str, parts: Sequence[str], width: int) -> str:
     """Return a line with a text on the left and as many parts of a status on the right as fit."""
     for count in range(len(parts), 0, -1):
         right = " · ".join(parts[:count])
@@ -216,7 +220,7 @@ class Flow:
         width = self._console.width
         # A word longer than a line is cut, as a terminal would do.
         while self._column + cell_len(text) > width:
-            room = _fitting(text, width - self._column)
+            room = _count_fitting(text, width - self._column)
             ends, text = ends + text[:room] + "\n", text[room:]
             self._column = 0
             self.lines += 1
@@ -227,7 +231,7 @@ class Flow:
         self._console.print(Text(text, self._style), end="", soft_wrap=True)
 
 
-def _fitting(text: str, width: int) -> int:
+def _count_fitting(text: str, width: int) -> int:
     """Return the number of characters that fit into a width, at least one."""
     room = 1
     while room < len(text) and cell_len(text[: room + 1]) <= width:

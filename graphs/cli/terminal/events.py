@@ -103,14 +103,14 @@ def show_end(
     page = Table.grid()
     for text, style in lines:
         page.add_row(Text(one_line(text), style))
-    for cause in [one for one in why() if _led_there(one, event)][-_STEPS:]:
+    for cause in [one for one in why() if _is_cause(one, event)][-_STEPS:]:
         # The border and its padding take four columns.
         page.add_row(Text(one_line(str(cause), console.width - 4), "dim"))
     page.add_row(Text(*used))
     console.print(Panel(page, border_style="dim"))
 
 
-def _led_there(cause: OutcomeStep, event: ConversationEnded) -> bool:
+def _is_cause(cause: OutcomeStep, event: ConversationEnded) -> bool:
     """Return whether a step led to one of the reasons for the end."""
     if cause.kind is OutcomeStepKind.VERDICT:
         return Reason.COMPLETED in event.reasons
@@ -200,9 +200,9 @@ class Reply:
         if flow is None:
             return
         # Imported late: rich's Markdown and Pygments are needed only on a terminal.
-        from .markdown import rendered
+        from .markdown import render_block
 
-        lines = rendered(block, self._console)
+        lines = render_block(block, self._console)
         if self._is_whole and lines is None:
             flow.write(block)
         # In one write, so that the screen never shows the erased block.
@@ -345,7 +345,7 @@ class Transcript:
         """Print a whole text."""
         whole(self._out, text, style)
 
-    def typed(self, text: str) -> None:
+    def remember_typed(self, text: str) -> None:
         """Remember a text that a person has typed, so that it is not printed again."""
         self._typed = text
 

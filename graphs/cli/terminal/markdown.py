@@ -118,7 +118,7 @@ class _Markdown(markdown.Markdown):
 _PLAIN = {"paragraph_open", "inline", "paragraph_close", "text", "softbreak", "hardbreak"}
 
 
-def rendered(text: str, console: Console) -> list[list[Segment]] | None:
+def render_block(text: str, console: Console) -> list[list[Segment]] | None:
     """Render a block of Markdown as lines.
 
     Args:
@@ -138,7 +138,7 @@ def rendered(text: str, console: Console) -> list[list[Segment]] | None:
     if found <= _PLAIN:
         return None
     with console.use_theme(_THEME):
-        return _trimmed(console.render_lines(_Markdown(tokens), pad=False))
+        return _trim_lines(console.render_lines(_Markdown(tokens), pad=False))
 
 
 def _inline(tokens: list[Token]) -> Iterator[Token]:
@@ -149,7 +149,7 @@ def _inline(tokens: list[Token]) -> Iterator[Token]:
             token.type = "hardbreak"
         elif token.nesting:
             if token.nesting > 0:
-                literal.append("_" in token.markup or _within_a_word(tokens, place))
+                literal.append("_" in token.markup or _is_within_word(tokens, place))
             if literal[-1]:
                 token = Token("text", "", 0, content=token.markup)
             if tokens[place].nesting < 0:
@@ -157,7 +157,7 @@ def _inline(tokens: list[Token]) -> Iterator[Token]:
         yield token
 
 
-def _within_a_word(tokens: list[Token], opening: int) -> bool:
+def _is_within_word(tokens: list[Token], opening: int) -> bool:
     """Return whether emphasis begins or ends inside a word, as in ``2*3*4``."""
     level = tokens[opening].level
     closing = next(
@@ -170,7 +170,7 @@ def _within_a_word(tokens: list[Token], opening: int) -> bool:
     return any(sign.isascii() and sign.isalnum() for sign in before + behind)
 
 
-def _trimmed(lines: list[list[Segment]]) -> list[list[Segment]]:
+def _trim_lines(lines: list[list[Segment]]) -> list[list[Segment]]:
     """Return lines without white space at their ends and without empty lines around the block."""
     for line in lines:
         while line and not line[-1].text.strip():

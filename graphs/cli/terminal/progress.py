@@ -21,7 +21,7 @@ from rich.text import Text
 
 from ...batch.status import BatchStatus, format_duration
 from ...session.progress import TERMINAL, AtWork, money
-from .console import beside, cell, on_screen, one_line, plain
+from .console import align_right, cell, on_screen, one_line, plain
 
 if TYPE_CHECKING:
     # Listing the models does not load LangGraph.
@@ -134,7 +134,7 @@ class Progress(AtWork):
             frame = self._spinner.render(now)
             room = self._console.width - 1
             activity, *parts = self.describe(what, began, now)
-            line = beside(one_line(f"{frame} {activity}", room), parts, room)
+            line = align_right(one_line(f"{frame} {activity}", room), parts, room)
             # In one write, so that the screen never shows the erased line.
             with self._console:
                 self._erase()
