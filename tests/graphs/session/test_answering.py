@@ -123,14 +123,6 @@ def model() -> ScriptedChatModel:
     return ScriptedChatModel(script=list(DRAFTS))
 
 
-def _converse(talk: Conversation, answer: Answers, store: str) -> Result:
-    return converse(talk, model=model(), answer=answer, **options_of(store))
-
-
-def _aconverse(talk: Conversation, answer: Answers, store: str) -> Result:
-    return asyncio.run(aconverse(talk, model=model(), answer=answer, **options_of(store)))
-
-
 def _stream(talk: Conversation, answer: Answers, store: str) -> Result:
     events = list(stream(talk, model=model(), answer=answer, **options_of(store)))
     assert isinstance(events[-1], ConversationEnded | QuestionAsked)
@@ -162,9 +154,13 @@ def _aresume(talk: Conversation, answer: Answers, store: str) -> Result:
     return asyncio.run(both())
 
 
-RUNS = {
-    "converse": _converse,
-    "aconverse": _aconverse,
+RUNS: dict[str, Callable[[Conversation, Answers, str], Result]] = {
+    "converse": lambda talk, answer, store: converse(
+        talk, model=model(), answer=answer, **options_of(store)
+    ),
+    "aconverse": lambda talk, answer, store: asyncio.run(
+        aconverse(talk, model=model(), answer=answer, **options_of(store))
+    ),
     "stream": _stream,
     "astream": _astream,
     "resume": _resume,
@@ -413,25 +409,22 @@ def test_a_hook_that_fails_behind_an_answer_costs_no_answer(
     assert len(person.asked) == 1
 
 
-def _forked(store: str) -> str:
-    return Session("one", store=store).fork().id
-
-
-def _dumped(store: str) -> str:
-    return load_session(Session("one", store=store).dump(), into="loaded", store=store).id
-
-
-def _copied(store: str) -> str:
-    return Session("one", store=store).copy().id
+MADE: dict[str, Callable[[Session], Session]] = {
+    "fork": lambda session: session.fork(),
+    "dump": lambda session: load_session(session.dump(), into="loaded", store=session.store),
+    "copy": lambda session: session.copy(),
+}
 
 
 @pytest.mark.part(1)
-@pytest.mark.parametrize("make", [_forked, _dumped, _copied])
-def test_what_is_made_of_a_waiting_session_asks_too(store: str, make: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_what_is_made_of_a_waiting_session_asks_too(
+    make: Callable[[Session], Session], store: str
+) -> None:
     """L2: copies and forks of a waiting session ask the question, too."""
     said = ScriptedChatModel(script=["Hi.", "You too.", "Me too."])
     converse(chat("Hello."), session="one", store=store, model=said)
-    new = make(store)
+    new = make(Session("one", store=store)).id
     result = Session(new, store=store).resume()
     assert result.outcome is None
     (question,) = result.pending

@@ -51,10 +51,6 @@ def reason(result: Result) -> Reason:
     return timeless(result.outcome).reason
 
 
-def spoken(result: Result) -> list[str]:
-    return [text for _, text in result.transcript]
-
-
 def test_a_finished_talk_of_three_goes_on_with_a_higher_cap_and_each_is_told_its_turn_once(
     store: str,
 ) -> None:
@@ -63,7 +59,7 @@ def test_a_finished_talk_of_three_goes_on_with_a_higher_cap_and_each_is_told_its
     new = Session("one", store=store).fork(end_chat={"max_iterations": 2}).id
     assert told(Session(new, store=store).state(), "Ann") == [BEGIN, turn("Ann")]
     ended = go_on(new, store, ["A2", "B2", "C2"])
-    assert spoken(ended) == [*first, "A2", "B2", "C2"]
+    assert [text for _, text in ended.transcript] == [*first, "A2", "B2", "C2"]
     assert told(ended, "Ann") == [BEGIN, turn("Ann")]
     assert told(ended, "Ben") == [turn("Ben")] * 2
     assert told(ended, "Cat") == [turn("Cat")] * 2
@@ -147,7 +143,6 @@ FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
 ONE = EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION
 GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
 ALL = EndChatMode.ALL_TASK_MUST_COMPLETE
-CAP = EndChatMode.MAX_ITERATIONS_ONLY
 
 
 def test_last_words_are_not_promised_twice_nor_spoken_to_oneself(store: str) -> None:
@@ -180,17 +175,13 @@ def test_a_completion_just_found_owes_last_words_though_the_next_was_chosen_alre
     choice: list[Line] = [{"next_speaker": "Cat"}] if order == "moderator" else []
     model = ScriptedChatModel(script=["A1", YES, *choice, RuntimeError("enough")])
     with pytest.raises(RuntimeError, match="enough"):
-        run_on(conversation, model, store)
+        converse(conversation, session="one", model=model, store=store)
     new = Session("one", store=store).fork(end_chat={"mode": GROUP}).id
     ended = go_on(new, store, ["B, last", "C, last", "A, last"])
     assert reason(ended) is Reason.COMPLETED
     assert [name for name, _ in ended.transcript] == ["Ann", "Ben", "Cat", "Ann"]
     turns = [one.text for one in ended.messages if "it is your turn" in one.text]
     assert turns == [turn("Ben"), turn("Cat"), turn("Ann")]
-
-
-def run_on(conversation: Conversation, model: ScriptedChatModel, store: str) -> None:
-    converse(conversation, session="one", model=model, store=store)
 
 
 # Completed speakers are those with a verdict.

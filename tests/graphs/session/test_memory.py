@@ -274,18 +274,14 @@ def test_a_reset_memory_changes_nothing_but_what_that_speaker_sees(
             _changes_its_own_view_only(conversation, before, speaker, here)
             # Load the memory of the end in the middle.
             memory = whole.memory(speaker)
-            if was_reset(Session(session, store=here).state()):
+            after = Session(session, store=here).state()
+            if any(kind_of(message) == "memory_reset" for message in after.messages):
                 Session(session, store=here).set_memory(speaker, memory)
                 _changes_its_own_view_only(conversation, before, speaker, here)
             ended = go_on(session, here, lines[made:])
             assert ended.transcript == whole.transcript
             assert ids(ended) == [place_name(number) for number in range(len(ended.messages))]
             assert gist(ended) == gist(whole)
-
-
-def was_reset(result: Result) -> bool:
-    """Return whether the session contains a memory reset."""
-    return any(kind_of(message) == "memory_reset" for message in result.messages)
 
 
 def gist(result: Result) -> dict[str, Any]:
