@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .addresses import show_address
@@ -178,6 +180,31 @@ def iter_causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         seen.add(id(error))
         error = error.__cause__
+
+
+def hide_frames(error: BaseException) -> None:
+    """Leave only the frames of the user's own code in an error and its causes.
+
+    A public function that raises the error adds its frame again. The causes keep their texts.
+    """
+    for one in iter_causes(error):
+        frames = one.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_libraries()):
+            frames = frames.tb_next
+        one.__traceback__ = frames
+        if notes := getattr(one, "__notes__", None):
+            # LangGraph notes the name and the id of a task, which a user can't use.
+            notes[:] = [note for note in notes if not note.startswith("During task with name")]
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    """Return the folders of this package, of other packages, and of the standard library."""
+    # Imported here, since most programs raise no error.
+    from sysconfig import get_path
+
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return (str(Path(__file__).parents[2]), *(get_path(name) for name in names), "<frozen")
 
 
 @contextmanager

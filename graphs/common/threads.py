@@ -16,7 +16,7 @@ from inspect import signature
 from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, Self, TypeVar, get_args
 
-from .errors import DuologueError
+from .errors import DuologueError, hide_frames
 
 T = TypeVar("T")
 
@@ -140,7 +140,11 @@ def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
     def call_twin(*args: P.args, **kwargs: P.kwargs) -> T:
         with _name_of_twin(function):
             work = function(*args, **kwargs)
-        return run_coroutine(work)
+        try:
+            return run_coroutine(work)
+        except DuologueError as error:
+            hide_frames(error)
+            raise
 
     return _name_as_twin(call_twin, function)
 
@@ -278,6 +282,9 @@ def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:
     try:
         while (item := run_coroutine(_next(source))) is not _END:
             yield item  # type: ignore[misc]  # anything but the end is an item
+    except DuologueError as error:
+        hide_frames(error)
+        raise
     finally:
         run_coroutine(source.aclose())
 
