@@ -78,6 +78,17 @@ class SqlStore(Store):
 
     A lease is a row that names its owner, the open store that has acquired it. A lease whose owner
     is dead may be taken over. Every write checks its lease in its own transaction.
+
+    A new session takes these steps:
+
+    1. `open_store` opens the store, or shares the open store of its address.
+    2. `lock` adds the lease (`_acquire`): the first commit.
+    3. `SqlSessionLease.begin` adds the session's row: the second commit.
+    4. `SqlSaver.aput` saves each checkpoint with the writes before it: one commit for each step.
+    5. `finish` changes the row, `SqlSaver.replace_all` leaves one checkpoint, and the end of the
+       lock deletes the lease (`_free`): three commits.
+
+    Each commit passes `Writer.write` and the database's `_commit`, which checks the lease.
     """
 
     owner: str
