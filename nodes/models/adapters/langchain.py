@@ -19,7 +19,7 @@ from ....graphs.common.settings import Settings
 from ....graphs.log.viewpoint import copy_view
 from ....graphs.speakers.formats import schema_of
 from ....graphs.speakers.structured_answers import find_unsupported
-from ..client.server_replies import TooLargeReplyError
+from ..client.failures import TooLargeReplyError
 from ..connections import separate_loops
 from ..refusals import (
     advise_on_credit,

@@ -33,8 +33,8 @@ from ....graphs.common.sanitize import escape_invisible, excerpt
 from ....graphs.common.settings import MAX_REPLY_SIZE, Settings
 from ..connections import Endpoint, clients_of_loop, close_with_loop
 from .chat_model import ChatModel
-from .failures import address_of, failures, repeat_call
-from .server_replies import TooLargeReplyError, UnreadableReplyError, model_names
+from .failures import TooLargeReplyError, UnreadableReplyError, address_of, failures, repeat_call
+from .reply_reader import model_names
 
 LIMIT: Final = "duologue.max_reply_size"
 """Key in a request's extensions: the reply's maximum size, in bytes."""

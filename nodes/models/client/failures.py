@@ -12,6 +12,8 @@ from itertools import count
 from random import random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from pydantic import ByteSize
+
 from ....graphs.common.addresses import show_address
 from ....graphs.common.errors import (
     DuologueError,
@@ -39,7 +41,6 @@ from ..refusals import (
     read_retry_seconds,
     read_too_long,
 )
-from .server_replies import NoReplyError, TooLargeReplyError, UnreadableReplyError
 
 if TYPE_CHECKING:
     import openai
@@ -48,6 +49,34 @@ T = TypeVar("T")
 
 _OPENAI = "api.openai.com"
 """Host of the server if no address is set."""
+
+
+class UnreadableReplyError(ValueError):
+    """A reply that can't be normalized. The message is the reason in a few words."""
+
+
+class NoReplyError(UnreadableReplyError):
+    """A reply that is not a JSON object. Its sender is usually not an API."""
+
+
+class NoMessageError(UnreadableReplyError):
+    """A reply of an API without a message. The next reply may have one."""
+
+
+class TooLargeReplyError(UnreadableReplyError):
+    """A reply with more bytes than the limit allows.
+
+    The class is not derived from the HTTP client's errors, so that no client retries the call.
+
+    Args:
+        limit: The limit, in bytes.
+        status: The HTTP status if the reply is an error.
+    """
+
+    def __init__(self, limit: int, status: int | None = None) -> None:
+        what = "a reply" if status is None else f"an error ({status})"
+        size = ByteSize(limit).human_readable(separator=" ")
+        super().__init__(f"{what} of more than {size}; raise DUOLOGUE_MAX_REPLY_SIZE to read it")
 
 
 def address_of(settings: Settings) -> str:

@@ -1,14 +1,16 @@
-"""A reader of HTTP responses with status 200, by their content.
+"""Reading of HTTP responses with status 200: of any form of reply, normalized to OpenAI's form.
 
 Servers answer a streaming request with plain JSON, a plain request with events, and either with an
-error. A failure that a reply reports, or that makes the reply unreadable, is raised like an HTTP
-status. All exceptions of this module pass `failed_in_reply`, which knows the module by its name.
+error. They differ in details, and many clients can't read their replies. Only fields that this
+project reads are kept, each with a value of the right type. A failure that a reply reports, or that
+makes the reply unreadable, is raised like an HTTP status. All exceptions of this module pass
+`failed_in_reply`, which knows the module by its name.
 """
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -17,20 +19,336 @@ import httpx2
 import openai
 from openai._streaming import ServerSentEvent
 
+from ....graphs.common.sanitize import excerpt
+from ....graphs.conversation.usage import token_count
+from ..answers import DETAILS, OPAQUE_OF_CALLS, PARTS, REASONING, THOUGHTS
 from ..refusals import excerpt_of
 from ..reported_errors import read_status
 from ..settings import server_at
-from .failures import take_repeat
-from .server_replies import (
+from ..stops import is_stop
+from .failures import (
     NoMessageError,
     NoReplyError,
     TooLargeReplyError,
-    failure_in,
-    fields_of_piece,
-    piece_of_reply,
-    read_json,
-    whole_reply,
+    UnreadableReplyError,
+    take_repeat,
 )
+
+_TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
+
+_MOST_CALLS = 2**31
+"""An index that is not below this limit is invalid and dropped."""
+
+
+def failure_in(found: object) -> object:
+    """Return the error that a server reports in a reply or an event with status 200, or None."""
+    if isinstance(found, list):
+        # Google sends an error in a list.
+        found = next(iter(found), None)
+        return failure_in(found) if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping):
+        return None
+    choice = _choice(found) or {}
+    if told := found.get("error") or choice.get("error"):
+        return told if isinstance(told, Mapping | str) else found
+    feedback = found.get("promptFeedback")
+    if choice == {} and isinstance(feedback, Mapping) and (word := feedback.get("blockReason")):
+        # Google's native form, which some gateways pass on.
+        return {"code": "content_filter", "message": feedback.get("blockReasonMessage") or word}
+    is_message = not found.get("choices") and isinstance(found.get("message"), str)
+    return found if is_message or found.get("object") == "error" else None
+
+
+def whole_reply(found: object) -> dict[str, Any]:
+    """Return a reply that is not streamed, in normalized form."""
+    body = _object(found)
+    choice = _choice(body)
+    message = choice.get("message") if choice is not None else None
+    if choice is None or not isinstance(message, Mapping):
+        # A filter may leave only the reason.
+        if choice is None or not is_stop(_ending(choice)["finish_reason"]):
+            raise _no_message(body)
+        message = {}
+    content = message.get("content")
+    calls = _calls(message)
+    sound = {
+        "role": "assistant",
+        "content": None if content is None else _text(content),
+        "refusal": _if_text(message.get("refusal")),
+        **({"tool_calls": calls} if calls else {}),
+        **_thoughts(message),
+    }
+    return {
+        **_envelope(body, "chat.completion"),
+        "choices": [{"index": 0, "message": sound, **_ending(choice)}],
+        "usage": _usage(body.get("usage")),
+    }
+
+
+def piece_of_reply(found: object, brought: Collection[str] = ()) -> dict[str, Any]:
+    """Return one event of a streamed reply, in normalized form.
+
+    Args:
+        found: The event.
+        brought: The fields of the message that earlier events have brought in part. A whole message
+            repeats them.
+    """
+    body = _object(found)
+    choice = _choice(body)
+    choices = []
+    if choice is not None:
+        delta = _delta(choice, body, brought)
+        calls = _calls(delta)
+        sound: dict[str, Any] = {"tool_calls": calls} if calls else {}
+        if delta.get("content") is not None:
+            sound["content"] = _text(delta["content"])
+        if "role" in delta:
+            sound["role"] = "assistant"
+        if "refusal" in delta:
+            sound["refusal"] = _if_text(delta["refusal"])
+        sound |= _thoughts(delta)
+        choices.append({"index": 0, "delta": sound, **_ending(choice)})
+    return {
+        **_envelope(body, "chat.completion.chunk"),
+        "choices": choices,
+        "usage": _usage(body.get("usage")),
+    }
+
+
+def fields_of_piece(found: object) -> set[str]:
+    """Return the fields of a message that an event brings in part."""
+    choice = _choice(found) if isinstance(found, Mapping) else None
+    delta = None if choice is None else choice.get("delta")
+    return {name for name, value in delta.items() if value} if isinstance(delta, Mapping) else set()
+
+
+def model_names(found: object) -> list[str]:
+    """Return the names in a server's list of models.
+
+    Args:
+        found: The reply's JSON, or its text if its content type is not JSON.
+
+    Raises:
+        UnreadableReplyError: The reply is not a list of models.
+    """
+    if isinstance(found, str):
+        found = read_json(found)
+    # Some servers send only the list.
+    models = found if isinstance(found, list) else _object(found).get("data")
+    if not isinstance(models, list):
+        raise UnreadableReplyError(f"the reply contains no list of models: {_quote(found)}")
+    named = [one.get("id") for one in models if isinstance(one, Mapping)]
+    names = [name for name in named if isinstance(name, str) and name.strip()]
+    if models and not names:
+        raise UnreadableReplyError(f"no model in the reply has an id: {_quote(found)}")
+    return names
+
+
+def read_json(text: str | bytes) -> object:
+    """Return the JSON in a text.
+
+    Raises:
+        NoReplyError: The text is not JSON.
+        UnreadableReplyError: It is nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise UnreadableReplyError("the reply is nested too deeply") from None
+    except ValueError:
+        shown = text.decode(errors="replace") if isinstance(text, bytes) else text
+        raise NoReplyError(f"the reply is not JSON: {excerpt(shown) or 'empty'}") from None
+
+
+def _quote(found: object) -> str:
+    return excerpt(_as_json(found), 80)
+
+
+def _delta(
+    choice: Mapping[str, Any], body: Mapping[str, Any], brought: Collection[str]
+) -> Mapping[str, Any]:
+    """Return the part of a message that an event adds. Some servers send the whole message."""
+    if isinstance(choice.get("delta"), Mapping):
+        delta: Mapping[str, Any] = choice["delta"]
+        return delta
+    if isinstance(choice.get("message"), Mapping):
+        return {name: value for name, value in choice["message"].items() if name not in brought}
+    if choice.get("finish_reason") or body.get("usage") or "delta" in choice:
+        return {}
+    raise _no_message(body)
+
+
+def _no_message(body: Mapping[str, Any]) -> NoMessageError:
+    return NoMessageError(f"the reply contains no message: {excerpt(_as_json(body))}")
+
+
+def _object(found: object) -> Mapping[str, Any]:
+    if not isinstance(found, Mapping):
+        what = "null" if found is None else f"a {type(found).__name__}"
+        raise NoReplyError(f"the reply is {what}, not a JSON object")
+    return found
+
+
+def _choice(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the first choice; requests never ask for more."""
+    choices = body.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, Mapping) else None
+
+
+def _envelope(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    created, tier = body.get("created"), _if_text(body.get("service_tier"))
+    return {
+        "id": _if_text(body.get("id")) or "",
+        "object": kind,
+        "created": created if type(created) is int else 0,
+        "model": _if_text(body.get("model")) or "",
+        "system_fingerprint": _if_text(body.get("system_fingerprint")),
+        "service_tier": tier if tier in _TIERS else None,
+    }
+
+
+def _ending(choice: Mapping[str, Any]) -> dict[str, Any]:
+    reason, native = choice.get("finish_reason"), choice.get("native_finish_reason")
+    logprobs = choice.get("logprobs")
+    return {
+        # The reason of OpenRouter's provider says more than OpenRouter's own.
+        "finish_reason": native if is_stop(native) else _if_text(reason) or None,
+        "logprobs": logprobs if isinstance(logprobs, Mapping) else None,
+    }
+
+
+def _if_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _text(content: object) -> str:
+    """Return the text of a content, which some servers send in parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = [text for part in content if (text := _part(part)) is not None]
+        if content and not texts:
+            shown = excerpt(_as_json(content))
+            raise UnreadableReplyError(f"the reply has no text in its content: {shown}")
+        return "".join(texts)
+    return _as_json(content)
+
+
+def _thoughts(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the thoughts in a message, or in a piece of one."""
+    found: dict[str, Any] = {
+        name: text for name in REASONING if (text := _if_text(message.get(name)))
+    }
+    found |= {name: given for name in DETAILS if isinstance(given := message.get(name), list)}
+    content = message.get("content")
+    parts = [
+        part
+        for part in (content if isinstance(content, list) else ())
+        if isinstance(part, Mapping) and part.get("type") in THOUGHTS
+    ]
+    return {**found, PARTS: parts} if parts else found
+
+
+def _part(part: object) -> str | None:
+    """Return the text of a part of the content, or None if it can't be read."""
+    kind = part.get("type", "text") if isinstance(part, Mapping) else None
+    if kind in THOUGHTS:
+        return ""
+    text = (
+        part.get("text") if isinstance(part, Mapping) and kind in ("text", "output_text") else part
+    )
+    return text if isinstance(text, str) else None
+
+
+def _as_json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise UnreadableReplyError("it is nested too deeply") from None
+
+
+def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return calls, or parts of calls. Arguments that are not text are converted to JSON text."""
+    found = message.get("tool_calls")
+    if not found and isinstance(older := message.get("function_call"), Mapping):
+        # The form that OpenAI's API had before `tool_calls`.
+        found = [{"function": older}]
+    return [_call(call) for call in found] if isinstance(found, list) else []
+
+
+def _call(found: object) -> dict[str, Any]:
+    call = found if isinstance(found, Mapping) else {}
+    given = call.get("function")
+    function = given if isinstance(given, Mapping) else {}
+    arguments, call_id = function.get("arguments"), call.get("id")
+    index = call.get("index")
+    is_place = type(index) is int and 0 <= index < _MOST_CALLS
+    return {
+        **({"index": index} if is_place else {}),
+        **{name: one for name in OPAQUE_OF_CALLS if isinstance(one := call.get(name), Mapping)},
+        "id": str(call_id) if isinstance(call_id, str | int) else None,
+        "type": "function",
+        "function": {
+            "name": _if_text(function.get("name")),
+            "arguments": arguments
+            if arguments is None or isinstance(arguments, str)
+            else _as_json(arguments),
+        },
+    }
+
+
+def _usage(found: object) -> dict[str, Any] | None:
+    """Return token usage, or None if prompt or completion tokens are missing."""
+    if not isinstance(found, Mapping):
+        return None
+    read, written = (token_count(found.get(f"{part}_tokens")) for part in ("prompt", "completion"))
+    if read is None or written is None:
+        return None
+    parts = _part_of(found, "prompt_tokens_details")
+    by_time = _part_of(parts, "cache_creation_token_details")
+    named = (found, _part_of(found, "cache_creation"), parts, by_time)
+    kinds = {
+        kind: max(token_count(part.get(name)) or 0 for name in names for part in named)
+        for kind, names in _KINDS.items()
+    }
+    in_cache = kinds["cached_tokens"] + kinds["cache_write_tokens"]
+    if in_cache > read:
+        # As in Anthropic's API, which counts only the other tokens of the prompt.
+        read += in_cache
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+        "prompt_tokens_details": {kind: count for kind, count in kinds.items() if count} or None,
+        "completion_tokens_details": {
+            name: count
+            for name, each in _part_of(found, "completion_tokens_details").items()
+            if (count := token_count(each)) is not None
+        }
+        or None,
+    }
+
+
+_KINDS: Mapping[str, Sequence[str]] = {
+    # DeepSeek: api-docs.deepseek.com, "Context Caching". LiteLLM: docs.litellm.ai, "Prompt
+    # Caching". OpenRouter: openrouter.ai/docs, "Usage Accounting".
+    "cached_tokens": ("cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"),
+    "cache_write_tokens": (
+        "cache_write_tokens",
+        "cache_creation_tokens",
+        "cache_creation_input_tokens",
+    ),
+    "ephemeral_1h_input_tokens": ("ephemeral_1h_input_tokens",),
+    "audio_tokens": ("audio_tokens",),
+}
+"""The kinds of prompt tokens that providers bill apart, and the servers' names for each."""
+
+
+def _part_of(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = found.get(name)
+    return part if isinstance(part, Mapping) else {}
+
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -144,7 +462,11 @@ class ReplyReader:
             data = event.data.strip()
             if data.startswith("[DONE]"):
                 self._has_end = True
-                await self._drain()
+                # Read the end of the body, so that the connection can be used again.
+                with suppress(openai.APIError, TooLargeReplyError, TimeoutError):
+                    async with asyncio.timeout(_DRAIN):
+                        async for _ in self._parts:
+                            pass
                 return
             if data or event.event == "error":
                 yield self._read_event(event)
@@ -157,13 +479,6 @@ class ReplyReader:
         except (ValueError, RecursionError):
             found = event.data
         return found if failure_in(found) else {"error": found or "it states no reason"}
-
-    async def _drain(self) -> None:
-        """Read the end of the body, so that the connection can be used again."""
-        with suppress(openai.APIError, TooLargeReplyError, TimeoutError):
-            async with asyncio.timeout(_DRAIN):
-                async for _ in self._parts:
-                    pass
 
     def _check(self, form: Callable[[object], dict[str, Any]], found: object) -> dict[str, Any]:
         """Return a reply or an event in normalized form. Raise the error that it reports."""

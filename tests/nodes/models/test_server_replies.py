@@ -5,12 +5,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs.conversation.usage import token_count
-from duologue.nodes.models.client.server_replies import (
-    UnreadableReplyError,
-    failure_in,
-    piece_of_reply,
-    whole_reply,
-)
+from duologue.nodes.models.client.failures import UnreadableReplyError
+from duologue.nodes.models.client.reply_reader import failure_in, piece_of_reply, whole_reply
 
 
 def message(**fields: Any) -> dict[str, Any]:
