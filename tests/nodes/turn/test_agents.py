@@ -253,7 +253,7 @@ def fails(heard: object) -> str:
         (RunnableLambda(fails), "'fails' failed in the turn of 'Ann': ValueError: no luck"),
         (RunnableLambda(exits), "'exits' failed in the turn of 'Ann': SystemExit: 3"),
         (graph(fails), "'plain' failed in the turn of 'Ann': ValueError: no luck"),
-        (RunnableLambda(lambda _: 3), "'RunnableLambda' failed: it must return text, a message or"),
+        (RunnableLambda(lambda _: 3), "'RunnableLambda' failed: it must return text, a message,"),
         (graph(lambda _: {}), "'plain' failed: it must return a new message"),
         (
             RunnableLambda(
