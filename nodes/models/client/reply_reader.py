@@ -1,10 +1,9 @@
 """Reading of HTTP responses with status 200: of any form of reply, normalized to OpenAI's form.
 
 Servers answer a streaming request with plain JSON, a plain request with events, and either with an
-error. They differ in details, and many clients can't read their replies. Only fields that this
-project reads are kept, each with a value of the right type. A failure that a reply reports, or that
-makes the reply unreadable, is raised like an HTTP status. All exceptions of this module pass
-`failed_in_reply`, which knows the module by its name.
+error. Only fields that this project reads are kept, each with a value of the right type. A failure
+that a reply reports, or that makes it unreadable, is raised like an HTTP status. All exceptions of
+this module pass `failed_in_reply`, which knows the module by its name.
 """
 
 import asyncio
@@ -255,10 +254,9 @@ def _part(part: object) -> str | None:
     kind = part.get("type", "text") if isinstance(part, Mapping) else None
     if kind in THOUGHTS:
         return ""
-    text = (
-        part.get("text") if isinstance(part, Mapping) and kind in ("text", "output_text") else part
-    )
-    return text if isinstance(text, str) else None
+    if isinstance(part, Mapping) and kind in ("text", "output_text"):
+        part = part.get("text")
+    return part if isinstance(part, str) else None
 
 
 def _as_json(value: object) -> str:
@@ -353,14 +351,11 @@ def _part_of(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 S = TypeVar("S")
 T = TypeVar("T")
 
-_EVENTS: Final = "text/event-stream"
 _MARK: Final = b"\xef\xbb\xbf"
 """The byte-order mark of UTF-8, with which some servers begin."""
 
 _FIELD: Final = re.compile(rb":|(?:data|event|id|retry) ?:")
 """The beginning of a stream of events: a comment or a field."""
-
-_LONGEST_FIELD: Final = 7
 
 _DRAIN: Final = 0.1
 """Maximum seconds to wait for the end of a body after its last event."""
@@ -395,12 +390,12 @@ class ReplyReader:
             self._begin = b""
             async for part in self._parts:
                 self._begin = (self._begin + part).removeprefix(_MARK).lstrip()
-                if len(self._begin) >= _LONGEST_FIELD:
+                if len(self._begin) >= len("event :"):
                     break
         if self._begin.startswith((b"{", b"[")):
             return False
         kind = self._response.headers.get("content-type", "").partition(";")[0].strip()
-        return kind == _EVENTS or _FIELD.match(self._begin) is not None
+        return kind == "text/event-stream" or _FIELD.match(self._begin) is not None
 
     async def read_whole(self) -> dict[str, Any]:
         """Return a reply in plain JSON, in normalized form."""
