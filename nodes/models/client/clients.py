@@ -125,15 +125,15 @@ class Pools(httpx2.AsyncBaseTransport):
     """
 
     def __init__(self, most: int, verify: ssl.SSLContext) -> None:
-        limits = httpx2.Limits(max_connections=_EACH, max_keepalive_connections=_EACH)
+        self._each = each = min(_EACH, most)
+        limits = httpx2.Limits(max_connections=each, max_keepalive_connections=each)
         self._pools = [
-            httpx2.AsyncHTTPTransport(verify=verify, limits=limits)
-            for _ in range(max(1, most // _EACH))
+            httpx2.AsyncHTTPTransport(verify=verify, limits=limits) for _ in range(most // each)
         ]
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request. Called by httpx."""
-        free = (pool for pool in self._pools if _count_requests(pool) < _EACH)
+        free = (pool for pool in self._pools if _count_requests(pool) < self._each)
         pool = next(free, None) or min(self._pools, key=_count_requests)
         return await pool.handle_async_request(request)
 
