@@ -116,7 +116,7 @@ class Usage(WithTokens, Data):
             audio_output_tokens=(used.get("output_token_details") or {}).get("audio", 0),
             estimated_calls=ESTIMATED in answer.response_metadata,
         )
-        cost = None if price is None else price.of(one)
+        cost = None if price is None else price.compute_cost(one)
         return add_usage((self, one.model_copy(update={"cost": cost})))
 
 
@@ -140,7 +140,7 @@ class Price(Spec):
     audio_output: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """The price of audio in answers. The price of other answer tokens if None."""
 
-    def of(self, used: Usage) -> float:
+    def compute_cost(self, used: Usage) -> float:
         """Return the cost of the tokens that calls used, in the currency of the price."""
         kinds = (
             (used.cached_tokens, self.cached_input, self.input),
@@ -164,7 +164,7 @@ class Price(Spec):
 class Charges(Protocol):
     """A source of a model's prices."""
 
-    def of(self, used: Usage) -> float:
+    def compute_cost(self, used: Usage) -> float:
         """Return the cost of the tokens that calls used."""
         ...
 

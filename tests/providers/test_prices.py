@@ -207,7 +207,7 @@ def test_our_client_reads_each_servers_kinds(
     one = expected.model_copy(update={"calls": 1, "output_tokens": 7})
     both = {field: 2 * value for field, value in one.model_dump(exclude={"cost"}).items()}
     assert used.model_dump(exclude={"cost"}) == both
-    assert used.cost == pytest.approx(2 * DEAR.of(one))
+    assert used.cost == pytest.approx(2 * DEAR.compute_cost(one))
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_our_client_reads_each_servers_kinds(
 def test_a_price_that_is_not_set_follows_from_the_price_of_the_prompt(
     used: Usage, cost: float
 ) -> None:
-    assert Price(input=10e6, output=20e6).of(used) == pytest.approx(cost)
+    assert Price(input=10e6, output=20e6).compute_cost(used) == pytest.approx(cost)
 
 
 def test_each_kind_may_have_its_own_price() -> None:
@@ -251,7 +251,7 @@ def test_each_kind_may_have_its_own_price() -> None:
         audio_output_tokens=20,
     )
     prompt = 30 * 1 + 10 * 3 + 10 * 4 + 20 * 5 + 30 * 6
-    assert price.of(used) == pytest.approx(prompt + 30 * 2 + 20 * 7)
+    assert price.compute_cost(used) == pytest.approx(prompt + 30 * 2 + 20 * 7)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_audio_and_a_cache_have_list_prices_in_one_call() -> None:
     from duologue.nodes.models.adapters.provider_parameters import ListPrice
 
     used = Usage(input_tokens=1000, cached_tokens=100, audio_input_tokens=200, output_tokens=10)
-    listed = ListPrice("gemini-2.5-flash", "google", None).of(used)
+    listed = ListPrice("gemini-2.5-flash", "google", None).compute_cost(used)
     parts = [
         ListedUsage(input_tokens=700, output_tokens=10),
         ListedUsage(input_tokens=100, cache_read_tokens=100),

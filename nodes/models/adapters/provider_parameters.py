@@ -46,7 +46,7 @@ class ListPrice:
     address: str | None
     """Address of the model's server. The provider's own if None."""
 
-    def of(self, used: Usage) -> float:
+    def compute_cost(self, used: Usage) -> float:
         """Return the price of the tokens that calls used, in US dollars.
 
         Raises:
@@ -92,7 +92,7 @@ def has_list() -> bool:
 @cache
 def _load_list() -> None:
     with suppress(LookupError):
-        ListPrice("gpt-4o", "openai", None).of(Usage(input_tokens=1, output_tokens=1))
+        ListPrice("gpt-4o", "openai", None).compute_cost(Usage(input_tokens=1, output_tokens=1))
 
 
 async def load_list() -> bool:
@@ -122,7 +122,7 @@ def _find(told: Mapping[str, Any], address: str | None) -> ListPrice | None:
     # Models of other servers with OpenAI's API may have the same names.
     found = ListPrice(model, told.get("ls_provider"), address)
     try:
-        found.of(Usage(input_tokens=1, output_tokens=1))
+        found.compute_cost(Usage(input_tokens=1, output_tokens=1))
     except LookupError:
         return None
     return found
