@@ -5,6 +5,7 @@ Functions import pydantic, which takes as long as the rest of `duologue --help`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from .addresses import show_address
+from .addresses import hide_addresses, show_address
 from .sanitize import UNSTORABLE, shorten
 
 if TYPE_CHECKING:
@@ -129,9 +130,9 @@ class BatchError(DuologueError):
 
 
 class InconclusiveResult(DuologueError):  # noqa: N818  # an outcome of a test, not a fault
-    """A simulation has neither passed nor failed: a verdict is inconclusive.
+    """A simulation has neither passed nor failed.
 
-    The message names the verdict.
+    The message names the verdict that is inconclusive, or the error of the simulated user.
     """
 
 
@@ -159,7 +160,8 @@ def function_error(what: str, name: str, error: BaseException, at: str | None = 
     where = "" if at is None else f" in {at}"
     address = None if isinstance(error, DuologueError) else find_address(error)
     server = "" if address is None else f" (its server is {address})"
-    return SpecError(f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}{server}")
+    said = hide_addresses(f"{type(error).__name__}: {error}")
+    return SpecError(f"the {what} {name!r} failed{where}: {said}{server}")
 
 
 def find_address(error: BaseException) -> str | None:
@@ -188,10 +190,11 @@ def hide_frames(error: BaseException) -> None:
     A public function that raises the error adds its frame again. The causes keep their texts.
     """
     for one in iter_causes(error):
-        frames = one.__traceback__
+        frames = last = one.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_libraries()):
-            frames = frames.tb_next
-        one.__traceback__ = frames
+            last, frames = frames, frames.tb_next
+        # The place of a cause in a library is better than none.
+        one.__traceback__ = None if frames is None and one is error else frames or last
         if notes := getattr(one, "__notes__", None):
             # LangGraph notes the name and the id of a task, which a user can't use.
             notes[:] = [note for note in notes if not note.startswith("During task with name")]
@@ -204,7 +207,10 @@ def _libraries() -> tuple[str, ...]:
     from sysconfig import get_path
 
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    return (str(Path(__file__).parents[2]), *(get_path(name) for name in names), "<frozen")
+    root = Path(__file__).parents[2]
+    own = (root / "graphs", root / "nodes", root / "tools")
+    folders = map(str, (*own, *(get_path(name) for name in names)))
+    return (*(f"{folder}{os.sep}" for folder in folders), "<frozen")
 
 
 @contextmanager

@@ -44,7 +44,6 @@ from ..conversation.conversation import Conversation, restore_conversation
 from ..conversation.usage import select_response_metadata
 from ..speakers.call_settings import DecisionType
 from ..speakers.reply_parts import STOP
-from ..store.serializer import PlainSerializer, plain_copy
 from .metadata import (
     NOBODY,
     AnyMetadata,
@@ -348,6 +347,9 @@ def store_artifact(tool: str, artifact: object) -> tuple[Any, str | None]:
     """Return an artifact as a store returns it, or None and the reason why it can't be stored."""
     if artifact is None:
         return None, None
+    # Imported here, since the serializer loads LangGraph.
+    from ..store.serializer import plain_copy
+
     try:
         # In a list, so that all values take the same way as within a message.
         (plain,) = plain_copy([artifact])
@@ -383,11 +385,15 @@ def unpack_artifact(packed: str) -> Any:  # noqa: ANN401
     Raises:
         ValueError: The text is not a packed artifact.
     """
+    from ..store.serializer import PlainSerializer
+
     (artifact,) = PlainSerializer().loads_typed(("msgpack", b64decode(packed, validate=True)))
     return artifact
 
 
 def _pack(artifact: object) -> bytes:
+    from ..store.serializer import PlainSerializer
+
     return PlainSerializer().dumps_typed([artifact])[1]
 
 

@@ -9,12 +9,12 @@ history.
 import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid4
 
 from langchain_core.messages import BaseMessage
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator
 from pydantic_core import to_json
 
 from ...nodes.models.recorder import note_new_ids
@@ -44,11 +44,17 @@ _LANGGRAPH: Final = re.compile(r"(?P<root>.*)/a2a/(?P<name>[^/]+)/?")
 """The path of an assistant's endpoint on a LangGraph server, which accepts only ids."""
 
 
+Many = TypeVar("Many")
+
+_List: TypeAlias = Annotated[list[Many], BeforeValidator(lambda given: given or [])]
+"""A list. A server may send null for an empty one."""
+
+
 class _Message(BaseModel):
     """A message or an artifact."""
 
     role: str = ""
-    parts: list[dict[str, Any]] = []
+    parts: _List[dict[str, Any]] = []
 
     def text(self) -> str:
         """Return the texts of the parts. A file is described."""
@@ -73,8 +79,8 @@ class _Task(BaseModel):
     id: str | None = None
     context_id: str | None = Field(default=None, alias="contextId")
     status: _Status
-    artifacts: list[_Message] = []
-    history: list[_Message] = []
+    artifacts: _List[_Message] = []
+    history: _List[_Message] = []
 
     def text(self) -> str:
         """Return the reply. Empty if there is none."""
@@ -175,6 +181,7 @@ class A2aAgent:
         said = {"messageId": message_id, **self._continued}
         old = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": text}]}
         new = {"role": "ROLE_USER", "parts": [{"text": text}]}
+        is_found = False
         while True:
             message = said | (new if self._is_version_1 else old)
             wait: Any = {"returnImmediately": False} if self._is_version_1 else {"blocking": True}
@@ -187,8 +194,8 @@ class A2aAgent:
                 self._is_version_1 = True
             elif response.is_success and error is None:
                 return self._read(response)
-            elif (url := await self._find_assistant(client)) is not None:
-                self._url = url
+            elif not is_found and (url := await self._find_assistant(client)) is not None:
+                self._url, is_found = url, True
             else:
                 raise self._refuse(f"it answered {response.status_code} {response.text}")
 
@@ -225,10 +232,11 @@ class A2aAgent:
         try:
             response = await client.post(search, json={"graph_id": found["name"], "limit": 1})
             (assistant,) = response.json()
-            path = f"{found['root']}/a2a/{assistant['assistant_id']}"
+            name = str(assistant["assistant_id"])
         except (httpx2.HTTPError, ValueError, TypeError, KeyError):
             return None
-        return urlunsplit(parts._replace(path=path))
+        path = f"{found['root']}/a2a/{name}"
+        return urlunsplit(parts._replace(path=path)) if _is_uuid(name) else None
 
     def _refuse(self, problem: str) -> SpecError:
         return SpecError(

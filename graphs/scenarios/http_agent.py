@@ -10,7 +10,13 @@ from langchain_core.messages import BaseMessage, convert_to_openai_messages
 from pydantic import JsonValue
 
 from ...nodes.models.recorder import note_new_ids
-from ..common.addresses import check_address, remember_secrets, show_address
+from ..common.addresses import (
+    USED_SECRETS,
+    check_address,
+    hide_addresses,
+    remember_secrets,
+    show_address,
+)
 from ..common.errors import SpecError
 from ..common.sanitize import excerpt
 
@@ -28,12 +34,15 @@ _CONNECT_SECONDS: Final = 10.0
 class ModelServer:
     """An OpenAI-compatible server that is an agent."""
 
-    url: str
+    url: str = field(repr=False)
     """The base URL of the server."""
     model: str | None = None
     """The name of its model. ``agent`` if None."""
     key_env: str | None = None
     """The environment variable with its key. The server receives no key if None."""
+
+    def __str__(self) -> str:
+        return f"{show_address(self.url)} (model {self.model or 'agent'!r})"
 
     def connect(self) -> "ChatOpenAI":
         """Return the model at the server.
@@ -80,16 +89,23 @@ def read_address(url: str) -> str:
 
 
 def read_variable(name: str, field_name: str) -> str:
-    """Return an environment variable.
+    """Return an environment variable, which is hidden from now on.
 
     Raises:
-        SpecError: It is not set.
+        SpecError: It is not set, or no header can contain it.
     """
-    value = os.environ.get(name, "")
+    # Keys are often pasted with a line end.
+    value = os.environ.get(name, "").strip()
     if not value:
         raise SpecError(
             f"{field_name}: the environment variable {name!r} is not set; set it, or name another"
         )
+    if not (value.isascii() and value.isprintable()):
+        raise SpecError(
+            f"{field_name}: the environment variable {name!r} contains a character that no header "
+            "can contain; use printable ASCII characters"
+        )
+    USED_SECRETS.add(value)
     return value
 
 
@@ -117,7 +133,7 @@ class HttpAgent:
         'answer.text'
     """
 
-    url: str
+    url: str = field(repr=False)
     """The address of the endpoint."""
     request: Mapping[str, JsonValue] = field(default_factory=lambda: {"message": "{message}"})
     """The body of each request."""
@@ -132,7 +148,7 @@ class HttpAgent:
     __name__ = "HTTP agent"
 
     def __post_init__(self) -> None:
-        read_address(self.url)
+        object.__setattr__(self, "url", read_address(self.url))
         if not self.reply.strip("."):
             raise SpecError("reply: must be a path such as 'answer.text'")
 
@@ -186,8 +202,9 @@ class HttpAgent:
         return found or ""
 
     def _refuse(self, problem: str) -> SpecError:
+        told = excerpt(hide_addresses(problem))
         return SpecError(
-            f"agent: the endpoint {show_address(self.url)} does not reply: {excerpt(problem)}; "
+            f"agent: the endpoint {show_address(self.url)} does not reply: {told}; "
             "check its address, request and reply"
         )
 

@@ -25,7 +25,7 @@ from ..session.listing import known_store
 from ..session.options import Options
 from ..session.session import Result
 from ..session.stored_session import LaterVerdict, hash_log
-from .http_agent import take_server
+from .http_agent import ModelServer, take_server
 from .judging import (
     find_stored_checks,
     name_checks,
@@ -258,7 +258,7 @@ async def open_suite(
     # As they are read from the store.
     facts = {
         **suite.facts(),
-        "agent": tested.reference or tested.name,
+        "agent": str(agent) if isinstance(agent, ModelServer) else reference or tested.name,
         "agent_version": given.pop("agent_version", None),
         "judge_model": [*judges.names] if second_judge else judge_model,
     }

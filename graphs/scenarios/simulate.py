@@ -82,13 +82,13 @@ async def asimulate(
     Args:
         scenario: The scenario.
         agent: The agent: a compiled graph, an agent of ``create_agent`` or another Runnable; a
-            function, sync or async, that accepts the list of messages and returns text, a message
-            or a state with ``messages``; the URL of an OpenAI-compatible server, such as
-            ``http://127.0.0.1:8000/v1``; or the address of an A2A endpoint, such as
-            ``a2a:http://127.0.0.1:2024/a2a/…``. A graph with a checkpointer, or on a LangGraph
-            server (a ``RemoteGraph``), has one thread for the whole conversation and receives only
-            the new messages. A server is called without a key and
-            with the model name ``agent``; for other values pass a ``ChatOpenAI``.
+            function or a generator, sync or async, that accepts the list of messages and returns
+            or yields text, a message, messages or a state with ``messages``; the URL of an
+            OpenAI-compatible server, such as ``http://127.0.0.1:8000/v1``, with ``agent_model`` and
+            ``agent_key_env``; the address of an A2A endpoint, such as
+            ``a2a:http://127.0.0.1:2024/a2a/shop``; or an `HttpAgent`. A graph with a checkpointer,
+            or on a LangGraph server (a ``RemoteGraph``), has one thread for the whole conversation
+            and receives only the new messages.
         **options: The options of the run. ``model`` is the model of the simulated user.
 
     Returns:

@@ -6,10 +6,13 @@ docs/measurements/user_errors.md; each is exact rather than complete.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
+from unicodedata import decimal
 
 from ..common.files import read_fields
 from ..text.words import fold
@@ -88,10 +91,11 @@ def _find_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]
     known = _KnownFacts(facts.known)
     secrets = _secret_facts(facts.secrets)
     goal = _runs_of_words(_QUOTED.sub(" ", facts.goal))
+    agent = ""
     for turn in turns:
         if turn.is_by_user:
             found: Iterable[tuple[UserErrorKind, Iterable[str]]] = (
-                ("secret", _said_secrets(secrets, turn.text)),
+                ("secret", _said_secrets(secrets, turn.text, agent)),
                 ("invented", known.find_invented(turn.text)),
                 ("copied", _copied_words(goal, turn.text)),
                 ("other_side", _OTHER_SIDE.findall(turn.text)),
@@ -99,6 +103,7 @@ def _find_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]
             for kind, texts in found:
                 yield from (UserError(kind, text, turn.number) for text in [*texts][:1])
         known.add(turn.text)
+        agent += f"\n{turn.text}" if turn.is_by_agent else ""
     yield from _end_errors(facts, turns)
 
 
@@ -107,10 +112,10 @@ def _end_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]:
     end = next((turn for turn in turns if turn.is_by_user and facts.done in turn.tokens), None)
     if end is None:
         return
-    last = next((turn for turn in reversed(turns) if turn.is_by_agent), None)
+    before = (turn for turn in reversed(turns) if turn.is_by_agent and turn.number < end.number)
+    last = next(before, None)
     # A text beside the word may answer the agent's question.
-    is_unanswered = last is not None and (last.number > end.number or not end.text.strip())
-    if last is not None and is_unanswered and (sentence := find_open_sentence(last.text)):
+    if last is not None and not end.text.strip() and (sentence := find_open_sentence(last.text)):
         yield UserError("early_end", sentence, end.number)
     said = _pieces(" ".join(turn.text for turn in turns))
     for part in facts.must_mention:
@@ -127,11 +132,14 @@ _DIGITS: Final = {word: str(digit) for digit, word in enumerate(_PHRASES["digits
 
 def _pieces(text: str) -> list[str]:
     """Return the words and numbers of a text without case; a spelled digit is a digit."""
-    # `int` reads the digits of any script.
-    return [
-        f"{int(word):0{len(word)}}" if word.isdecimal() else _DIGITS.get(word, word)
-        for word in re.findall(r"\d+|[^\W\d_]+", fold(text))
-    ]
+    # The digits of any script, but no raised ones.
+    plain = "".join(str(decimal(one, one)) for one in fold(text))
+    return [_DIGITS.get(word, word) for word in re.findall(r"[0-9]+|[^\W\d_]+", plain)]
+
+
+def _plain(text: str) -> str:
+    """Return the letters and digits of a text, without leading zeros."""
+    return "".join(_pieces(text)).lstrip("0")
 
 
 def _contains(pieces: Sequence[str], fact: str) -> bool:
@@ -152,50 +160,65 @@ _QUOTED: Final = re.compile(
 )
 """Texts in quotation marks: a goal may ask the user to say them."""
 
-_SECRET: Final = 3
+_MIN_SECRET: Final = 3
 """Minimum number of letters and digits of a fact that must not be said."""
+
+_OTHER_NUMBERS: Final = re.compile(r"(?<=\d)[.,](?=\d{3}\b)|\b\d+ ?%")
+"""Separators of thousands, and percentages: "1,500" does not say 500."""
 
 
 def _secret_facts(text: str) -> list[str]:
     """Return the facts of a text that must not be said: quoted texts, and words with digits."""
     quoted = [found.group()[1:-1] for found in _QUOTED.finditer(text)]
     coded = [*_EMAIL.findall(text), *(raw for raw in _RUN.findall(text) if _has_digit(raw))]
-    return [one for one in (quoted + coded) if len("".join(_pieces(one))) >= _SECRET]
+    return [one for one in (*quoted, *coded) if len(_plain(one)) >= _MIN_SECRET]
 
 
-def _said_secrets(secrets: Sequence[str], text: str) -> Iterator[str]:
-    pieces = _pieces(text)
-    return (secret for secret in secrets if _contains(pieces, "".join(_pieces(secret))))
+def _said_secrets(secrets: Sequence[str], text: str, agent: str) -> Iterator[str]:
+    """Yield the secrets that a text says, and that the agent has not said before."""
+    said, known = (_pieces(_OTHER_NUMBERS.sub("", one)) for one in (text, agent))
+    for secret in secrets:
+        fact = "".join(_pieces(_OTHER_NUMBERS.sub("", secret)))
+        if _contains(said, fact) and not _contains(known, fact):
+            yield secret
 
 
 # --- Invented facts ---
 
-_EMAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
-_RUN: Final = re.compile(r"\w+(?:[-_/.,:]\w+)*")
+_RUN: Final = re.compile(r"[A-Za-z0-9]\w*(?:[-_/]\w+)*", re.ASCII)
+"""A run of ASCII letters and digits. In other scripts, words are often not separated."""
 
-_AMOUNT: Final = re.compile(r"[$€£¥]\s?\d[\d.,]*|\b\d[\d,]*\.\d\d\b|\b\d[\d.]*,\d\d\b")
-"""Amounts of money. A user may name a limit or compute a sum."""
-
-_MONTHS: Final = {name[:3]: month for month, name in enumerate(_PHRASES["months"], start=1)}
-
-_DATE: Final = re.compile(
-    rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({'|'.join(_MONTHS)})[a-z]*\.?"
-    r"(?: (\d{1,2})(?:st|nd|rd|th)?\b)?",
+_OTHERS: Final = re.compile(
+    r"[$€£¥₹]\s?\d[\d.,]{0,20}"
+    r"|\d[\d.,]{0,20}\s?(?:[$€£¥₹%元円]|(?:euros?|eur|usd|dollars?|pounds?|chf|kr)\b)"
+    r"|\b\d[\d.,]{0,20}[.,]\d\d\b"
+    r"|\b\d{1,2}(?:[:.]\d\d)?\s?(?:am|pm|h|uhr)\b|\b\d{1,2}:\d\d",
     re.IGNORECASE,
 )
+"""Amounts of money and times. A user may name a limit, compute a sum, or choose a time."""
 
-_ISO_DATE: Final = re.compile(r"\b(?:\d{4}-)(\d{1,2})-(\d{1,2})\b")
+_MONTHS: Final = {name: month for month, name in enumerate(_PHRASES["months"], start=1)}
 
-_SHORT_DATE: Final = re.compile(r"\b(\d{1,2})[/.](\d{1,2})\b")
+_DATE: Final = re.compile(
+    rf"\b(?:(?P<month>{'|'.join(_MONTHS)}) (?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
+    rf"|(?P<first>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<second>{'|'.join(_MONTHS)})),? \d{{4}}\b"
+    r"|\b\d{4}-(?P<digits>\d{1,2})-(?P<last>\d{1,2})\b",
+    re.IGNORECASE,
+)
+"""A date with a year."""
+
+_TODAY: Final = re.compile(r"\btoday\b[^.!?]{0,25}$", re.IGNORECASE)
+"""The words before the date of today, which a user may know."""
 
 _NEAR: Final = 14
 """Number of days around a known date in which a user may name another date: "a day later"."""
 
 _LEAP_YEAR: Final = 2024
 
-_UNIT: Final = re.compile(r"\d+[-_]?[^\W\d_]+(?:-[^\W\d_]+)*|[^\W\d_]+[-_]?\d{1,2}")
-"""Numbers with a unit or an ordinal, and numbered words: "24-hour", "15th", "suite-3"."""
+_UNIT: Final = re.compile(r"\d+_?[A-Za-z]+|[A-Za-z]+_?\d{0,3}|\d{1,3}")
+"""Parts of words: numbers with a unit or an ordinal, words, and short numbers."""
 
 _MIN_DIGITS: Final = 4
 """Minimum number of digits of a number that is taken for a fact."""
@@ -208,44 +231,23 @@ def _has_digit(text: str) -> bool:
     return any(letter.isdigit() for letter in text)
 
 
-def _plain(text: str) -> str:
-    """Return the letters and digits of a text, without leading zeros."""
-    return "".join(_pieces(text)).lstrip("0")
-
-
 def _is_fact(raw: str) -> bool:
     """Return whether an id or a number is too special to be a count, a year, a time or a unit."""
-    if any(letter.isalpha() for letter in raw):
-        return (
-            len(_plain(raw)) >= _MIN_CODE
-            and sum(letter.isdigit() for letter in raw) > 1
-            and not _UNIT.fullmatch(raw)
-        )
-    if not raw.isdigit():
-        return False
-    is_year = len(raw) == _MIN_DIGITS and raw[:2] in {"19", "20"}
-    return len(raw) >= _MIN_DIGITS and not is_year and int(raw) % 100 != 0
+    if raw.isdigit():
+        is_year = len(raw) == _MIN_DIGITS and raw[:2] in {"19", "20"}
+        return len(raw) >= _MIN_DIGITS and not is_year and not raw.endswith("00")
+    is_long = len(_plain(raw)) >= _MIN_CODE and sum(map(str.isdigit, raw)) > 1
+    return is_long and not all(map(_UNIT.fullmatch, re.split("[-/]", raw)))
 
 
-_TODAY: Final = re.compile(r"\btoday\b[^.!?]{0,25}$", re.IGNORECASE)
-"""The words before the date of today, which a user may know."""
-
-
-def _dates(text: str) -> Iterator[tuple[tuple[int, int], re.Match[str]]]:
-    """Yield the dates of a text: month and day, and the match."""
+def _dates(text: str) -> Iterator[tuple[int, re.Match[str]]]:
+    """Yield the dates of a text: the day of the year, and the match."""
     for found in _DATE.finditer(text):
-        before, month, after = found.groups()
-        if day := after or before:
-            yield (_MONTHS[month.lower()], int(day)), found
-    for found in _ISO_DATE.finditer(text):
-        yield (int(found[1]), int(found[2])), found
-
-
-def _day_of_year(month: int, day: int) -> int | None:
-    try:
-        return date(_LEAP_YEAR, month, day).timetuple().tm_yday
-    except ValueError:
-        return None
+        name = found["month"] or found["second"]
+        month = _MONTHS[name.lower()] if name else int(found["digits"])
+        with suppress(ValueError):
+            day = int(found["day"] or found["first"] or found["last"])
+            yield date(_LEAP_YEAR, month, day).timetuple().tm_yday, found
 
 
 class _KnownFacts:
@@ -260,25 +262,22 @@ class _KnownFacts:
     def add(self, text: str) -> None:
         """Add the facts of a text."""
         self._text += f"\n{fold(text)}"
-        self._letters += f" {_plain(text)}"
-        pairs = [found for found, _ in _dates(text)]
-        for one, other in _SHORT_DATE.findall(text):
-            pairs += [(int(one), int(other)), (int(other), int(one))]
-        self._days.update(day for pair in pairs if (day := _day_of_year(*pair)) is not None)
+        # Numbers of phones are also written without the zero in brackets.
+        self._letters += f" {_plain(text)} {_plain(text.replace('(0)', ''))}"
+        self._days.update(day for day, _ in _dates(text))
 
     def find_invented(self, text: str) -> Iterator[str]:
         """Yield the facts of a text that are not known."""
         yield from (one for one in _EMAIL.findall(text) if fold(one) not in self._text)
         text = _EMAIL.sub(" ", text)
-        for (month, day), found in _dates(text):
-            number = _day_of_year(month, day)
+        for day, found in _dates(text):
             is_today = _TODAY.search(text[: found.start()]) is not None
-            if number is not None and not is_today and not self._is_near(number):
+            if not (is_today or self._is_near(day) or _plain(found.group()) in self._letters):
                 yield found.group()
-        for pattern in (_AMOUNT, _DATE, _ISO_DATE):
-            text = pattern.sub(" ", text)
+        text = _DATE.sub(" ", _OTHERS.sub(" ", text))
         for raw in _RUN.findall(text):
-            if _has_digit(raw) and _is_fact(raw) and _plain(raw) not in self._letters:
+            digits = "".join(filter(str.isdigit, raw))
+            if digits and _is_fact(raw) and _plain(raw) not in self._letters:
                 yield raw
 
     def _is_near(self, day: int) -> bool:
@@ -303,14 +302,14 @@ def _runs_of_words(text: str) -> set[tuple[str, ...]]:
 
 
 def _copied_words(goal: set[tuple[str, ...]], text: str) -> Iterator[str]:
-    """Yield the words that a text shares with the goal, if they address the user."""
+    """Yield the words that a text shares with the goal, if they tell the user about itself."""
     for run in sorted(goal & _runs_of_words(text)):
-        if not _SECOND_PERSON.isdisjoint(run):
+        if any(pair in _SECOND_PERSON for pair in map(" ".join, pairwise(run))):
             yield " ".join(run)
 
 
 _SECOND_PERSON: Final = frozenset(_PHRASES["second_person"])
-"""Words that address the user in its goal. A user that speaks for itself does not copy them."""
+"""Words by which a goal addresses the user. A user that speaks for itself does not copy them."""
 
 
 # --- An early end ---
@@ -319,19 +318,23 @@ _OFFER: Final = re.compile("|".join(_PHRASES["offers"]), re.IGNORECASE)
 
 _ANNOUNCED: Final = re.compile(rf"\b(?:{'|'.join(_PHRASES['announcements'])})\b", re.IGNORECASE)
 
+_KNOWN_LANGUAGE: Final = re.compile(
+    rf"\b(?:{'|'.join(_PHRASES['english'])})\b|[\u4e00-\u9fff]", re.IGNORECASE
+)
+"""Words of the languages whose offers are listed. Questions in others are not judged."""
+
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
 
-
-_ASKS: Final = ("?", "？", "؟")  # noqa: RUF001
+_ASKS: Final = ("?", "？")  # noqa: RUF001
 
 
 def find_open_sentence(text: str) -> str:
-    """Return the last sentence by which an agent asks or announces an act, or an empty text.
+    """Return the last sentence of an agent if it asks or announces an act, or an empty text.
 
-    An offer of more help is neither.
+    An offer of more help and a question whether all is well are neither.
     """
     sentences = [one.strip() for one in _SENTENCE_END.split(text) if one.strip()]
-    asked = [
-        one for one in sentences if one.rstrip("*_\"') ").endswith(_ASKS) or _ANNOUNCED.search(one)
-    ]
-    return next((one for one in reversed(asked) if not _OFFER.search(one)), "")
+    if not sentences or _OFFER.search(last := sentences[-1]):
+        return ""
+    asks = last.rstrip("*_\"') ").endswith(_ASKS) and _KNOWN_LANGUAGE.search(last)
+    return last if asks or _ANNOUNCED.search(last) else ""

@@ -56,8 +56,9 @@ def put_files_back(dump: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: A block names a file that the dump does not contain, or a file has changed.
     """
-    given = dump.get("files")
-    files: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    files = dump.get("files") or {}
+    if not isinstance(files, Mapping):
+        raise ValueError("files: must be an object; dump the session again")
     for digest, data in files.items():
         _check(digest, data)
     return {**_change_blocks(dump, partial(_put_bytes, files)), "files": {}}

@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
@@ -148,7 +149,7 @@ def advise_on_credit(error: BaseException) -> str:
 
 
 def failed_in_reply(error: BaseException) -> bool:
-    """Return whether a call failed after its reply had begun, so that no client repeats it."""
+    """Return whether a call failed after its reply had begun."""
     return any(has_passed(one, place) for one in iter_causes(error) for place in _READERS)
 
 
@@ -196,6 +197,9 @@ def _refusal_in(error: BaseException) -> Refusal | None:
     if found is None:
         return None
     told = {name: getattr(error, name, None) for name in ("code", "type", "message", "body")}
+    # Clients keep only a part of the body.
+    with suppress(Exception):
+        told["reply"] = getattr(response, "json")()  # noqa: B009  # responses of several clients
     headers = headers if isinstance(headers, Mapping) else {}
     if read_retry_seconds(headers) is None and (seconds := read_wait(told)) is not None:
         headers = {**headers, "retry-after": f"{seconds:g}"}

@@ -117,7 +117,7 @@ async def ask_agent(
     await calls.finish_recording()
     structured = found.get("structured_response") if isinstance(found, Mapping) else None
     parsed: JsonValue = to_jsonable_python(structured, fallback=str)
-    is_state = isinstance(found, Mapping)
+    is_state = isinstance(found, Mapping | list)
     heard = {one.id for one in turn.messages if one.id is not None} if is_state else set[str]()
     last = messages[-1] if messages else None
     if last is None or last.id in heard:
@@ -265,13 +265,12 @@ def _read_openai(found: BaseModel) -> Mapping[str, Any] | None:
     """
     if isinstance(text := getattr(found, "output_text", None), str):
         return {"role": "assistant", "content": text}
-    for choice in getattr(found, "choices", None) or ():
-        found = getattr(choice, "message", found)
-    if not hasattr(found, "content") or not hasattr(found, "role"):
+    choices = getattr(found, "choices", None)
+    message: Any = getattr(choices[0], "message", None) if choices else found
+    if not hasattr(message, "content") or not hasattr(message, "role"):
         return None
-    return found.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True) | {
-        "content": found.content or ""
-    }
+    fields = message.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True)
+    return {"content": "", **fields}
 
 
 def _read_reply(

@@ -37,7 +37,7 @@ MOST_FRAMES = {
 20 frames of each utterance come after the end, when the older checkpoints are deleted.
 """
 
-SET_UP = 2.3
+SET_UP = 2.6
 """Frames of a session without those of its messages, in frames of a message."""
 
 FEW, MANY = 20, 40

@@ -41,13 +41,12 @@ def leave_combinations_to_exhaustive(items: Iterable[pytest.Item], elsewhere: se
     """
     grids = defaultdict[object, list[pytest.Function]](list)
     for item in items:
-        if not isinstance(item, pytest.Function):
+        marks = {mark.name for mark in item.iter_markers()}
+        if not isinstance(item, pytest.Function) or not elsewhere.isdisjoint(marks):
             continue
-        if "postgres_server" in item.fixturenames and not item.get_closest_marker("every_store"):
+        if "postgres_server" in item.fixturenames and "every_store" not in marks:
             item.add_marker(_WHOLE)
-        if not hasattr(item, "callspec"):
-            continue
-        if elsewhere.isdisjoint(mark.name for mark in item.iter_markers()):
+        if hasattr(item, "callspec"):
             grids[item.parent, item.originalname].append(item)
     for cases in grids.values():
         part = cases[0].get_closest_marker("part")

@@ -270,7 +270,8 @@ async def make_call(
 
     1. Check the settings.
     2. Make the call without the defaults that the model refused before.
-    3. If the answer is interrupted, or the server refuses the call for now, repeat the call.
+    3. If the connection fails, the answer is interrupted, or the server refuses the call for now,
+       repeat the call.
     4. If the model refuses a default, repeat the call without it, or with its other name.
     5. If the model then answers, remember the refused defaults.
     6. Turn an error of the client into one of duologue.

@@ -101,6 +101,8 @@ SAMPLING: Mapping[str, Any] = MappingProxyType(
         "dry_base": 1.75,
         # Penalize even two repeated tokens; otherwise sentences recur with one word changed.
         "dry_allowed_length": 1,
+        # Look at the whole conversation, not only the last 64 tokens. This server refuses -1.
+        "dry_penalty_last_n": N_CTX,
         # Penalize recent single words a little. With a higher penalty, the model soon leaves the
         # topic.
         "repeat_penalty": 1.04,

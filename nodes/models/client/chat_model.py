@@ -88,7 +88,7 @@ as well.
 class ChatModel(ChatOpenAI):
     """`ChatOpenAI` that reads plain JSON from OpenAI's client and keeps invalid calls.
 
-    Requests, retries and errors are those of the stock class. The client's typed methods would
+    Requests and errors are those of the stock class. The client's typed methods would
     validate the whole history on each call and build objects of each reply, which takes more time
     than the rest of this program. They would also parse structured answers, and raise if an answer
     is cut off or does not fit its schema.

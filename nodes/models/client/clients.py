@@ -82,9 +82,17 @@ class _Body(httpx2.AsyncByteStream):
     ) -> None:
         self._stream = stream
         self._read = read
+        self._has_begun = False
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._read(self._stream)
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        # OpenAI's client reads the bytes after the last event in a second loop, and ignores them.
+        is_rest, self._has_begun = self._has_begun, True
+        try:
+            async for part in self._read(self._stream):
+                yield part
+        except TooLargeReplyError:
+            if not is_rest:
+                raise
 
     async def aclose(self) -> None:
         await self._stream.aclose()

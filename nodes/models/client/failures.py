@@ -8,7 +8,6 @@ from asyncio import sleep
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import count
 from random import random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -252,7 +251,7 @@ def _explain(error: BaseException) -> str:
 
 
 def broke_off(error: BaseException) -> bool:
-    """Return whether a connection broke during a reply, which the client does not retry."""
+    """Return whether a connection broke during a reply."""
     if not (is_api_error(error) and failed_in_reply(error)):
         return False
     from openai import APIConnectionError
@@ -263,8 +262,9 @@ def broke_off(error: BaseException) -> bool:
 _BREAKS: Final = 2
 """Maximum number of retries after an interrupted answer."""
 
-_REFUSALS: Final = 50
-"""Maximum number of retries of a call at a gate, if the server refuses it for now."""
+_REFUSALS: Final = 10
+"""Maximum number of refusals of a call at a gate, for each of its tries. A server refuses it for
+now."""
 
 _LONGEST_PAUSE: Final = 8.0
 """Maximum number of seconds before a retry, if the server asks for none."""
@@ -298,38 +298,46 @@ async def repeat_call(
         gate: The object through which each attempt passes a gate. None if it passes no gate.
     """
     token = _repeats.set(iter((True,) if retries else ()))
-    breaks = 0
+    # Each kind of failure has a limit of its own.
+    refusals = breaks = others = 0
     try:
-        for number in count(1):
+        while True:
             try:
                 return await (once() if gate is None else gate.make_call(once))
             except Exception as error:
-                is_refused, is_broken = gate is not None and is_for_now(error), broke_off(error)
+                is_refused = gate is not None and is_for_now(error)
+                is_broken = not is_refused and broke_off(error)
+                if not (is_refused or is_broken or is_repeatable(error)):
+                    raise
+                refusals += is_refused
                 breaks += is_broken
-                is_final = number > (_REFUSALS if is_refused else retries) or breaks > _BREAKS
-                if is_final or not (is_refused or is_broken or is_repeatable(error)):
+                others += not (is_refused or is_broken)
+                most_refusals = _REFUSALS * (1 + retries)
+                if refusals > most_refusals or breaks > min(_BREAKS, retries) or others > retries:
                     raise
                 is_told = is_refused or failed_in_reply(error)
                 if is_told:
                     notify(_describe_retry(label, error))
                 # A gate delays the calls that a server refuses.
-                await sleep(0 if is_refused or is_broken else _pause_before(number, error))
+                await sleep(0 if is_refused or is_broken else _pause_before(others, error))
             if not is_told:
                 name = name_of(label, address)
                 at = f"{name[:1].upper()}{name[1:]}"
-                notify(f"{at} is busy or can't be reached: try {number + 1} of {1 + retries}.")
-        raise AssertionError("the last attempt returns or raises")
+                notify(f"{at} is busy or can't be reached: try {others + 1} of {1 + retries}.")
     finally:
         _repeats.reset(token)
 
 
 def _pause_before(number: int, error: Exception) -> float:
-    """Return the number of seconds before a retry, as OpenAI's client computes it."""
+    """Return the number of seconds before a retry, as OpenAI's client computes it.
+
+    A wait of zero is a time in the past, which says nothing.
+    """
     found = find_refusal(error)
     asked = None if found is None else read_retry_seconds(found.headers)
     # The times of many callers must differ.
-    own = min(0.5 * 2.0 ** (number - 1), _LONGEST_PAUSE) * (1 - 0.25 * random())  # noqa: S311
-    return own if asked is None else asked
+    own = min(0.5 * 2.0 ** min(number - 1, 10), _LONGEST_PAUSE) * (1 - 0.25 * random())  # noqa: S311
+    return asked or own
 
 
 def _describe_retry(label: str, error: Exception) -> str:
