@@ -20,7 +20,6 @@ from ..conversation.limits import UNKNOWN_CALLS, plain_calls
 from ..ends.end import count_of, lone
 from ..kinds import KINDS
 from ..kinds.load import load_conversation, read_kind
-from ..show.draw import replies
 from .terminal.console import on_screen, one_line, plain, prose, stderr, stdout
 from .terminal.progress import Progress
 
@@ -42,6 +41,9 @@ def read_sample(kind: str) -> str:
 
 def describe(file: Path, out: Console) -> None:
     """Print a description of a conversation file, and check the names in it."""
+    # Imported here, since the import loads LangGraph, and `models` needs none.
+    from ..show.draw import replies
+
     conversation = load_conversation(file)
     names = ", ".join(map(one_line, conversation.names))
     plain(out, f"{one_line(str(file))}: {read_kind(file) or 'a conversation'} of {names}", "bold")

@@ -18,6 +18,9 @@ from support.shop import Fault, shop_agent
 STOP = "###STOP###"
 
 
+GOAL = "Get the second charge of order 1042 refunded."
+
+
 class Case(NamedTuple):
     """A scenario with the messages of its user."""
 
@@ -31,15 +34,14 @@ def texts(result: SimulationResult) -> str:
 
 def scenario(*says: str, check: Callable[[SimulationResult], bool] | None = None) -> Case:
     checks = [] if check is None else [check]
-    found = Scenario("Get the second charge refunded.", checks=checks, max_iterations=8)
+    found = Scenario(GOAL, checks=checks, max_iterations=8)
     return Case(found, (*says, STOP))
 
 
 CASES = {
     Fault.PROMISES: Case(
         Scenario(
-            "Get the second charge refunded.",
-            knows="Your order is 1042.",
+            GOAL,
             criteria=["The agent promises no refund before it calls get_order."],
         ),
         ("I was charged twice.", "Order 1042.", "Yes.", STOP),
