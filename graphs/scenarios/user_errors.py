@@ -132,8 +132,10 @@ _DIGITS: Final = {word: str(digit) for digit, word in enumerate(_PHRASES["digits
 
 def _pieces(text: str) -> list[str]:
     """Return the words and numbers of a text without case; a spelled digit is a digit."""
-    # The digits of any script, but no raised ones.
-    plain = "".join(str(decimal(one, one)) for one in fold(text))
+    plain = fold(text)
+    if not plain.isascii():
+        # The digits of any script, but no raised ones.
+        plain = "".join(str(decimal(one, one)) for one in plain)
     return [_DIGITS.get(word, word) for word in re.findall(r"[0-9]+|[^\W\d_]+", plain)]
 
 
@@ -176,6 +178,8 @@ def _secret_facts(text: str) -> list[str]:
 
 def _said_secrets(secrets: Sequence[str], text: str, agent: str) -> Iterator[str]:
     """Yield the secrets that a text says, and that the agent has not said before."""
+    if not secrets:
+        return
     said, known = (_pieces(_OTHER_NUMBERS.sub("", one)) for one in (text, agent))
     for secret in secrets:
         fact = "".join(_pieces(_OTHER_NUMBERS.sub("", secret)))
@@ -271,7 +275,7 @@ class _KnownFacts:
         yield from (one for one in _EMAIL.findall(text) if fold(one) not in self._text)
         text = _EMAIL.sub(" ", text)
         for day, found in _dates(text):
-            is_today = _TODAY.search(text[: found.start()]) is not None
+            is_today = _TODAY.search(text[max(0, found.start() - 40) : found.start()]) is not None
             if not (is_today or self._is_near(day) or _plain(found.group()) in self._letters):
                 yield found.group()
         text = _DATE.sub(" ", _OTHERS.sub(" ", text))
