@@ -18,15 +18,11 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from pydantic_core import to_json
 
 from ...nodes.models.recorder import note_new_ids
-from ..common.addresses import show_address
 from ..common.errors import SpecError
-from ..common.sanitize import excerpt
+from .http_agent import make_reply_error, open_client
 
 A2A: Final = "a2a:"
 """The beginning of the address of an A2A endpoint."""
-
-_CONNECT_SECONDS: Final = 10.0
-"""Maximum time in seconds until a connection to the endpoint is made."""
 
 _POLL_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Times in seconds between questions about a task that is not finished. The last one repeats."""
@@ -154,14 +150,9 @@ class A2aAgent:
 
     async def __call__(self, messages: Sequence[BaseMessage]) -> str:
         """Send the newest message, wait for the end of the task, and return the reply."""
-        # Imported here, since most agents need no client.
-        import httpx2
-
         message_id = uuid4().hex
         note_new_ids(message_id)
-        # The simulation has a limit of its own for the time of a reply.
-        limits = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
-        async with httpx2.AsyncClient(timeout=limits) as client:
+        async with open_client() as client:
             found = await self._send(client, messages[-1].text, message_id)
             for seconds in _list_pauses():
                 if isinstance(found, _Reply) or found.status.state not in _RUNNING:
@@ -239,10 +230,7 @@ class A2aAgent:
         return urlunsplit(parts._replace(path=path)) if _is_uuid(name) else None
 
     def _refuse(self, problem: str) -> SpecError:
-        return SpecError(
-            f"agent: the A2A endpoint {show_address(self._url)} does not reply: "
-            f"{excerpt(problem)}; check its address and its log"
-        )
+        return make_reply_error("A2A endpoint", self._url, problem, "its address and its log")
 
 
 def _list_pauses() -> Iterator[float]:

@@ -1,4 +1,4 @@
-"""Agents behind HTTP: OpenAI-compatible servers, and endpoints with a JSON form of their own."""
+"""Agents behind HTTP: OpenAI-compatible servers, and endpoints with any form of JSON."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ from ..common.errors import SpecError
 from ..common.sanitize import excerpt
 
 if TYPE_CHECKING:
+    import httpx2
     from langchain_openai import ChatOpenAI
 
 HTTP: Final = ("http://", "https://")
@@ -109,9 +110,35 @@ def read_variable(name: str, field_name: str) -> str:
     return value
 
 
+def open_client() -> "httpx2.AsyncClient":
+    """Return a client for an agent's endpoint. Only the time to connect is limited.
+
+    The simulation limits the time of a reply.
+    """
+    # Imported here, since most agents need no client.
+    import httpx2
+
+    return httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS))
+
+
+def make_reply_error(what: str, url: str, problem: str, remedy: str) -> SpecError:
+    """Return the error for an endpoint that does not reply, without secrets.
+
+    Args:
+        what: The kind of endpoint.
+        url: The address.
+        problem: The cause.
+        remedy: The things that the user should check.
+    """
+    told = excerpt(hide_addresses(problem))
+    return SpecError(
+        f"agent: the {what} {show_address(url)} does not reply: {told}; check {remedy}"
+    )
+
+
 @dataclass(frozen=True)
 class HttpAgent:
-    """An agent behind an HTTP endpoint that accepts and returns JSON of its own form.
+    """An agent behind an HTTP endpoint that accepts and returns any form of JSON.
 
     Each reply is one POST request. These texts in the values of ``request`` are replaced:
     ``{message}`` by the user's newest message, and ``{conversation}`` by an id of the conversation;
@@ -163,7 +190,6 @@ class HttpAgent:
             SpecError: The endpoint can't be reached, answers with an error, or its response does
                 not contain the reply.
         """
-        # Imported here, since most agents need no client.
         import httpx2
 
         note_new_ids(self.conversation)
@@ -171,9 +197,7 @@ class HttpAgent:
             header: read_variable(variable, f"headers_env.{header}")
             for header, variable in self.headers_env.items()
         }
-        # The simulation has a limit of its own for the time of a reply.
-        limits = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
-        async with httpx2.AsyncClient(timeout=limits) as client:
+        async with open_client() as client:
             try:
                 body = _fill(self.request, messages, self.conversation)
                 response = await client.post(self.url, json=body, headers=headers)
@@ -202,11 +226,7 @@ class HttpAgent:
         return found or ""
 
     def _refuse(self, problem: str) -> SpecError:
-        told = excerpt(hide_addresses(problem))
-        return SpecError(
-            f"agent: the endpoint {show_address(self.url)} does not reply: {told}; "
-            "check its address, request and reply"
-        )
+        return make_reply_error("endpoint", self.url, problem, "its address, request and reply")
 
 
 def _fill(value: Any, messages: Sequence[BaseMessage], conversation: str) -> Any:  # noqa: ANN401

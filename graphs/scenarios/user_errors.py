@@ -266,8 +266,10 @@ class _KnownFacts:
     def add(self, text: str) -> None:
         """Add the facts of a text."""
         self._text += f"\n{fold(text)}"
-        # Numbers of phones are also written without the zero in brackets.
-        self._letters += f" {_plain(text)} {_plain(text.replace('(0)', ''))}"
+        self._letters += f" {_plain(text)}"
+        if "(0)" in text:
+            # Numbers of phones are also written without the zero in brackets.
+            self._letters += f" {_plain(text.replace('(0)', ''))}"
         self._days.update(day for day, _ in _dates(text))
 
     def find_invented(self, text: str) -> Iterator[str]:
