@@ -31,7 +31,7 @@ from .sentences import (
 )
 from .structures import Span
 from .thoughts import thoughts
-from .words import has_phrase, last_phrase_length, phrase_length, spellings, words_of
+from .words import DENSE, has_phrase, last_phrase_length, phrase_length, spellings, words_of
 
 _CLAUSE: Final = re.compile(r"[,;，；、،]|\s[-–—]+\s|[–—]")  # noqa: RUF001
 _OPEN: Final = " \t,;，；、،–—-"  # noqa: RUF001
@@ -169,9 +169,6 @@ def _has(words: Sequence[str], known: _Phrases) -> bool:
     letters = "".join(words)
     return any(one in letters for one in known.dense)
 
-
-# Scripts without spaces, in which words may touch.
-DENSE: Final = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff]"
 
 _IN_BRACKETS: Final = re.compile(r"([<\[{(]+)([^<>\[\]{}()]+)([>\]})]+)")
 

@@ -205,6 +205,10 @@ _DECODER: Final = json.JSONDecoder(
 )
 
 
+_LAST_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])')
+"""A string, or the comma after the last item of an object or a list, which models write."""
+
+
 def find_objects(text: str) -> list[dict[str, Json]]:
     """Return the outermost JSON objects in a text.
 
@@ -227,6 +231,8 @@ def find_objects(text: str) -> list[dict[str, Json]]:
             if closed is None:
                 return []
             end = closed
+            if (repaired := _LAST_COMMA.sub(r"\1", text[at:end])) != text[at:end]:
+                found += find_objects(repaired)
         at = text.find("{", end)
     return found
 

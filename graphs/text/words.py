@@ -3,8 +3,8 @@
 Phrases of many languages are read from three files at their first use. Pure functions.
 
 ``courtesies.toml`` contains the phrases of thanks, farewells and closings, and describes how to add
-a language. ``phrases.toml`` contains emoji of farewells, words that change a reply, and phrases
-that make a verdict doubtful. ``remarks.toml`` contains the phrases with which models announce or
+a language. ``phrases.toml`` contains emoji of farewells, words that change a reply, and words of
+denial. ``remarks.toml`` contains the phrases with which models announce or
 describe a message instead of writing it.
 """
 
@@ -13,7 +13,7 @@ import re
 import string
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -34,6 +34,9 @@ APOSTROPHES = "'’‘ʼ`´′"
 WORD = r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+"
 """The pattern of a word. In a script without spaces, each character is a word."""
 
+DENSE: Final = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+"""The pattern of a character of a script without spaces, in which words may touch."""
+
 _WORD = re.compile(WORD)
 _WORD_OR_COMMA = re.compile(f"{WORD}|,")
 _OTHER_COMMA = re.compile("[،、]")
@@ -41,34 +44,6 @@ _OTHER_COMMA = re.compile("[،、]")
 _NO_APOSTROPHES = str.maketrans("ı", "i", APOSTROPHES)
 _CHUNK = re.compile(r"(?:[^\s()]|\([^()]*\))+")
 _BRACKETS = re.compile(r"\(([^()]*)\)")
-
-
-class Doubts(NamedTuple):
-    """The phrases that make a judge's "yes" or "met" doubtful, each as its words."""
-
-    conditions: frozenset[tuple[str, ...]]
-    """Words for a condition, such as "if". They count anywhere in the first sentence."""
-    harmless: frozenset[tuple[str, ...]]
-    """Phrases that contain a word for a condition but state none."""
-    partly: frozenset[tuple[str, ...]]
-    """Phrases that mean "only a part" or "not yet" at the beginning of a clause."""
-    denied: frozenset[tuple[str, ...]]
-    """Phrases that, at the beginning of a clause, deny a part of the task."""
-    denied_last: frozenset[tuple[str, ...]]
-    """Phrases that, at the end of a clause, deny a part of the task."""
-    left: frozenset[tuple[str, ...]]
-    """Phrases for remaining work. They count anywhere in a clause that does not deny them."""
-    going_on: frozenset[tuple[str, ...]]
-    """Phrases for a speaker who continues. They count anywhere in a clause that does not deny them.
-    """
-    denials: frozenset[str]
-    """Words that deny."""
-    joins: frozenset[str]
-    """Words that may begin any clause."""
-    topics: frozenset[str]
-    """Words after which a "yes" refers to only a part of the task."""
-    whole: frozenset[str]
-    """Words that show that this part is the whole task."""
 
 
 class Remarks(NamedTuple):
@@ -105,8 +80,8 @@ class Phrases(NamedTuple):
     """All emoji that a courtesy may contain."""
     telling: frozenset[str]
     """Words that change the meaning of an otherwise equal reply, such as "not"."""
-    doubts: Doubts
-    """The phrases that make a verdict doubtful."""
+    denials: frozenset[str]
+    """Words that deny."""
 
 
 class Kind(IntEnum):
@@ -159,7 +134,7 @@ class Courtesies(NamedTuple):
 @cache
 def remarks() -> Remarks:
     """Read ``remarks.toml`` at its first use."""
-    found = _loaded("remarks.toml")
+    found = load_table("remarks.toml")
     about, places = found["remarks"], found["placeholders"]
     acknowledgements, announcements = (
         frozenset(spellings(about[name])) for name in ("acknowledgements", "announcements")
@@ -187,34 +162,12 @@ def remarks() -> Remarks:
 @cache
 def phrases() -> Phrases:
     """Read ``phrases.toml`` at its first use."""
-    found = _loaded("phrases.toml")
+    found = load_table("phrases.toml")
     return Phrases(
         smiles=frozenset(found["smiles"]),
         emoji=frozenset(found["smiles"] + found["decoration"]),
         telling=frozenset(found["telling"].casefold().split()),
-        doubts=_doubts_of(found["doubts"]),
-    )
-
-
-def _doubts_of(found: Mapping[str, Any]) -> Doubts:
-    def known(name: str) -> frozenset[tuple[str, ...]]:
-        return frozenset(spellings(found[name]))
-
-    def words(name: str) -> frozenset[str]:
-        return frozenset(words_of(found[name]))
-
-    return Doubts(
-        conditions=known("conditions"),
-        harmless=known("harmless"),
-        partly=known("partly"),
-        denied=known("denied"),
-        denied_last=known("denied_last"),
-        left=known("left"),
-        going_on=known("going_on"),
-        denials=words("denials"),
-        joins=words("joins"),
-        topics=words("topics"),
-        whole=words("whole"),
+        denials=frozenset(words_of(found["denials"])),
     )
 
 
@@ -223,7 +176,7 @@ def courtesies() -> Courtesies:
     """Read ``courtesies.toml`` at its first use."""
     root, words = Node(), {","}
     stops, sign_offs = set[str](), list[str]()
-    for language in _loaded("courtesies.toml")["languages"]:
+    for language in load_table("courtesies.toml")["languages"]:
         for part, phrases in _parts_of(language):
             words |= part.tail | part.topic
             for phrase in phrases:
@@ -273,7 +226,8 @@ def _merged(known: Part | None, part: Part) -> Part:
     return Part(max(known.kind, part.kind), known.tail | part.tail, known.topic | part.topic)
 
 
-def _loaded(name: str) -> dict[str, Any]:
+def load_table(name: str) -> dict[str, Any]:
+    """Read a file of phrases in this folder."""
     return tomllib.loads((files(__package__) / name).read_text(encoding="utf-8"))
 
 
@@ -653,7 +607,7 @@ def _is_denied(before: str, after: str) -> bool:
 
 
 def _denies(text: str) -> bool:
-    denials = phrases().doubts.denials
+    denials = phrases().denials
     return _EXCLUDED.search(text) is not None or any(word in denials for word in words_of(text))
 
 

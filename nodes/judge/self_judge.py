@@ -1,23 +1,19 @@
-"""Verdicts of speakers about their own tasks, and the reading of verdicts in words.
+"""Verdicts of speakers about their own tasks.
 
 Each verdict is one call with a schema, or two questions for models without structured output. An
 unreadable verdict is requested again. If it stays unreadable, it counts as not complete and is
-recorded as unreadable. Of a verdict in words the first word of its line decides, never a word in
-the middle; a doubtful answer is unreadable. The phrases are in ``phrases.toml``.
+recorded as unreadable.
 """
 
-import re
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Any, Self
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from pydantic import BeforeValidator, Field, model_validator
 
 from ...graphs.conversation.judges import (
     VERDICT_TEMPERATURE,
-    Finding,
     Judge,
     SeparateJudge,
     Verdict,
@@ -31,7 +27,6 @@ from ...graphs.rules.transitions import record_question, record_unread_verdict, 
 from ...graphs.speakers.reply_parts import StopCause
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
-from ...graphs.text.words import Doubts, last_phrase_length, phrase_length, phrases, words_of
 from ..models.answers import get_thought
 from ..models.model import Model
 from ..models.settings import CallSettings
@@ -39,6 +34,7 @@ from ..models.stops import stop_of
 from ..turn.long_histories import ModelAnswer, ask_model
 from ..turn.node_context import NodeContext
 from ..turn.prompt import view_of
+from .verdicts_in_words import yes_or_no
 
 _MORE = 8
 """Factor by which the second request raises the output token limit, since a thinking model needs
@@ -319,159 +315,3 @@ async def _ask_in_text(
 
     most = settings.values.get("max_tokens")
     return await ask_model(context, speaker, model, ask, behind=behind, most=most)
-
-
-_ENDS: Final = re.compile(r"(?<!\d)[.!?]+|[.!?]+(?!\d)")
-"""The end of a sentence, except the point in a number."""
-
-
-_CLAUSE_ENDS: Final = re.compile(r"[,;:()\[\]—…|\"“”«»،]|\s-+\s")
-
-
-def is_doubtful(rest: str, *, is_yes: bool) -> bool:
-    """Return whether a "yes" or "met" is doubtful because of the first sentence's rest.
-
-    Args:
-        rest: The text after the "yes" or "met" in the verdict's line.
-        is_yes: Whether the verdict is a "yes". The word "met" may be followed by its occasion, as
-            in "met on Friday".
-    """
-    known = phrases().doubts
-    sentence = next(filter(words_of, _ENDS.split(rest)), "")
-    clauses = [words for clause in _CLAUSE_ENDS.split(sentence) if (words := words_of(clause))]
-    if not clauses:
-        return False
-    first = clauses[0]
-    is_of_part = len(first) > 1 and first[0] in known.topics and first[1] not in known.whole
-    if is_yes and rest.startswith(" ") and is_of_part:
-        return True
-    return any(_is_doubtful_clause(words, known) for words in clauses)
-
-
-def _is_doubtful_clause(words: Sequence[str], known: Doubts) -> bool:
-    said = words[1:] if len(words) > 1 and words[0] in known.joins else words
-    harmless = {at for at in range(len(words)) if phrase_length(words, at, known.harmless)}
-    if any(phrase_length(words, at, known.conditions) for at in {*range(len(words))} - harmless):
-        return True
-    if phrase_length(words, 0, known.partly) and 0 not in harmless:
-        return True
-    if phrase_length(said, 0, known.denied):
-        return True
-    denied = next((at for at, word in enumerate(words) if word in known.denials), len(words))
-    if denied > 0 and last_phrase_length(words, known.denied_last):
-        return True
-    # "Nothing is left", and "no need to go on".
-    phrases_of_more = (known.left, known.going_on)
-    return any(phrase_length(words, at, some) for some in phrases_of_more for at in range(denied))
-
-
-T = TypeVar("T")
-
-
-_SIGNS: Final = r"[^\w\n]*"
-
-
-_LABEL: Final = re.compile(
-    r"(?:(?:the|my|so|final|short|one-word|overall|task)\W+)*"
-    r"(?:answer|verdict|reply|response|result|conclusion|complete)(?:\W+is\b)?(?:\W*:)?\W+"
-)
-"""Introductions of a verdict: "The answer is", "Verdict:"."""
-
-
-_INTRODUCES: Final = re.compile(r"\W*\Z|[\W\d]*#|.*[:?][\"'*`_)\]\s]*\Z|\W*```\w*\Z")
-"""Lines that may precede the verdict: "Here is my answer:", the question again, a heading."""
-
-
-_TAKEN_BACK: Final = re.compile(
-    r"\s*\?"
-    r"|\W*(?:\b(?:and|or)\b\W*)?(?:no\W*\Z|not\b)"
-    r"|\W*\b(?:and|or)\b\W*no\b"
-)
-"""Words that withdraw a "yes" or "met" if they come next: "Yes and no", "Met?"."""
-
-
-_REFUSES: Final = re.compile(
-    r"\W*\Z|\s*[^\w\s'-]|\s+[-'](?!\w)|\s+(?:it|its|the|my|our|this|that|i|we|not|there|because)\b"
-)
-"""Text after a "no" that is the answer, not the beginning of "no idea" or "no-one"."""
-
-
-_ANSWER: Final = re.compile(r"(yes|no)(?![\w]|['-]\w)")
-
-
-def yes_or_no(text: str) -> bool | None:
-    """Return the answer to a yes-or-no question, or None if it can't be read.
-
-    "I do not know", "None" and "nothing left" are not answers (Yacana's substring test reads a "no"
-    in each).
-    """
-    lines = [line for line in _split_lines(text) if line.strip()]
-    while len(lines) > 1 and _read_answer(lines[0]) is None and _INTRODUCES.match(lines[0]):
-        del lines[0]
-    if not lines or _read_answer(lines[0]) is None:
-        return None
-    return _find_only_value(_read_answer(line) for line in lines)
-
-
-def _read_answer(line: str) -> bool | None:
-    bare = re.sub(rf"\A{_SIGNS}", "", line)
-    label = _LABEL.match(bare)
-    found = _ANSWER.match(bare, label.end() if label else 0)
-    if found is None:
-        return None
-    rest = bare[found.end() :]
-    if found[1] == "yes":
-        return None if _TAKEN_BACK.match(rest) or is_doubtful(rest, is_yes=True) else True
-    is_both = re.match(r"\W*(?:\b(?:and|or)\b\W*)?yes\b\W*\Z", rest)
-    return False if _REFUSES.match(rest) and not is_both else None
-
-
-_FINDING: Final = re.compile(r"(not[\s-]+met|met|inconclusive)\b(?!['-]\w)")
-
-
-def read_lines(text: str, criteria: Sequence[str]) -> dict[str, Finding] | None:
-    """Return the finding for each criterion, or None if a finding is missing.
-
-    Each finding is on its own line.
-    """
-    lines = [*_split_lines(text)]
-    found = {
-        criterion: _find_only_value(_read_finding(line, number, criterion) for line in lines)
-        for number, criterion in enumerate(criteria, start=1)
-    }
-    read = {criterion: finding for criterion, finding in found.items() if finding is not None}
-    return read if len(read) == len(criteria) else None
-
-
-def _read_finding(line: str, number: int, criterion: str) -> Finding | None:
-    """Return the finding of a line for a criterion, whose text the line may repeat."""
-    numbered = re.match(rf"{_SIGNS}(?:(criterion)\W*)?(\d{{1,3}})(\W+)", line)
-    if numbered is None or int(numbered[2]) != number:
-        return None
-    # "2 met, 1 not met" is a count.
-    if not (numbered[1] or numbered[3].strip()):
-        return None
-    bare = line[numbered.end() :]
-    repeated = " ".join(_split_lines(criterion)).strip(" .:;!?\"'`*")
-    if repeated and bare.startswith(repeated):
-        bare = re.sub(r"\A\W+", "", bare[len(repeated) :])
-    found = _FINDING.match(bare)
-    if found is None:
-        return None
-    finding = Finding("_".join(re.findall(r"\w+", found[1])))
-    rest = bare[found.end() :]
-    is_unsure = _TAKEN_BACK.match(rest) or is_doubtful(rest, is_yes=False)
-    return None if finding is Finding.MET and is_unsure else finding
-
-
-def _split_lines(text: str) -> list[str]:
-    """Return the lines of a text, with the punctuation and widths of all languages unified."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    signs = str.maketrans({"_": " ", "。": ".", "、": ",", "’": "'", "–": "-", "؟": "?"})  # noqa: RUF001
-    return plain.translate(signs).splitlines()
-
-
-def _find_only_value(found: Iterator[T | None]) -> T | None:
-    """Return the only value found, or None if there is no value or several."""
-    different = {one for one in found if one is not None}
-    return different.pop() if len(different) == 1 else None

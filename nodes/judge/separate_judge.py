@@ -42,7 +42,8 @@ from ..models.model import Model
 from ..turn.long_histories import ModelAnswer, limit_after
 from ..turn.node_context import NodeContext, Resources, notify
 from ..turn.running_sessions import RunningSession
-from .self_judge import answer_limit, is_last, phrase_question, read_lines, record_unreadable
+from .self_judge import answer_limit, is_last, phrase_question, record_unreadable
+from .verdicts_in_words import read_lines
 
 T = TypeVar("T")
 

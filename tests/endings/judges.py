@@ -26,7 +26,8 @@ from duologue.graphs.rules.transitions import decide
 from duologue.graphs.session.options import Options
 from duologue.graphs.session.run import make_resources
 from duologue.graphs.speakers.call_settings import ModelSettings
-from duologue.nodes.judge.self_judge import judge_yourself, yes_or_no
+from duologue.nodes.judge.self_judge import judge_yourself
+from duologue.nodes.judge.verdicts_in_words import yes_or_no
 from duologue.nodes.turn.node_context import NodeContext, Resources
 from duologue.nodes.turn.running_sessions import RunningSession
 from endings.adapter import MANY, Rules

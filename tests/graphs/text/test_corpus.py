@@ -29,7 +29,7 @@ from duologue.graphs.text.similarity import (
     is_rewritten,
     only_announces,
 )
-from duologue.nodes.judge.self_judge import yes_or_no
+from duologue.nodes.judge.verdicts_in_words import yes_or_no
 from support.log import make_line
 
 ASKED_AGAIN = fill_template(prompts.REWRITE_REPLY, problem=prompts.NO_CONTENT)

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from corpus.reading import rows
 from duologue.graphs.conversation.judges import Finding
-from duologue.nodes.judge.self_judge import read_lines, yes_or_no
+from duologue.nodes.judge.verdicts_in_words import read_lines, yes_or_no
 from support.tables import each_row
 
 

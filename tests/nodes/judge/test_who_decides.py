@@ -28,7 +28,7 @@ from duologue.graphs.prompts import prompts
 from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.outcome import OutcomeStepKind
 from duologue.graphs.text.words import read_name
-from duologue.nodes.judge.self_judge import read_lines
+from duologue.nodes.judge.verdicts_in_words import read_lines
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import fields_of, of_kind
 from support.results import outcome_of, reason_of

@@ -16,7 +16,7 @@ from duologue.graphs.speakers.formats import (
     LabelledFormat,
 )
 from duologue.graphs.speakers.speaker import Speaker
-from duologue.nodes.judge.self_judge import yes_or_no
+from duologue.nodes.judge.verdicts_in_words import yes_or_no
 from duologue.nodes.turn.checks import check_reply, has_done_token
 from support.log import make_line
 from support.tables import each_row

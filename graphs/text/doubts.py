@@ -1,0 +1,90 @@
+"""Doubts about a judge's "yes" or "met": clauses that deny, restrict, postpone or demand.
+
+``doubts.toml`` contains the clauses as regular expressions. Pure functions.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Final, NamedTuple
+
+from .sentences import is_farewell
+from .words import APOSTROPHES, DENSE, fold, load_table, words_of
+
+_SENTENCE_END: Final = re.compile(r"(?<!\d)[.!?。！？]+|[.!?。！？]+(?!\d)|\n")  # noqa: RUF001
+"""The end of a sentence, except the point in a number."""
+_CLAUSE_END: Final = re.compile(
+    r"[,;:()\[\]—…|\"“”«»،、，；：]|\s-+\s|\band\b"  # noqa: RUF001
+)
+_SHORT_WILL: Final = re.compile(rf"[{APOSTROPHES}]ll\b")
+_SPACE_IN_DENSE: Final = re.compile(rf"(?<={DENSE}) (?={DENSE})")
+_FEW: Final = 4
+"""Maximum number of words of a clause that names only a part, as in "for the day"."""
+
+
+class _Doubts(NamedTuple):
+    harmless: re.Pattern[str]
+    both: re.Pattern[str]
+    yes: re.Pattern[str]
+    topics: frozenset[str]
+    whole: frozenset[str]
+
+
+@cache
+def _load() -> _Doubts:
+    found = load_table("doubts.toml")
+    return _Doubts(
+        harmless=_compile(found["harmless"]),
+        both=_compile(found["both"]),
+        yes=_compile(found["both"] + found["yes"]),
+        topics=frozenset(words_of(found["topics"])),
+        whole=frozenset(words_of(found["whole"])),
+    )
+
+
+def _compile(entries: Iterable[str]) -> re.Pattern[str]:
+    # Words of a script without spaces may touch others.
+    return re.compile(
+        "|".join(
+            entry if re.search(DENSE, entry) else rf"(?<![^ ])(?:{entry})(?![^ ])"
+            for entry in map(fold, entries)
+        )
+    )
+
+
+def is_doubtful(rest: str, *, is_yes: bool) -> bool:
+    """Return whether the text after a "yes" or "met" makes it doubtful.
+
+    Args:
+        rest: The text directly after the word.
+        is_yes: Whether the word is "yes". Then all sentences count, and a question or a clause
+            that denies, restricts, postpones or demands anything makes it doubtful. After "met",
+            which may be followed by its occasion, only the first sentence counts, and in it only
+            conditions, denied parts and remaining work.
+    """
+    known = _load()
+    sentences = [one for one in _SENTENCE_END.split(rest) if words_of(one)]
+    if is_yes and ("?" in rest or (sentences and _is_of_part(sentences[0], known))):
+        return True
+    doubts = known.yes if is_yes else known.both
+    return any(
+        doubts.search(known.harmless.sub(" ", clause).strip())
+        for sentence in sentences[: None if is_yes else 1]
+        for clause in _clauses_of(sentence)
+    )
+
+
+def _is_of_part(sentence: str, known: _Doubts) -> bool:
+    """Return whether a sentence begins by naming the only part of the task that is complete."""
+    words = words_of(_CLAUSE_END.split(sentence.lstrip(" ,;:-—"), maxsplit=1)[0])
+    is_near = sentence[:1] == " " or len(words) <= _FEW
+    return is_near and len(words) > 1 and words[0] in known.topics and words[1] not in known.whole
+
+
+def _clauses_of(sentence: str) -> Iterator[str]:
+    """Yield the clauses of a sentence that are no courtesies, as folded words."""
+    if is_farewell(sentence):
+        return
+    for clause in _CLAUSE_END.split(_SHORT_WILL.sub(" will", sentence)):
+        if not is_farewell(clause):
+            yield _SPACE_IN_DENSE.sub("", " ".join(words_of(clause)))
