@@ -18,7 +18,7 @@ from ..store.open import Store
 from .cells import Cell, RunCells
 from .limiter import PATIENCE, Figures, Limiter
 from .scores import ScoreFunction
-from .worker import ExamineFunction, Worker
+from .worker import EncloseFunction, ExamineFunction, Worker
 
 
 class CellExecutor(Protocol):
@@ -96,6 +96,8 @@ class BatchSettings:
     """Facts that are stored with the batch. A later run can add facts, but not change them."""
     examine: ExamineFunction | None = None
     """The function that judges each session that has ended, or None."""
+    enclose: EncloseFunction | None = None
+    """The function within which each session is run and judged, or None."""
     second_judge: str | None = None
     """The name of a second model that judges each session that has ended, or None."""
     title: str | None = None

@@ -263,7 +263,7 @@ async def open_driver(
             first = cells.cell(1).conversation()
             await check_here(first, options, limiter, judges)
         given: Options = {**options, "store": store}
-        judging = batch.judge_at_end, settings.examine, settings.second_judge
+        judging = batch.judge_at_end, settings.examine, settings.second_judge, settings.enclose
         worker = Worker(lease, opened, limiter, own_settings, CellRules(given, found, *judging))
         async with _open_crew(worker, limiter, batch.limits, settings) as crew:
             row = await write_begun_row(lease, batch, run, known, settings.facts, settings.title)

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -59,6 +59,14 @@ arguments are the session and the cell's values by path. It returns the verdict 
 there is no new one.
 """
 
+EncloseFunction: TypeAlias = Callable[
+    [str, Mapping[str, JsonValue], Result | None], AbstractAsyncContextManager[bool]
+]
+"""A function that returns an async context manager, within which a session is run and judged. Its
+arguments are the session's id, the cell's values by path, and the session so far or None. Its value
+is whether the session begins again, at its first message.
+"""
+
 _PAUSED: Final[Mapping[str, Any]] = {
     "status": "paused",
     "reason": None,
@@ -101,6 +109,8 @@ class CellRules:
     """The function that judges a session that has ended. None if there is none."""
     second_judge: str | None = None
     """The name of a second model that answers the judge's question. None if there is none."""
+    enclose: EncloseFunction | None = None
+    """The function that prepares the run of a session, and cleans up. None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +148,10 @@ class Worker:
         result: StoredSession | None = None
         judged: _JudgedCell | None = None
         try:
-            result = await self._run(cell)
-            if result is not None and result.outcome is not None:
-                judged = await self._judge_ended(cell, result)
+            async with self._enclose(cell) as again:
+                result = await self._run(cell, reset=again)
+                if result is not None and result.outcome is not None:
+                    judged = await self._judge_ended(cell, result)
         except (StoreError, LostBatchError):
             raise
         except (BusySessionError, LostSessionError):
@@ -165,7 +176,18 @@ class Worker:
             raise stops
         return row
 
-    async def _run(self, cell: Cell) -> StoredSession | None:
+    @asynccontextmanager
+    async def _enclose(self, cell: Cell) -> AsyncIterator[bool]:
+        """Prepare the run of a cell, and yield whether its session begins again."""
+        if self.rules.enclose is None:
+            yield False
+            return
+        read = await read_result(self.store, cell.session, self.lease.batch)
+        known = None if read is None else result_of(read[0], self.store.address)
+        async with self.rules.enclose(cell.session, cell.varied, known) as again:
+            yield again
+
+    async def _run(self, cell: Cell, *, reset: bool) -> StoredSession | None:
         """Run a cell's session, and return the session after the run.
 
         If another run uses the session or takes it over, wait for it. If an agent failed because
@@ -175,8 +197,9 @@ class Worker:
         until = time.monotonic() + _TAKEOVER
         while True:
             try:
-                return await self._run_session(cell)
+                return await self._run_session(cell, reset=reset)
             except ServerDownError as error:
+                reset = False
                 outages.add(error.outage)
                 if len(outages) > MOST_OUTAGES:
                     raise error.__cause__ or error from None
@@ -185,17 +208,18 @@ class Worker:
                 # A driver that has lost its batch loses the sessions as well.
                 await self.lease.check()
                 if isinstance(error, LostSessionError):
+                    reset = False
                     until = time.monotonic() + _TAKEOVER
                 elif time.monotonic() > until:
                     raise
             await asyncio.sleep(_PAUSE)
 
-    async def _run_session(self, cell: Cell) -> StoredSession | None:
+    async def _run_session(self, cell: Cell, *, reset: bool) -> StoredSession | None:
         run = run_session(
             cell.conversation(),
             cell.session,
             self.rules.options,
-            reset=False,
+            reset=reset,
             tokens=False,
             gate=self.gate,
             settings=self.settings,

@@ -13,7 +13,8 @@ from .options import Concurrency, Json, ModelOption, StoreOption, add_commands
 
 def simulate(
     file: Path,
-    agent: str,
+    agent: str | None = None,
+    make_agent: str | None = None,
     trials: Annotated[int | None, typer.Option(min=1)] = None,
     name: str | None = None,
     agent_version: str | None = None,
@@ -39,6 +40,8 @@ def simulate(
         agent (--agent MODULE:NAME|URL): The agent under test: a Runnable, such as a compiled graph,
             or a function of the messages, in a Python module; or the URL of an OpenAI-compatible
             server, or a2a: and the address of an A2A endpoint.
+        make_agent (--make-agent MODULE:NAME): In place of --agent, a function that returns a new
+            agent for each simulation. If it has a parameter, it receives the scenario's world.
         trials (--trials N): Number of simulations of each scenario with each persona. [default: as
             in FILE, or 1]
         name (--name NAME): The name of the run; a run that exists is resumed. [default: made from
@@ -61,9 +64,12 @@ def simulate(
         duologue simulate scenarios.toml --agent shop:agent --trials 5
     """
     from ..batch.driver import BatchSettings
+    from ..common.errors import SpecError
     from ..scenarios.simulate import SimulateOptions
     from .run_batch import simulate_here
 
+    if (agent is None) is (make_agent is None):
+        raise SpecError("simulate: name the agent by --agent, or by --make-agent")
     settings = BatchSettings(name, concurrency, retry_failed, ray)
     options = SimulateOptions(
         store=store,
@@ -73,6 +79,7 @@ def simulate(
         agent_key_env=agent_key_env,
         agent_timeout=agent_timeout,
         agent_version=agent_version,
+        make_agent=make_agent,
     )
     simulate_here(
         file,

@@ -155,7 +155,7 @@ _SHOWN: Final = 3
 
 def simulate_here(
     file: Path,
-    agent: str,
+    agent: str | None,
     settings: BatchSettings,
     options: SimulateOptions,
     *,

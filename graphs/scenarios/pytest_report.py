@@ -254,7 +254,7 @@ class SimulatedTrial:
         folder = find_cache_folder(self.item.config, RUNS)
         return None if folder is None else folder / self.run
 
-    async def asimulate(self, scenario: Any, agent: Any, **options: Any) -> SimulationResult:  # noqa: ANN401
+    async def asimulate(self, scenario: Any, agent: Any = None, **options: Any) -> SimulationResult:  # noqa: ANN401
         """Run a simulation, or end the test if its trial is finished."""
         work = partial(asimulate, scenario, agent, **options)
         if not isinstance(scenario, Scenario):

@@ -80,6 +80,8 @@ class SimulationResult:
     """The agent's final state if it is a graph. None for other agents."""
     verdicts: tuple[ScenarioVerdict, ...] = ()
     """The verdicts about the criteria, then those of the checks."""
+    world: Any = field(default=None, repr=False, compare=False)
+    """The world of the simulation, which is closed after the checks. None if it has none."""
 
     def __repr__(self) -> str:
         """Return a short text. `report` shows more, and pytest prints both."""

@@ -1,12 +1,13 @@
 """Running a suite of scenarios as a batch: its agent, its judge, and its driver."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias, Unpack, cast
+from typing import Any, Final, NamedTuple, TypeAlias, Unpack, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -36,37 +37,60 @@ from .judging import (
 )
 from .result import SimulationResult, classify_end
 from .scenario import Scenario, ScenarioVerdict
-from .simulate import SimulateOptions, add_objects
+from .simulate import SimulateOptions, add_objects, take_maker
 from .suite import AGENT, SCENARIO, Suite, import_object, load_suite
 from .suite_report import SuiteReport, read_suite
 from .tested_agent import OnInterrupt, TestedAgent, is_address
+from .world import check_maker, make_agent_for, name_of, open_world
+
+_log: Final = logging.getLogger("duologue")
+
+
+class _Trial(NamedTuple):
+    """The agent and the world of one session."""
+
+    agent: Any
+    """The agent, as `simulate` accepts it."""
+    world: Any
+    """The world. None if the scenario has none."""
+    tested: TestedAgent
+    """The agent with its thread and state."""
 
 
 @dataclass
 class SuiteAgent:
-    """The agent under test in many sessions, each with its own thread and state."""
+    """The agent under test in many sessions, each with its own thread, state and world."""
 
     agent: Any = field(repr=False)
-    """The agent, as `simulate` accepts it."""
+    """The agent, as `simulate` accepts it, or the function that makes it."""
+    is_made: bool = False
+    """Whether each session has its own agent, which the function makes."""
     on_interrupt: OnInterrupt | None = None
     """A function that answers a graph's interrupts. None if there is none."""
     timeout: float | None = None
     """Seconds after which a reply is cancelled. The default if None."""
     reference: str | None = None
-    """The agent as ``module:name``, for other processes. None if only the object is known."""
-    _by_session: dict[str, TestedAgent] = field(default_factory=dict, repr=False)
+    """The agent or function as ``module:name``, for other processes. None if only the object is
+    known."""
+    trials: dict[str, _Trial] = field(default_factory=dict, repr=False)
+    """The sessions that run now."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the agent by its reference, because many agents can't be pickled."""
-        fields = (self.on_interrupt, self.timeout, self.reference)
+        fields = (self.is_made, self.on_interrupt, self.timeout, self.reference)
         if self.reference is None:
             return type(self), (self.agent, *fields)
         return _load_agent, fields
 
     @property
     def name(self) -> str:
-        """Return the agent's name."""
-        return TestedAgent.of(self.agent, self.on_interrupt, self.timeout).name
+        """Return the name of the agent, or of the function that makes it."""
+        return name_of(self.agent) if self.is_made else self._test(self.agent).name
+
+    @property
+    def has_state(self) -> bool:
+        """Return whether the agent may have a state, which the process that runs it knows."""
+        return self.is_made or isinstance(self.agent, Runnable)
 
     def runnable(self) -> Runnable[Any, Any]:
         """Return the Runnable that is registered as the agent of all sessions."""
@@ -75,28 +99,39 @@ class SuiteAgent:
     async def areply(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:  # noqa: ANN401
         """Return the agent's answer in the session of the configuration."""
         session = str(config.get("configurable", {}).get("thread_id"))
-        tested = self._by_session.get(session)
-        if tested is None:
-            tested = TestedAgent.of(self.agent, self.on_interrupt, self.timeout)
-            self._by_session[session] = tested
+        trial = self.trials[session]
         try:
-            return await tested.areply(messages, config)
+            return await trial.tested.areply(messages, config)
         except BaseException:
             # The thread of a reply that has failed may contain a part of it.
-            self._by_session.pop(session, None)
+            self.trials[session] = trial._replace(tested=self._test(trial.agent))
             raise
 
-    def take_state(self, session: str) -> Any:  # noqa: ANN401  # the state of any graph
-        """Return the final state of the agent in a session, and forget it. None if not known."""
-        tested = self._by_session.pop(session, None)
-        return None if tested is None else tested.state
+    @asynccontextmanager
+    async def open_trial(
+        self, session: str, make_world: Callable[[], Any] | None
+    ) -> AsyncIterator[None]:
+        """Make the world and the agent of a session, and close the world at the end."""
+        async with open_world(make_world) as world:
+            agent = await make_agent_for(self.agent, world) if self.is_made else self.agent
+            self.trials[session] = _Trial(agent, world, self._test(agent))
+            try:
+                yield
+            finally:
+                del self.trials[session]
+
+    def _test(self, agent: object) -> TestedAgent:
+        return TestedAgent.of(agent, self.on_interrupt, self.timeout)
 
 
 def _load_agent(
-    on_interrupt: OnInterrupt | None, timeout: float | None, reference: str
+    is_made: bool,  # as pickle passes it
+    on_interrupt: OnInterrupt | None,
+    timeout: float | None,
+    reference: str,
 ) -> SuiteAgent:
-    found = import_object(reference, "agent")
-    return SuiteAgent(found, on_interrupt, timeout, reference)
+    found = import_object(reference, "make_agent" if is_made else "agent")
+    return SuiteAgent(found, is_made, on_interrupt, timeout, reference)
 
 
 @dataclass(frozen=True)
@@ -110,15 +145,51 @@ class SuiteJudge:
     judges: Sequence[str | None] = ()
     """The names of the models of two judges. Empty if there is one judge."""
 
+    @asynccontextmanager
+    async def enclose(
+        self, session: str, values: Mapping[str, JsonValue], known: Result | None
+    ) -> AsyncIterator[bool]:
+        """Run and judge a session with its agent and its world.
+
+        Yields:
+            Whether the session begins again, because the world or the state was lost with the
+            process that knew it.
+        """
+        scenario = self.scenarios[str(values[SCENARIO])]
+        lost = None if known is None else self._find_loss(scenario, known)
+        if known is not None and known.outcome is not None and lost is None:
+            # Nothing is left that needs the agent or the world.
+            yield False
+            return
+        if lost is not None:
+            _log.warning(
+                "%s runs again from its first message: %s was lost with the process that ran it",
+                session,
+                lost,
+            )
+        async with self.agent.open_trial(session, scenario.world):
+            yield lost is not None
+
+    def _find_loss(self, scenario: Scenario, known: Result) -> str | None:
+        """Return the part of an interrupted simulation that can't be restored, or None."""
+        has_ended = known.outcome is not None
+        names = name_checks(scenario)
+        if has_ended and (not names or find_stored_checks(known, names) is not None):
+            return None
+        if scenario.world is not None:
+            return "its world"
+        return "the agent's state" if has_ended and self.agent.has_state else None
+
     async def examine(self, result: Result, values: Mapping[str, JsonValue]) -> LaterVerdict | None:
         """Run the checks of a session that has ended, unless their verdict is stored already."""
         scenario = self.scenarios[str(values[SCENARIO])]
-        state = self.agent.take_state(result.session_id)
         names = name_checks(scenario)
         if not names or find_stored_checks(result, names) is not None:
             return None
         judged = read_criteria(result, scenario, self.judges)
-        found = SimulationResult(scenario, result, classify_end(result), state, judged)
+        trial = self.agent.trials.get(result.session_id)
+        state, world = (None, None) if trial is None else (trial.tested.state, trial.world)
+        found = SimulationResult(scenario, result, classify_end(result), state, judged, world)
         verdicts = [await run_check(one, found) for one in scenario.checks]
         judge = SeparateJudge(names, with_reasons=True)
         return LaterVerdict(
@@ -167,7 +238,7 @@ SuiteLike: TypeAlias = Suite | Mapping[str, Any] | str | Path
 @list_options
 async def arun_suite(
     suite: SuiteLike,
-    agent: object,
+    agent: object = None,
     *,
     name: str | None = None,
     trials: int | None = None,
@@ -181,11 +252,14 @@ async def arun_suite(
     Each scenario runs with each persona, ``trials`` times. Each simulation is a cell of the batch
     ``name``: an ordinary session. The same call again resumes the run: simulations that have ended
     do not run again, and an interrupted one continues at its next message. In it, the agent begins
-    a new thread, which receives all messages so far.
+    a new thread, which receives all messages so far. An interrupted simulation with a world, or
+    whose checks read the agent's state, begins again, which a warning says.
 
     Args:
         suite: The suite, or a dict or file (``.toml``, ``.json``) that contains it.
-        agent: The agent, as `simulate` accepts it; or ``module:name``, which is imported.
+        agent: The agent, as `simulate` accepts it; or ``module:name``, which is imported, as is a
+            ``make_agent`` of this form. All simulations share an agent that ``make_agent`` does not
+            make.
         name: The batch's name. If None, the file's name without its extension.
         trials: Number of simulations of each scenario with each persona. If None, the suite's.
         concurrency: Maximum number of simulations that run at once.
@@ -247,11 +321,17 @@ async def open_suite(
     suite = source if isinstance(source, Suite) else load_suite(source)
     if trials is not None:
         suite = Suite(**dict(suite) | {"trials": trials})
-    agent = take_server(agent, given)
+    make_agent = take_maker(agent, given)
+    is_made = make_agent is not None
+    agent = take_server(make_agent if is_made else agent, given)
     reference = agent if isinstance(agent, str) and not is_address(agent) else None
-    found = agent if reference is None else import_object(reference, "agent")
+    found = agent
+    if reference is not None:
+        found = import_object(reference, "make_agent" if is_made else "agent")
     own = given.pop("on_interrupt", None), given.pop("agent_timeout", None)
-    tested = SuiteAgent(found, *own, reference)
+    tested = SuiteAgent(found, is_made, *own, reference)
+    if is_made:
+        check_maker(found, has_world=all(one.world for one in suite.scenarios.values()))
     tools = (name for one in suite.scenarios.values() for name in one.tools)
     add_objects(given, AGENT, tested.runnable(), tools)
     judge = SuiteJudge(suite.scenarios, tested, judges.names if second_judge else ())
@@ -267,6 +347,7 @@ async def open_suite(
         "scores": {"passed": judge.passed},
         "facts": json.loads(canonical_json(facts)),
         "examine": judge.examine,
+        "enclose": judge.enclose,
         "second_judge": second_judge,
         # Its report is named after the suite, not after the goal of one scenario.
         "title": "",

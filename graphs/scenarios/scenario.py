@@ -4,7 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from ..common.data import (
     Accepts,
@@ -12,6 +20,7 @@ from ..common.data import (
     DistinctNames,
     Kinded,
     ModelName,
+    NamedObject,
     Spec,
     Temperature,
     Text,
@@ -23,6 +32,7 @@ from ..conversation.conversation import Conversation
 from ..conversation.judges import MOST_CRITERIA, Finding
 from ..conversation.questions import is_exit
 from ..kinds.simulation import simulation
+from .world import give_world
 
 
 def _check_exit(text: str) -> str:
@@ -232,8 +242,13 @@ class Scenario(Spec):
     conversation with success. Case, spaces and punctuation do not count."""
     language: Text | None = None
     """The language in which the user writes. The model chooses if None."""
+    world: Callable[[], Any] | None = None
+    """A function, sync or async, that makes the world of one simulation, such as a database: a new
+    one for each. If it returns a context manager, or yields the world once, the world is closed
+    after the checks. ``make_agent``, tools of the user and checks receive it. No world if None."""
     tools: DistinctNames = ()
-    """The tools that the user may call: registered names, or in Python the tools themselves."""
+    """The tools that the user may call: registered names, or in Python the tools themselves. If the
+    scenario has a world, the parameter ``world`` of a function receives it."""
     criteria: Accepts[
         Annotated[tuple[Text, ...], AfterValidator(check_distinct)], Sequence[str]
     ] = Field(default=default(()), max_length=MOST_CRITERIA)
@@ -266,6 +281,16 @@ class Scenario(Spec):
     if TYPE_CHECKING:
 
         def __init__(self, goal: str, **fields: Any) -> None: ...
+
+    @field_validator("tools")
+    @classmethod
+    def _give_world(cls, tools: Sequence[str], info: ValidationInfo) -> tuple[str, ...]:
+        if info.data.get("world") is None:
+            return tuple(tools)
+        return tuple(
+            NamedObject(one, give_world(one.brought)) if isinstance(one, NamedObject) else one
+            for one in tools
+        )
 
     @model_validator(mode="after")
     def _has_possible_script(self) -> Self:

@@ -4,7 +4,7 @@
 and calls the checks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, Unpack, cast
 
@@ -41,6 +41,7 @@ from .scenario import (
     begins_with_agent,
 )
 from .tested_agent import OnInterrupt, TestedAgent
+from .world import check_maker, make_agent_for, open_world
 
 
 class SimulateOptions(StoreOptions, total=False):
@@ -50,6 +51,10 @@ class SimulateOptions(StoreOptions, total=False):
     """The model that judges the criteria: a LangChain chat model, or a model's name. The option
     ``model`` if None. If it is a list of two models, both judge, and a criterion on which they
     differ is inconclusive."""
+    make_agent: Callable[..., Any] | str | None
+    """A function, sync or async, that returns a new agent for each simulation, in place of the
+    agent itself. If it has a parameter, it receives the scenario's world. `run_suite` also accepts
+    ``module:name``. None if the agent is passed."""
     on_interrupt: OnInterrupt | None
     """A function, sync or async, that receives the value of a graph's ``interrupt()`` and returns
     the answer; or ``"user"``: the simulated user reads the value as the agent's message, and its
@@ -70,7 +75,7 @@ class SimulateOptions(StoreOptions, total=False):
 @list_options
 async def asimulate(
     scenario: Scenario,
-    agent: object,
+    agent: object = None,
     **options: Unpack[SimulateOptions],
 ) -> SimulationResult:
     """Test an agent by a conversation with a simulated user.
@@ -88,7 +93,7 @@ async def asimulate(
             ``agent_key_env``; the address of an A2A endpoint, such as
             ``a2a:http://127.0.0.1:2024/a2a/shop``; or an `HttpAgent`. A graph with a checkpointer,
             or on a LangGraph server (a ``RemoteGraph``), has one thread for the whole conversation
-            and receives only the new messages.
+            and receives only the new messages. None if ``make_agent`` makes it.
         **options: The options of the run. ``model`` is the model of the simulated user.
 
     Returns:
@@ -97,7 +102,7 @@ async def asimulate(
 
     Raises:
         TypeError: The agent has a wrong type, or an option is unknown.
-        SpecError: The scenario is not valid, or the agent or a check raised an error.
+        SpecError: The scenario is not valid, or the agent, its world or a check raised an error.
         DuologueError: The conversation failed, as in `converse`.
 
     Example:
@@ -113,7 +118,17 @@ async def asimulate(
     if not isinstance(scenario, Scenario):
         raise TypeError(f"scenario: must be a Scenario, not {name_type(scenario)}")
     check_options(options, SimulateOptions, "agent")
-    run = _Simulation.prepare(scenario, agent, options)
+    async with open_world(scenario.world) as world:
+        run = await _Simulation.prepare(scenario, agent, options, world)
+        return await _run_whole(run)
+
+
+simulate = in_background(asimulate)
+
+
+async def _run_whole(run: "_Simulation") -> SimulationResult:
+    """Run a simulation from its first message to its checks."""
+    scenario = run.scenario
     run.tested.speaks_first = scenario.script is not None and begins_with_agent(scenario.script)
     conversation = scenario.conversation(run.tested.runnable())
     if scenario.script is None:
@@ -123,14 +138,11 @@ async def asimulate(
     return await run.play(_wait_for_script(conversation, scenario.script), scenario.script)
 
 
-simulate = in_background(asimulate)
-
-
 @list_options
 async def arerun_simulation(
     session: Session,
     scenario: Scenario,
-    agent: object,
+    agent: object = None,
     *,
     at: int,
     **options: Unpack[SimulateOptions],
@@ -154,8 +166,8 @@ async def arerun_simulation(
 
     Raises:
         TypeError: The agent has a wrong type, or an option is unknown.
-        SpecError: The message does not exist or is the first one, or the session is not a
-            simulation.
+        SpecError: The message does not exist or is the first one, the session is not a
+            simulation, or the scenario has a script or a world.
         SessionError: The session does not exist.
         DuologueError: The conversation failed, as in `converse`.
 
@@ -178,9 +190,14 @@ async def arerun_simulation(
     check_options(options, SimulateOptions, "at")
     if scenario.script is not None:
         raise SpecError("scenario.script: a script can't begin in its middle; remove it")
+    if scenario.world is not None:
+        raise SpecError(
+            "scenario.world: a new world does not contain what was done before the message; call "
+            "simulate, which begins with the first message"
+        )
     if options.get("store") is not None:
         raise TypeError("store: the session names its store; leave out the option")
-    run = _Simulation.prepare(scenario, agent, options)
+    run = await _Simulation.prepare(scenario, agent, options, None)
     found = await session.astate()
     name = _name_agent(found.conversation)
     fork = await session.afork(at=_find_place_before(found.messages, at))
@@ -243,27 +260,35 @@ class _Simulation:
     """The judges of the criteria."""
     options: Options
     """The options of the run."""
+    world: Any
+    """The world. None if the scenario has none."""
     judged: tuple[ScenarioVerdict, ...] = ()
     """The newest verdicts about the criteria."""
     checked: list[ScenarioVerdict] = field(default_factory=list)
     """The verdicts of the checks so far."""
 
     @classmethod
-    def prepare(cls, scenario: Scenario, agent: object, options: SimulateOptions) -> Self:
+    async def prepare(
+        cls, scenario: Scenario, agent: object, options: SimulateOptions, world: object
+    ) -> Self:
         """Return a simulation that has not begun."""
         given: dict[str, Any] = {**options}
+        make_agent = take_maker(agent, given)
+        if make_agent is not None:
+            check_maker(make_agent, has_world=scenario.world is not None)
+            agent = await make_agent_for(make_agent, world)
         own = [given.pop(name, None) for name in ("judge_model", "on_interrupt", "agent_timeout")]
         given.pop("agent_version", None)
         agent = take_server(agent, given)
         tested = TestedAgent.of(agent, *own[1:])
         run = cast("Options", given)
-        return cls(scenario, tested, name_judges(own[0], run), run)
+        return cls(scenario, tested, name_judges(own[0], run), run, world)
 
     def make_result(self, found: Result, ended: Ending | None = None) -> SimulationResult:
         """Return the result with the verdicts so far."""
         known = (*self.judged, *self.checked)
         end = ended or classify_end(found)
-        return SimulationResult(self.scenario, found, end, self.tested.state, known)
+        return SimulationResult(self.scenario, found, end, self.tested.state, known, self.world)
 
     async def conclude(self, found: Result, ended: Ending | None = None) -> SimulationResult:
         """Ask the judges about the criteria, and call the checks."""
@@ -346,6 +371,18 @@ def _wait_for_script(conversation: Conversation, script: Sequence[Step]) -> Conv
     # The instruction for the first message of a user would be an instruction for the agent.
     opening = {"first_speaker": conversation.names[1], "first_line": None}
     return conversation.replace(speakers=replies, opening=opening)
+
+
+def take_maker(agent: object, options: dict[str, Any]) -> Any:  # noqa: ANN401  # checked later
+    """Return the option ``make_agent``, and remove it from the options.
+
+    Raises:
+        TypeError: Both the agent and the option are passed, or neither.
+    """
+    found = options.pop("make_agent", None)
+    if (agent is None) is (found is None):
+        raise TypeError("agent: pass either the agent, or make_agent")
+    return found
 
 
 def add_objects(

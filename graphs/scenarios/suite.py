@@ -117,8 +117,9 @@ class Suite(Spec):
 def load_suite(source: Mapping[str, Any] | str | Path) -> Suite:
     """Read a suite.
 
-    In a file, each check is named as ``module:function``. Each scenario has the fields of a
-    `Scenario`, and those of the table ``shared`` that it does not set.
+    In a file, each check and each world is named as ``module:function``, and so can be each tool.
+    Each scenario has the fields of a `Scenario`, and those of the table ``shared`` that it does not
+    set.
 
     Args:
         source: A dict, or the path of a ``.toml`` or ``.json`` file.
@@ -146,7 +147,7 @@ def load_suite(source: Mapping[str, Any] | str | Path) -> Suite:
 
 
 def _with_shared(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a suite, with shared fields in each scenario and checks imported."""
+    """Return the fields of a suite, with shared fields in each scenario and functions imported."""
     given = {**fields}
     shared = given.pop("shared", {})
     scenarios = given.get("scenarios")
@@ -154,7 +155,7 @@ def _with_shared(fields: Mapping[str, Any]) -> dict[str, Any]:
         raise SpecError("shared: must be a table with fields of a scenario")
     if isinstance(scenarios, Mapping):
         given["scenarios"] = {
-            name: _with_checks({**shared, **one}, f"scenarios.{name}")
+            name: _import_functions({**shared, **one}, f"scenarios.{name}")
             if isinstance(one, Mapping)
             else one
             for name, one in scenarios.items()
@@ -162,14 +163,21 @@ def _with_shared(fields: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _with_checks(fields: dict[str, Any], where: str) -> dict[str, Any]:
-    checks = fields.get("checks")
-    if isinstance(checks, list | tuple):
-        fields["checks"] = [
-            import_object(one, f"{where}.checks.{place}") if isinstance(one, str) else one
-            for place, one in enumerate(checks)
-        ]
-    return fields
+def _import_functions(fields: dict[str, Any], where: str) -> dict[str, Any]:
+    """Import the checks, the world and the tools that are written as ``module:function``."""
+
+    def read(given: object, at: str, *, is_name: bool = False) -> object:
+        is_reference = isinstance(given, str) and (":" in given or not is_name)
+        return import_object(str(given), f"{where}.{at}") if is_reference else given
+
+    for field in ("checks", "tools"):
+        if isinstance(given := fields.get(field), list | tuple):
+            fields[field] = [
+                # A tool can also be a registered name.
+                read(one, f"{field}.{place}", is_name=field == "tools")
+                for place, one in enumerate(given)
+            ]
+    return fields | {"world": read(fields["world"], "world")} if "world" in fields else fields
 
 
 def import_object(reference: str, where: str) -> Any:  # noqa: ANN401  # any object

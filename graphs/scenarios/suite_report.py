@@ -254,8 +254,8 @@ async def read_suite(store: Store, name: str) -> SuiteReport:
 
 
 def _read_scenario(fields: Mapping[str, Any]) -> tuple[Scenario, Sequence[str]]:
-    """Return a scenario that is stored with a batch, without its checks, and their names."""
-    own = {name: value for name, value in fields.items() if name != "checks"}
+    """Return a scenario that is stored with a batch, without its functions, and its checks' names."""
+    own = {name: value for name, value in fields.items() if name not in ("checks", "world")}
     return Scenario(**own), [*map(str, fields.get("checks") or ())]
 
 
