@@ -254,7 +254,7 @@ async def read_suite(store: Store, name: str) -> SuiteReport:
 
 
 def _read_scenario(fields: Mapping[str, Any]) -> tuple[Scenario, Sequence[str]]:
-    """Return a scenario that is stored with a batch, without its functions, and its checks' names."""
+    """Return a stored scenario without its functions, and the names of its checks."""
     own = {name: value for name, value in fields.items() if name not in ("checks", "world")}
     return Scenario(**own), [*map(str, fields.get("checks") or ())]
 
