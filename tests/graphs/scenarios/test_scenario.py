@@ -320,7 +320,7 @@ async def test_simulations_at_once_do_not_share_threads_or_states() -> None:
 # Bad input
 
 
-@pytest.mark.parametrize("agent", [None, 7, "shop", "ftp://x", dict, ["x"]])
+@pytest.mark.parametrize("agent", [7, "shop", "ftp://x", dict, ["x"]])
 def test_another_type_of_agent_is_one_type_error(agent: object) -> None:
     model = user()
     with pytest.raises(TypeError, match=r"^agent: must be a Runnable, such as a compiled graph, a"):
