@@ -17,7 +17,13 @@ from ..common.errors import SpecError
 from ..scenarios.compare import compare_suites
 from ..scenarios.run_suite import open_suite
 from ..scenarios.simulate import SimulateOptions
-from ..scenarios.suite_report import SuiteReport, TrialOutcome, read_suite, write_suite_page
+from ..scenarios.suite_report import (
+    SuiteReport,
+    TrialOutcome,
+    count_outcomes,
+    read_suite,
+    write_suite_page,
+)
 from ..session.listing import known_store
 from ..session.options import Options
 from ..store.batches import CellRow
@@ -149,8 +155,14 @@ _CODES: Final[dict[TrialOutcome, ExitCode]] = {
     "inconclusive": ExitCode.INCONCLUSIVE,
 }
 
-_SHOWN: Final = 3
-"""Number of simulations that have not passed and are shown."""
+_LISTED: Final = 20
+"""Maximum number of failures that are listed with the decisive reason. The rest is counted."""
+
+_SESSIONS: Final = 5
+"""Maximum number of sessions that are named for a failure."""
+
+_DETAILED: Final = 3
+"""Number of these that are listed with all reasons and verdicts."""
 
 
 def simulate_here(
@@ -208,13 +220,17 @@ def _print(report: SuiteReport, page: Path, *, as_json: bool) -> None:
         return
     out = stdout()
     out.print(report)
-    for one in [one for one in report.simulations if one.outcome != "passed"][:_SHOWN]:
-        persona = "" if one.persona is None else f", {one.persona}"
-        plain(out, one_line(f"{one.outcome}: {one.scenario}{persona} ({one.session})"))
-        errors = (f"[user error] {error}" for error in one.user_errors)
-        for line in (one.ended, *errors, *one.verdicts, one.error or ""):
-            if line:
-                plain(out, f"  {one_line(line)}")
+    failures = report.failures
+    for place, group in enumerate(failures[:_LISTED]):
+        times = f" ({len(group)} times)" if len(group) > 1 else ""
+        plain(out, one_line(f"{group[0]}{times}"))
+        details = group[0].list_details() if place < _DETAILED else ()
+        sessions = ", ".join(one.session for one in group[:_SESSIONS])
+        others = f" and {len(group) - _SESSIONS} more" if len(group) > _SESSIONS else ""
+        for line in (*details, f"Sessions: {sessions}{others}"):
+            plain(out, f"  {one_line(line)}")
+    if more := [one for group in failures[_LISTED:] for one in group]:
+        plain(out, f"And {len(more):,} more that have not passed: {count_outcomes(more)}.")
     plain(stderr(), f"The report is in {page}.")
 
 

@@ -26,7 +26,7 @@ from ..common.files import write_file
 from ..common.sanitize import clean
 from ..common.secrets_filter import SecretsFilter
 from .recording import RecordingError, RecordOptions, record
-from .result import SimulationResult
+from .result import SimulationResult, describe_outcome
 from .scenario import Scenario
 from .simulate import asimulate
 from .suite_report import describe_passes
@@ -66,6 +66,7 @@ def _summarize(result: SimulationResult, folder: Path | None, name: str) -> dict
     verdicts = ", ".join(f"[{one.finding.in_words}] {one.name}" for one in result.verdicts)
     return {
         "scenario": secrets.text(" ".join(result.scenario.goal.split())),
+        "outcome": secrets.text(describe_outcome(result.outcome, result.reasons)),
         "ended": secrets.text(str(result.ended)),
         "verdicts": secrets.text(verdicts),
         "at_fault": result.at_fault,
@@ -104,6 +105,7 @@ def list_summary_lines(report: Any) -> Iterator[str]:  # noqa: ANN401  # with th
     for simulation in report.simulations:
         cost = "" if simulation["cost"] is None else f"; cost {simulation['cost']:.4g}"
         yield f"  {_show(simulation['scenario'])}"
+        yield f"    {_show(simulation['outcome'])}"
         yield f"    ended: {_show(simulation['ended'])}{cost}"
         if simulation["verdicts"]:
             yield f"    {_show(simulation['verdicts'])}"

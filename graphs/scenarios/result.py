@@ -1,7 +1,7 @@
 """The result of a simulation, and its report."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -115,12 +115,30 @@ class SimulationResult:
                     "scenario more precise, or set user_errors='ignore'"
                 )
             case "judge":
-                open_verdict = self._first(Finding.INCONCLUSIVE)
+                open_verdict = next(
+                    one for one in self.verdicts if one.finding is Finding.INCONCLUSIVE
+                )
                 raise InconclusiveResult(
                     f"criteria: inconclusive, {open_verdict.name!r}: {open_verdict.reason}; read "
                     "the report, and make the criterion or the judge more precise"
                 )
         return self.at_fault is None
+
+    @property
+    def outcome(self) -> Literal["passed", "failed", "inconclusive"]:
+        """Return the outcome: `passed` as a word, without an exception."""
+        if self.at_fault is None:
+            return "passed"
+        return "inconclusive" if self.at_fault in ("user", "judge") else "failed"
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Return the reasons why the agent has not passed, the decisive one first.
+
+        They are verdicts, errors of the user, and an end that is not one of the scenario's
+        ``accepted_ends``. Empty if the agent has passed.
+        """
+        return tuple(text for _, text in self._list_faults())
 
     @property
     def at_fault(self) -> Fault | None:
@@ -133,17 +151,25 @@ class SimulationResult:
         - ``"run"``: The conversation has not ended.
         - None: The agent has passed.
         """
-        failed = {one.name for one in self.verdicts if one.finding is Finding.NOT_MET}
-        if failed - {*self.scenario.criteria}:
-            return "agent"
-        if self.ended.kind == "unfinished":
-            return "run"
-        if self.user_errors:
-            return "user"
-        if failed or self.ended.kind not in self.scenario.accepted_ends:
-            return "agent"
-        findings = {one.finding for one in self.verdicts}
-        return "judge" if Finding.INCONCLUSIVE in findings else None
+        return next((fault for fault, _ in self._list_faults()), None)
+
+    def _list_faults(self) -> Iterator[tuple[Fault, str]]:
+        """Yield each reason why the agent has not passed, the decisive one first, with its side."""
+        unmet = [one for one in self.verdicts if one.finding is Finding.NOT_MET]
+        criteria = {*self.scenario.criteria}
+        yield from (("agent", str(one)) for one in unmet if one.name not in criteria)
+        kind, accepted = self.ended.kind, self.scenario.accepted_ends
+        if kind == "unfinished":
+            waits = f"; it waits for a person: {self.ended.text}" if self.ended.text else ""
+            yield "run", f"it has not ended{waits}"
+        yield from (("user", f"[user error] {one}") for one in self.user_errors)
+        # The verdict for which a script has failed is a reason of its own.
+        if kind not in (*accepted, "unfinished") and not (kind == "script_failed" and unmet):
+            expected = " or ".join(f'"{one}"' for one in accepted)
+            yield "agent", f'ended as "{self.ended}", expected {expected}'
+        yield from (("agent", str(one)) for one in unmet if one.name in criteria)
+        unclear = (one for one in self.verdicts if one.finding is Finding.INCONCLUSIVE)
+        yield from (("judge", str(one)) for one in unclear)
 
     @cached_property
     def user_errors(self) -> tuple[UserError, ...]:
@@ -151,9 +177,6 @@ class SimulationResult:
         if self.scenario.user_errors == "ignore":
             return ()
         return find_user_errors(_list_facts(self.scenario), [*_list_turns(self)])
-
-    def _first(self, finding: Finding) -> ScenarioVerdict:
-        return next(one for one in self.verdicts if one.finding is finding)
 
     @property
     def agreement(self) -> Agreement | None:
@@ -183,11 +206,15 @@ class SimulationResult:
         )
 
     def report(self) -> str:
-        """Return a short text: the end, the verdicts, and the part of the transcript they name."""
+        """Return a short text that begins with the outcome and its decisive reason.
+
+        The end, the verdicts, and the part of the transcript that they name follow.
+        """
         expected = self.ended.kind in self.scenario.accepted_ends
         wish = "" if expected else f" (expected: {', '.join(self.scenario.accepted_ends)})"
         return "\n".join(
             [
+                describe_outcome(self.outcome.capitalize(), self.reasons),
                 f"Scenario: {excerpt(self.scenario.goal)}",
                 f"Ended: {self.ended}{wish}",
                 *map(str, self.verdicts),
@@ -214,6 +241,13 @@ class SimulationResult:
             yield f"{at}. {lines[at - 1]}"
         if shown and shown[-1] != len(lines):
             yield "…"
+
+
+def describe_outcome(name: str, reasons: Sequence[str], mark: str = ": ") -> str:
+    """Return an outcome with its decisive reason, and the number of its other reasons."""
+    others = len(reasons) - 1
+    more = f" (and {others} more {'reason' if others == 1 else 'reasons'})" if others > 0 else ""
+    return f"{name}{mark}{excerpt(reasons[0])}{more}" if reasons else name
 
 
 def _list_facts(scenario: Scenario) -> UserFacts:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -11,12 +11,13 @@ from langchain_core.utils.iter import batch_iterate
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from ..batch.batch_row import read_facts
+from ..batch.report.page_data import explain_interval, format_estimate
 from ..batch.report.report import PageVariant, write_report
 from ..batch.report.rows import Estimate, Trials, mean_of, pass_hat
 from ..batch.values import canonical_json
 from ..common.data import Data, sum_known
 from ..common.display import Panel, Shown
-from ..common.errors import BatchError, DuologueError, InconclusiveResult
+from ..common.errors import BatchError, DuologueError
 from ..common.sanitize import excerpt
 from ..conversation.judges import Finding
 from ..session.session import result_of
@@ -26,7 +27,13 @@ from ..store.errors import unknown_batch
 from ..store.open import Store
 from ..store.rows import reading_store
 from .judging import read_simulation
-from .result import Agreement, Fault, SimulationResult, measure_agreement
+from .result import (
+    Agreement,
+    Fault,
+    SimulationResult,
+    describe_outcome,
+    measure_agreement,
+)
 from .scenario import Scenario, ScenarioVerdict
 from .suite import PERSONA, SCENARIO
 
@@ -34,6 +41,19 @@ TrialOutcome: TypeAlias = Literal["failed", "error", "inconclusive", "unfinished
 """The outcome of a simulation, worst first. With ``error``, it could not be run to its end."""
 
 _ORDER: Final[tuple[TrialOutcome, ...]] = get_args(TrialOutcome)
+
+_SHOWN_ORDER: Final[tuple[TrialOutcome, ...]] = (
+    *("passed", "failed", "inconclusive"),
+    *("error", "unfinished"),
+)
+
+_TONES: Final[Mapping[TrialOutcome, str]] = {
+    **dict.fromkeys(("failed", "error"), "bad"),
+    "inconclusive": "warn",
+    "unfinished": "plain",
+    "passed": "good",
+}
+"""The colours of the outcomes on the page."""
 
 _AT_ONCE: Final = 50
 """Number of sessions that are read at a time."""
@@ -52,6 +72,8 @@ class SimulationRow(Data):
     """The number of the trial."""
     outcome: TrialOutcome
     """The outcome."""
+    reasons: tuple[str, ...] = ()
+    """The reasons why it has not passed, the decisive one first. Empty if it passed."""
     ended: str
     """How the simulation ended. Empty if it has not ended."""
     verdicts: tuple[str, ...] = ()
@@ -71,6 +93,22 @@ class SimulationRow(Data):
     """Cost of the calls whose prices are known. None if no price is known."""
     faults: NonNegativeFloat = 0
     """The share of the verdicts that are not met."""
+
+    @property
+    def name(self) -> str:
+        """Return the names of the scenario and of the persona."""
+        return _join_names(self.scenario, self.persona)
+
+    def __str__(self) -> str:
+        head = f"{self.outcome}: {self.name}"
+        return describe_outcome(head, self.reasons, " - ")
+
+    def list_details(self) -> Iterator[str]:
+        """Yield the lines below the first one: the other reasons and verdicts, and the end."""
+        yield from self.reasons[1:]
+        yield from (one for one in self.verdicts if one not in self.reasons)
+        if self.ended and not any(self.ended in one for one in self.reasons):
+            yield f"Ended: {self.ended}"
 
 
 _Simulation: TypeAlias = tuple[SimulationRow, Sequence[ScenarioVerdict]]
@@ -127,6 +165,23 @@ class SuiteReport(Shown, Data):
         return sum(one.outcome == outcome for one in self.simulations)
 
     @property
+    def counts(self) -> str:
+        """Return the number of simulations with each outcome that occurs, as text."""
+        return count_outcomes(self.simulations)
+
+    @property
+    def failures(self) -> tuple[tuple[SimulationRow, ...], ...]:
+        """Return the simulations that have not passed, the worst first.
+
+        Trials of one scenario with the same decisive reason form a group.
+        """
+        groups = defaultdict[str, list[SimulationRow]](list)
+        for one in self.simulations:
+            if one.outcome != "passed":
+                groups[str(one)].append(one)
+        return tuple(map(tuple, groups.values()))
+
+    @property
     def passed(self) -> int:
         """Return the number of simulations that passed."""
         return self.count("passed")
@@ -170,11 +225,8 @@ class SuiteReport(Shown, Data):
         return (*users, *judges)
 
     def _title(self) -> str:
-        counts = ", ".join(
-            f"{many:,} {name}" for name in _ORDER if (many := self.count(name)) or name == "passed"
-        )
         left = f", {self.left:,} not begun" if self.left else ""
-        return f"Suite {self.batch}: {counts}{left}{describe_passes(self.passes)}"
+        return f"Suite {self.batch}: {self.counts}{left}{describe_passes(self.passes)}"
 
     def _panel(self) -> Panel:
         rows = tuple(
@@ -182,16 +234,28 @@ class SuiteReport(Shown, Data):
                 one.scenario,
                 one.persona or "",
                 ", ".join(f"{many} {name}" for name, many in one.outcomes.items()),
-                describe_passes(one.passes).removeprefix("; "),
+                format_estimate(one.passes[0], is_share=True) if one.passes else "",
             )
             for one in self.scenarios
         )
-        head = ("Scenario", "Persona", "Simulations", "pass^k")
+        head = ("Scenario", "Persona", "Simulations", "pass^1")
         return Panel(title=self._title(), tag=self.verdict, notes=self.notes, head=head, rows=rows)
 
 
+def count_outcomes(rows: Sequence[SimulationRow]) -> str:
+    """Return the number of simulations with each outcome that occurs, as text."""
+    found = Counter(row.outcome for row in rows)
+    shown = (name for name in _SHOWN_ORDER if found[name] or name == "passed")
+    return ", ".join(f"{found[name]:,} {name}" for name in shown)
+
+
 def describe_passes(passes: Sequence[Estimate]) -> str:
-    """Return pass^1 and the last pass^k with their intervals, or an empty text."""
+    """Return pass^1 and the last pass^k with their intervals, or an empty text.
+
+    After few trials, one sentence replaces them.
+    """
+    if passes and (why := explain_interval(passes[0])):
+        return f"; {why}"
     shown = {k: passes[k - 1] for k in sorted({1, len(passes)}) if passes}
     texts = [
         f"pass^{k} {one.value:.2f}"
@@ -207,8 +271,12 @@ def describe_share(share: Estimate) -> str:
     return f"{share.value:.0%} of {share.sessions:,} simulations ({low:.0%} to {high:.0%})"
 
 
+def _join_names(scenario: str, persona: str | None) -> str:
+    return scenario if persona is None else f"{scenario}, {persona}"
+
+
 def _describe_scenario(one: ScenarioRow) -> str:
-    name = one.scenario if one.persona is None else f"{one.scenario}, {one.persona}"
+    name = _join_names(one.scenario, one.persona)
     outcomes = ", ".join(f"{many} {outcome}" for outcome, many in one.outcomes.items())
     errors = one.user_errors
     users = f"; user errors {describe_share(errors)}" if errors is not None and errors.value else ""
@@ -274,6 +342,7 @@ async def _read_row(
         outcome="error" if row.status == "failed" else "unfinished",
         at_fault="run",
         ended="",
+        reasons=() if row.error is None else (row.error,),
         error=row.error,
         messages=row.messages,
         cost=row.cost,
@@ -283,26 +352,24 @@ async def _read_row(
     try:
         stored = await read_stored_session(store, row.session)
     except DuologueError as error:
-        return made.model_copy(update={"outcome": "error", "error": str(error)}), ()
+        return made.model_copy(
+            update={"outcome": "error", "error": str(error), "reasons": (str(error),)}
+        ), ()
     result = read_simulation(result_of(stored, store.address), *known[made.scenario], judges)
     return made.model_copy(update=_make_facts(result)), result.verdicts
 
 
 def _make_facts(result: SimulationResult) -> dict[str, Any]:
-    outcome: TrialOutcome
-    try:
-        outcome = "passed" if result.passed else "failed"
-    except InconclusiveResult:
-        outcome = "inconclusive"
     findings = [one.finding for one in result.verdicts]
     verdicts = sorted(result.verdicts, key=lambda one: _FINDINGS.index(one.finding))
     return {
-        "outcome": outcome,
+        "outcome": result.outcome,
+        "reasons": tuple(map(excerpt, result.reasons)),
         "at_fault": result.at_fault,
         "user_errors": tuple(excerpt(str(one)) for one in result.user_errors),
         "ended": str(result.ended),
         "verdicts": tuple(excerpt(str(one)) for one in verdicts),
-        "lines": () if outcome == "passed" else tuple(map(excerpt, result.decisive_lines())),
+        "lines": () if result.outcome == "passed" else tuple(map(excerpt, result.decisive_lines())),
         "faults": findings.count(Finding.NOT_MET) / max(1, len(findings)),
     }
 
@@ -399,6 +466,10 @@ async def write_suite_page(store: Store, report: SuiteReport, page: Path) -> Non
         "suite": report,
         "has_personas": any(one.persona is not None for one in report.scenarios),
         "rows": _ROWS,
+        "failures": report.failures,
+        "outcomes": {one.session: one.outcome for one in report.simulations},
+        "tones": _TONES,
+        "worst": {key: rows[0] for key, rows in group_simulations(report.simulations).items()},
         "listed": _WORST,
     }
     variant = PageVariant("simulations.html", values, rank, lambda path: path.startswith(_LABELS))

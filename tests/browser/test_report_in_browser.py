@@ -10,7 +10,12 @@ from duologue.graphs.batch.order import read_selection
 from duologue.graphs.batch.report.page import gather_report
 from duologue.graphs.batch.report.report import render
 from duologue.graphs.batch.report.rows import Rows
+from duologue.graphs.common.threads import in_background
+from duologue.graphs.scenarios import run_suite
+from duologue.graphs.scenarios.suite_report import write_suite_page
+from duologue.graphs.session.listing import known_store
 from duologue.graphs.store.batches import BatchRow, CellRow
+from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from pages import HOSTILE
 
 if TYPE_CHECKING:
@@ -20,6 +25,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 MISSING = "\N{EN DASH}"
 """The text of a missing score."""
+
+CUT = """[...document.querySelectorAll(".wide")].filter((one) => one.scrollWidth > one.clientWidth)
+    .map((one) => one.firstElementChild.className)"""
+"""A script that returns the tables that are wider than the page."""
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -82,6 +91,8 @@ def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(
         foreign = "document.querySelectorAll('img, iframe, object, base, link').length"
         assert tab.evaluate(foreign) == 0
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        if width < 400:
+            assert tab.evaluate(CUT) == []
         # A screen reader finds the pictures' content in words.
         pictures = tab.get_by_role("img")
         assert pictures.count() > 10
@@ -91,6 +102,62 @@ def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(
         context.close()
     assert {*asked} == {path.as_uri()}
     assert wrong == []
+
+
+def test_the_page_of_a_suite_begins_with_what_failed_and_leads_to_the_conversations(
+    browser: "Browser", tmp_path: Path
+) -> None:
+    def play(prompt: Prompt) -> Line:
+        return "###STOP###" if len(prompt) > 2 else "Please refund order 7."
+
+    suite = {
+        "personas": {"calm": "Calm.", "cross": "Cross."},
+        "scenarios": {
+            "refund": {"goal": "You want order 7 refunded."},
+            "refusal": {"goal": "You want order 7 refunded.", "expected_ends": ["gave_up"]},
+        },
+    }
+    page = tmp_path / "shop.html"
+    url = f"memory:{tmp_path.name}"
+    shop = lambda messages: "It is refunded."  # noqa: E731
+    found = run_suite(suite, shop, name="shop", model=ScriptedChatModel(play), trials=2, store=url)
+
+    async def write() -> None:
+        async with known_store(url) as store:
+            await write_suite_page(store, found, page)
+
+    in_background(write)()
+    for width in (320, 390, 1280):
+        for scheme in ("light", "dark"):
+            context = browser.new_context(
+                viewport={"width": width, "height": 700},
+                color_scheme=scheme,  # type: ignore[arg-type]
+            )
+            tab = context.new_page()
+            tab.goto(page.as_uri())
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            assert tab.evaluate(CUT) == []
+            headings = tab.get_by_role("heading", level=2).all_inner_texts()
+            assert headings[:3] == ["4 passed, 4 failed", "What has not passed", "Scenarios"]
+            assert headings[-1] == "Cells"
+            first = tab.locator(".sentences li").first
+            expected = (
+                'failed: refusal, calm - ended as "the user\'s goal is met", expected "gave_up"'
+            )
+            assert first.inner_text().splitlines()[0] == expected
+            colours = [
+                tab.locator(f"table.lines tr.{tone}").first.evaluate(
+                    "(row) => getComputedStyle(row).backgroundColor"
+                )
+                for tone in ("bad", "good")
+            ]
+            assert len({*colours}) == 2
+            tab.locator("table.lines tr.bad a").first.click()
+            assert "Please refund order 7." in tab.inner_text("main")
+            tab.go_back()
+            first.get_by_role("link").first.click()
+            assert "Please refund order 7." in tab.inner_text("main")
+            context.close()
 
 
 def test_a_click_on_a_heading_sorts_the_cells_by_that_column(

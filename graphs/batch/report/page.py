@@ -227,7 +227,7 @@ def _describe_field(rows: Rows, path: str, colours: Mapping[str, str]) -> Varied
 
 
 def _extremes(rows: Rows, name: str, path: str) -> Extremes | None:
-    """Return the best and the worst value of a field. None if all values are equally good."""
+    """Return the best and the worst value of a field. None if they are alike, or each is rare."""
     found: dict[int, list[Trials]] = {}
     for place, trials in rows.trials_by(name, path):
         found.setdefault(place, []).append(trials)
@@ -238,7 +238,8 @@ def _extremes(rows: Rows, name: str, path: str) -> Extremes | None:
         for place in sorted(found.keys() - {0})
     }
     values = {one.value for one in means.values()}
-    if len(values) < 2:
+    # A value that occurs once is best or worst by chance.
+    if len(values) < 2 or max(one.sessions for one in means.values()) < 2:
         return None
 
     def extreme(value: float) -> Extreme:

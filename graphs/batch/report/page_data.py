@@ -273,11 +273,15 @@ class BatchReport(Shown, Data):
             ]
             if one.missing:
                 rows.append((f"Score {one.name}, missing", f"{one.missing:,}"))
+        explained = (
+            f"Score {one.name}: {why}."
+            for one in self.scores
+            if one.is_share and (why := explain_interval(one.mean))
+        )
+        notes = (self.sample, self.stopped, *page, *self._describe_missing(), *explained)
         return Panel(
             title=f"Batch {self.batch}{self.title and f': {self.title}'}",
-            notes=tuple(
-                filter(None, (self.sample, self.stopped, *page, *self._describe_missing()))
-            ),
+            notes=tuple(filter(None, notes)),
             head=("", ""),
             rows=(*rows, *islice(self._extremes(), _MOST_EXTREMES)),
         )
@@ -309,6 +313,25 @@ def format_estimate(found: Estimate, *, is_share: bool) -> str:
     if found.low is None or found.high is None:
         return shown(found.value)
     return f"{shown(found.value)} ({shown(found.low)} to {shown(found.high)})"
+
+
+_WIDE: Final = 0.4
+"""The width from which the interval of a share is explained."""
+
+_FEW: Final = 20
+"""The number of sessions below which a wide interval is due to the sessions. From here on, it is
+due to the combinations of values, which differ."""
+
+
+def explain_interval(found: Estimate) -> str:
+    """Return what a wide interval of a share means. Empty if the interval is narrow."""
+    if found.low is None or found.high is None or found.high - found.low < _WIDE:
+        return ""
+    few = "trials" if found.sessions < _FEW else "combinations"
+    low, high = f"{100 * found.low:.0f} %", f"{100 * found.high:.0f} %"
+    may_be = {1.0: f"as low as {low}", 0.0: f"as high as {high}"}
+    rate = may_be.get(found.value, f"between {low} and {high}")
+    return f"with so few {few} the true rate may be {rate}"
 
 
 def format_percent(share: float) -> str:

@@ -17,7 +17,15 @@ from ...store.rows import reading_store
 from ..order import Selection, read_selection
 from ..status import format_duration
 from .page import MOST_LINES, gather_report
-from .page_data import BatchReport, Histogram, Kind, format_estimate, format_number, format_percent
+from .page_data import (
+    BatchReport,
+    Histogram,
+    Kind,
+    explain_interval,
+    format_estimate,
+    format_number,
+    format_percent,
+)
 from .rows import Estimate, Rank, Rows
 
 WIDTH = 600
@@ -153,7 +161,7 @@ def _render(
         "report.js",
         folder=_TEMPLATES,
         sheet="report.css",
-        **values,
+        **{"outcomes": {}, **values},
         report=report,
         fields=fields,
         cells=cells,
@@ -162,6 +170,7 @@ def _render(
         brief=format_number,
         percent=format_percent,
         in_words=format_estimate,
+        explain=explain_interval,
         lasted=format_duration,
     ).html
     # A model may have written lone surrogates, which have no encoding.

@@ -136,8 +136,9 @@ def test_the_best_and_the_worst_values_of_each_field_are_named() -> None:
 def test_best_values_are_found_among_all_and_equal_ones_are_counted() -> None:
     scores = [0.0] * 20 + [1.0, 0.5, 1.0]
     rows = [
-        cell(number, varied={"labels.town": f"Town {number}"}, scores={"own": score})
+        cell(2 * number + trial, varied={"labels.town": f"Town {number}"}, scores={"own": score})
         for number, score in enumerate(scores)
+        for trial in (0, 1)
         if number
     ]
     ((found,),) = (one.extremes for one in report(rows).varied)
@@ -147,6 +148,8 @@ def test_best_values_are_found_among_all_and_equal_ones_are_counted() -> None:
     # If all values are equally good, none is named.
     even = [row.model_copy(update={"scores": {"own": 0.5}}) for row in rows]
     assert [one.extremes for one in report(even).varied] == [()]
+    # A value that occurs once is best or worst by chance.
+    assert [one.extremes for one in report(rows[::2]).varied] == [()]
 
 
 def test_a_report_of_a_sample_says_so() -> None:

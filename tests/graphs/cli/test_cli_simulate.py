@@ -85,13 +85,17 @@ def test_a_suite_is_run_reported_and_resumed(server: ScriptedServer) -> None:
     Path("shop.toml").write_text(SCENARIOS + SCENARIO_THAT_FAILS, encoding="utf-8")
     ran = duologue(*RUN, "--agent-version", "1")
     assert ran.exit_code == 1
-    assert ran.stdout.startswith("Suite shop: 4 failed, 4 passed; pass^1 0.50 (")
-    assert "  [not met] is_refunded: nothing was refunded" in ran.stdout
+    assert ran.stdout.startswith("Suite shop: 4 passed, 4 failed; with so few trials the true")
+    failure = "failed: refusal, calm - [not met] is_refunded: nothing was refunded"
+    assert f"\n{failure}" in ran.stdout
+    assert "(2 times)\n  Ended: the user's goal is met\n  Sessions: shop-" in ran.stdout
     assert ran.stderr == "The report is in shop.html.\n"
     page = Path("shop.html").read_text(encoding="utf-8")
     assert "the batch is running" not in page
-    assert page.index("failed</b>: <bdi>refusal") > page.index("<bdi>refund</bdi>")
-    assert page.count('href="shop-sessions/') == 8 + 4
+    places = [page.index(one) for one in ("4 passed, 4 failed", "failed</b>", "cells are done")]
+    assert places == sorted(places)
+    # Each cell, each trial that failed, both groups of them, and each scenario with its persona.
+    assert page.count('href="shop-sessions/') == 8 + 4 + 2 + 4
     calls = len(server.calls)
     again = duologue(*RUN, "--agent-version", "1", "--json")
     rows = [json.loads(line) for line in again.stdout.splitlines()]
@@ -109,7 +113,7 @@ def test_the_exit_codes_tell_passed_and_inconclusive_apart() -> None:
     Path("shop.toml").write_text(SCENARIOS + CRITERION, encoding="utf-8")
     unclear = duologue(*RUN, "--name", "judged", "--output", "judged-report.html")
     assert unclear.exit_code == 7
-    assert "4 inconclusive, 4 passed" in unclear.stdout
+    assert "4 passed, 4 inconclusive" in unclear.stdout
     assert "the judge's answer could not be read" in unclear.stdout
     assert Path("judged-report.html").exists()
 

@@ -1,0 +1,138 @@
+"""The reasons why an agent has not passed: the decisive one comes first in every report."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+
+from duologue import InconclusiveResult, Scenario, simulate
+from duologue.graphs.batch.report.page_data import explain_interval
+from duologue.graphs.batch.report.rows import Trials, pass_hat
+from duologue.graphs.scenarios import (
+    SimulationResult,
+    SuiteReport,
+    agent,
+    check,
+    run_suite,
+    user,
+)
+from duologue.graphs.scenarios.suite_report import describe_passes
+from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+from support.tables import each_row
+
+
+def shop(messages: Sequence[BaseMessage]) -> str:
+    return "It is refunded."
+
+
+def make_check(found: str) -> Any:  # noqa: ANN401  # a check
+    def is_right(result: SimulationResult) -> bool:
+        return found == "true"
+
+    return is_right
+
+
+@each_row("reasons")
+def test_a_report_begins_with_the_outcome_and_its_decisive_reason(
+    says: list[str],
+    fields: dict[str, Any] | None,
+    finding: str | None,
+    is_met: str | None,
+    script: list[str] | None,
+    line: str,
+    reasons: list[str],
+    fault: str | None,
+) -> None:
+    own: dict[str, Any] = {"criteria": ["It helps."] if finding else [], **(fields or {})}
+    if is_met is not None:
+        own["checks"] = [make_check(is_met)]
+    if script is not None:
+        own["script"] = [make_step(one) for one in script]
+    verdict = {"criterion_1": {"reason": "So.", "message": 1, "finding": finding}}
+    judge = ScriptedChatModel([verdict])
+    model = ScriptedChatModel(says)
+    result = simulate(
+        Scenario("Get it refunded.", **own), shop, model=model, judge_model=judge, store="memory:"
+    )
+    assert result.report().splitlines()[0] == line
+    assert (list(result.reasons), result.at_fault) == (reasons, fault)
+    assert result.outcome == line.partition(":")[0].casefold()
+    try:
+        assert result.passed == (result.outcome == "passed")
+    except InconclusiveResult:
+        assert result.outcome == "inconclusive"
+
+
+def make_step(name: str) -> Any:  # noqa: ANN401  # a step of a script
+    return {"user": user, "agent": agent}.get(name, lambda: check(make_check(name)))()
+
+
+REFUSED = "You want a refund for an order of another customer."
+
+
+def play_user(prompt: Prompt) -> Line:
+    if any(one["role"] == "assistant" for one in prompt):
+        return "###STOP###"
+    return "My newest order 8812345." if "newest" in str(prompt) else "Please refund it."
+
+
+def play(store: str, trials: int = 3) -> SuiteReport:
+    suite: dict[str, Any] = {
+        "personas": {"calm": "Calm.", "cross": "Cross."},
+        "scenarios": {
+            "refund": {"goal": "You want order 7 refunded."},
+            "refusal": {"goal": REFUSED, "expected_ends": ["gave_up"]},
+            "newest": {"goal": "You want your newest order refunded."},
+        },
+    }
+    model = ScriptedChatModel(play_user)
+    return run_suite(suite, shop, name="shop", model=model, trials=trials, store=store)
+
+
+def test_a_suite_groups_the_failures_by_their_decisive_reason(tmp_path: Path) -> None:
+    report = play(f"memory:{tmp_path.name}")
+    assert report.counts == "6 passed, 6 failed, 6 inconclusive"
+    assert [(str(group[0]), len(group)) for group in report.failures] == [
+        ('failed: refusal, calm - ended as "the user\'s goal is met", expected "gave_up"', 3),
+        ('failed: refusal, cross - ended as "the user\'s goal is met", expected "gave_up"', 3),
+        (
+            "inconclusive: newest, calm - [user error] the user invented a fact: 8812345 "
+            "(message 1)",
+            3,
+        ),
+        (
+            "inconclusive: newest, cross - [user error] the user invented a fact: 8812345 "
+            "(message 1)",
+            3,
+        ),
+    ]
+    row = json.loads(report.simulations[0].model_dump_json())
+    assert row["reasons"] == ['ended as "the user\'s goal is met", expected "gave_up"']
+    assert str(report).splitlines()[1] == (
+        "  refund, calm: 3 passed; with so few trials the true rate may be as low as 44 %"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scored", "passed", "words"),
+    [
+        (3, 3, "with so few trials the true rate may be as low as 44 %"),
+        (3, 0, "with so few trials the true rate may be as high as 56 %"),
+        (1, 1, "with so few trials the true rate may be as low as 21 %"),
+        (4, 2, "with so few trials the true rate may be between 15 % and 85 %"),
+        (30, 30, ""),
+    ],
+)
+def test_a_wide_interval_is_one_sentence(scored: int, passed: int, words: str) -> None:
+    found = pass_hat([Trials(scored, passed)])
+    assert explain_interval(found[0]) == words
+    shown = describe_passes(found)
+    assert shown == f"; {words}" if words else shown.startswith("; pass^1 1.00 (0.89 to 1.00), ")
+
+
+def test_few_combinations_with_many_trials_are_named_as_the_cause() -> None:
+    found = pass_hat([Trials(50, 50), Trials(50, 0)])[0]
+    assert explain_interval(found).startswith("with so few combinations the true rate may be ")
