@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from pydantic_core import to_json
 
 from ...nodes.models.recorder import note_new_ids
+from ..common.content import files_of, name_of_file
 from ..common.errors import SpecError
 from .http_agent import make_reply_error, open_client
 
@@ -120,6 +121,28 @@ class _Answer(BaseModel):
         return _Reply.model_validate(found.get("message", found))
 
 
+def _make_old_parts(message: BaseMessage) -> Iterator[dict[str, Any]]:
+    """Yield the text and the files of a message, in the form of version 0.3."""
+    for part in _make_parts(message):
+        if "text" in part:
+            yield {"kind": "text", **part}
+        else:
+            names = {"bytes": "raw", "mimeType": "mediaType", "name": "filename"}
+            file = {old: part[new] for old, new in names.items() if new in part}
+            yield {"kind": "file", "file": file}
+
+
+def _make_parts(message: BaseMessage) -> Iterator[dict[str, Any]]:
+    """Yield the text and the files of a message, in the form of version 1.0."""
+    files = files_of(message.content)
+    if message.text or not files:
+        yield {"text": message.text}
+    for file in files:
+        name = name_of_file(file)
+        named = {} if name is None else {"filename": name}
+        yield {"raw": file["base64"], "mediaType": file["mime_type"], **named}
+
+
 def _read_part(part: Mapping[str, Any]) -> str:
     """Return a part of a message as text."""
     if "text" in part:
@@ -153,7 +176,7 @@ class A2aAgent:
         message_id = uuid4().hex
         note_new_ids(message_id)
         async with open_client() as client:
-            found = await self._send(client, messages[-1].text, message_id)
+            found = await self._send(client, messages[-1], message_id)
             for seconds in _list_pauses():
                 if isinstance(found, _Reply) or found.status.state not in _RUNNING:
                     break
@@ -167,11 +190,11 @@ class A2aAgent:
                 self._continued["taskId"] = found.id
         return found.text()
 
-    async def _send(self, client: Any, text: str, message_id: str) -> _Task | _Reply:  # noqa: ANN401
+    async def _send(self, client: Any, given: BaseMessage, message_id: str) -> _Task | _Reply:  # noqa: ANN401
         """Send a message, in version 1.0 if the endpoint refuses 0.3, and by the assistant's id."""
         said = {"messageId": message_id, **self._continued}
-        old = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": text}]}
-        new = {"role": "ROLE_USER", "parts": [{"text": text}]}
+        old = {"kind": "message", "role": "user", "parts": [*_make_old_parts(given)]}
+        new = {"role": "ROLE_USER", "parts": [*_make_parts(given)]}
         is_found = False
         while True:
             message = said | (new if self._is_version_1 else old)

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, convert_to_openai_messages
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from ...nodes.models.recorder import note_new_ids
 from ..common.addresses import (
@@ -17,6 +18,7 @@ from ..common.addresses import (
     remember_secrets,
     show_address,
 )
+from ..common.content import files_of
 from ..common.errors import SpecError
 from ..common.sanitize import excerpt
 
@@ -143,7 +145,8 @@ class HttpAgent:
     Each reply is one POST request. These texts in the values of ``request`` are replaced:
     ``{message}`` by the user's newest message, and ``{conversation}`` by an id of the conversation;
     a value that is only ``{messages}`` is replaced by all messages, as dicts with ``role`` and
-    ``content``.
+    ``content``; a value that is only ``{files}`` is replaced by the newest message's images and
+    other files, as ``data:`` addresses.
 
     Raises:
         SpecError: The address or an argument is not valid.
@@ -193,6 +196,11 @@ class HttpAgent:
         import httpx2
 
         note_new_ids(self.conversation)
+        if files_of(messages[-1].content) and not self._sends_files():
+            raise SpecError(
+                "agent.request: the user's message has a file, which this request does not send; "
+                "add a value '{files}' or '{messages}'"
+            )
         headers = {
             header: read_variable(variable, f"headers_env.{header}")
             for header, variable in self.headers_env.items()
@@ -210,6 +218,10 @@ class HttpAgent:
         except ValueError:
             raise self._refuse(f"it answered no JSON: {response.text}") from None
         return self._find_reply(found)
+
+    def _sends_files(self) -> bool:
+        written = to_json(self.request).decode()
+        return '"{files}"' in written or '"{messages}"' in written
 
     def _find_reply(self, found: Any) -> str:  # noqa: ANN401  # any JSON
         """Return the text at the path of the reply."""
@@ -234,6 +246,9 @@ def _fill(value: Any, messages: Sequence[BaseMessage], conversation: str) -> Any
     if value == "{messages}":
         found = convert_to_openai_messages([*messages])
         return [{"role": one["role"], "content": one["content"]} for one in found]
+    if value == "{files}":
+        files = files_of(messages[-1].content)
+        return [f"data:{one['mime_type']};base64,{one['base64']}" for one in files]
     if isinstance(value, str):
         # In one step, since a message may contain the text of a placeholder.
         parts = value.split("{message}")

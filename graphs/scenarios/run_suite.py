@@ -332,7 +332,7 @@ async def open_suite(
     tested = SuiteAgent(found, is_made, *own, reference)
     if is_made:
         check_maker(found, has_world=all(one.world for one in suite.scenarios.values()))
-    tools = (name for one in suite.scenarios.values() for name in one.tools)
+    tools = (tool for one in suite.scenarios.values() for tool in one.user_tools)
     add_objects(given, AGENT, tested.runnable(), tools)
     judge = SuiteJudge(suite.scenarios, tested, judges.names if second_judge else ())
     # As they are read from the store.

@@ -14,6 +14,8 @@ from pydantic import (
     model_validator,
 )
 
+from ..common.content import files_of, text_of
+from ..common.content_input import ContentInput, read_content
 from ..common.data import (
     Accepts,
     Cap,
@@ -28,10 +30,12 @@ from ..common.data import (
     check_distinct,
     default,
 )
+from ..common.errors import SpecError
 from ..conversation.conversation import Conversation
 from ..conversation.judges import MOST_CRITERIA, Finding
 from ..conversation.questions import is_exit
 from ..kinds.simulation import simulation
+from .files import Files, make_file_tools
 from .world import give_world
 
 
@@ -51,7 +55,9 @@ class UserTurn(Kinded):
     kind: Literal["user"] = "user"
     """The kind of step."""
     text: Line | None = None
-    """The user's message. If None, the simulated user writes it."""
+    """The user's message. If None and there are no files, the simulated user writes it."""
+    files: Files = ()
+    """The images and other files of the message."""
 
 
 class AgentTurn(Kinded):
@@ -95,16 +101,22 @@ Step: TypeAlias = Annotated[
 """A step of a script."""
 
 
-def user(text: str | None = None) -> UserTurn:
+def user(message: ContentInput | None = None) -> UserTurn:
     """Return a turn of the user.
 
     Args:
-        text: The message. If None, the simulated user writes it.
+        message: The message: a text, or a list of texts and files, as ``converse`` accepts it. If
+            None, the simulated user writes it.
 
     Raises:
-        SpecError: The text is blank or only ``exit``.
+        SpecError: The message is empty or only ``exit``, or a file is not valid.
     """
-    return UserTurn(text=text)
+    if message is None or isinstance(message, str):
+        return UserTurn(text=message)
+    content = read_content(message, "user", opens=True)
+    if not content:
+        raise SpecError("user: must not be empty; pass a text or a file")
+    return UserTurn(text=text_of(content) or None, files=files_of(content))
 
 
 def agent(text: str | None = None) -> AgentTurn:
@@ -249,6 +261,9 @@ class Scenario(Spec):
     tools: DistinctNames = ()
     """The tools that the user may call: registered names, or in Python the tools themselves. If the
     scenario has a world, the parameter ``world`` of a function receives it."""
+    files: Files = ()
+    """The images and other files that the user may send: paths, addresses or, in Python, bytes and
+    content blocks. Each needs a name. The user sends one by a tool call with its message."""
     criteria: Accepts[
         Annotated[tuple[Text, ...], AfterValidator(check_distinct)], Sequence[str]
     ] = Field(default=default(()), max_length=MOST_CRITERIA)
@@ -293,6 +308,11 @@ class Scenario(Spec):
         )
 
     @model_validator(mode="after")
+    def _has_named_files(self) -> Self:
+        make_file_tools(self.files)
+        return self
+
+    @model_validator(mode="after")
     def _has_possible_script(self) -> Self:
         if self.script is None:
             return self
@@ -304,6 +324,11 @@ class Scenario(Spec):
                 "raise it or shorten the script"
             )
         return self
+
+    @property
+    def user_tools(self) -> tuple[object, ...]:
+        """Return the tools that the user may call, with those that send the files."""
+        return (*self.tools, *make_file_tools(self.files))
 
     @property
     def accepted_ends(self) -> tuple[EndKind, ...]:
@@ -322,6 +347,7 @@ class Scenario(Spec):
             agent: A Runnable, or the name of a registered agent.
         """
         own = {name: getattr(self, name) for name in _OF_CONVERSATION}
+        own["tools"] = self.user_tools
         if self.script is not None:
             # The cap must not end the conversation before the script does.
             own["max_iterations"] = max(self.max_iterations, count_rounds(self.script) + 1)
@@ -330,7 +356,7 @@ class Scenario(Spec):
 
 
 _OF_CONVERSATION: Final = (
-    *("persona", "knows", "must_not_say", "language", "tools", "criteria", "max_iterations"),
+    *("persona", "knows", "must_not_say", "language", "criteria", "max_iterations"),
     "temperature",
 )
 

@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
 from ...nodes.models.adapters.composed import Chat
+from ..common.content import Content, make_content
 from ..common.data import NamedObject
 from ..common.errors import SpecError, name_type
 from ..common.model_help import check_options, list_options
@@ -203,7 +204,7 @@ async def arerun_simulation(
     fork = await session.afork(at=_find_place_before(found.messages, at))
     given: dict[str, Any] = {**run.options}
     given.pop("store", None)
-    add_objects(given, name, run.tested.runnable(), scenario.tools)
+    add_objects(given, name, run.tested.runnable(), scenario.user_tools)
     return await run.conclude(await fork.aresume(**given))
 
 
@@ -322,15 +323,18 @@ class _Simulation:
     ) -> tuple[Result, Sequence[ScenarioVerdict]]:
         """Do a step. Return the session after it, and the verdicts of a check or a judge."""
         match step:
-            case UserTurn(text=text) | AgentTurn(text=text):
-                return await self._take_turn(found, text, conversation), ()
+            case UserTurn(text=text, files=files):
+                content = make_content(text or "", files)
+                return await self._take_turn(found, content, conversation), ()
+            case AgentTurn(text=text):
+                return await self._take_turn(found, text or "", conversation), ()
             case Proceed(rounds=rounds):
                 user, replies = conversation.names[0], 0
                 while (speaker := _find_next_speaker(found)) and (
                     rounds is None or replies < rounds
                 ):
                     replies += speaker != user
-                    found = await self._take_turn(found, None, conversation)
+                    found = await self._take_turn(found, "", conversation)
                 return found, ()
             case CheckNow(check=check):
                 self.checked.append(await run_check(check, self.make_result(found)))
@@ -338,16 +342,14 @@ class _Simulation:
         found, self.judged = await judge_scenario(self.scenario, found, judges=self.judges)
         return found, self.judged
 
-    async def _take_turn(
-        self, found: Result, text: str | None, conversation: Conversation
-    ) -> Result:
-        """Let the next speaker say a text, or reply by itself. An ended session stays as it is."""
+    async def _take_turn(self, found: Result, said: Content, conversation: Conversation) -> Result:
+        """Let the next speaker say this, or reply by itself. An ended session stays as it is."""
         speaker = _find_next_speaker(found)
         if speaker is None:
             return found
-        if text is not None and speaker != conversation.names[0]:
+        if said and speaker != conversation.names[0]:
             self.tested.scripted += 1
-        answer = GivenAnswer(text or "")
+        answer = GivenAnswer(said)
         return result_of(
             *await run_to_end(conversation, found.session.id, self.options, reply=answer)
         )

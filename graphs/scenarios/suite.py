@@ -13,6 +13,7 @@ from ..batch.spec import Batch, BatchLimits
 from ..common.data import Accepts, Cap, Fields, Name, Spec, Text, default
 from ..common.errors import SpecError, name_type, validate
 from ..common.files import read_fields
+from .files import check_alike_files
 from .scenario import Scenario
 
 AGENT: Final = "agent"
@@ -24,7 +25,7 @@ SCENARIO: Final = "labels.scenario"
 PERSONA: Final = "labels.persona"
 """The path of the label with the name of a persona."""
 
-_OF_SCENARIO: Final = ("goal", "knows", "must_not_say", "language", "tools", "criteria")
+_OF_SCENARIO: Final = ("goal", "knows", "must_not_say", "language", "criteria")
 _LIMITS: Final = ("max_iterations", "temperature")
 
 
@@ -51,6 +52,7 @@ class Suite(Spec):
 
     @model_validator(mode="after")
     def _check_scenarios(self) -> Self:
+        check_alike_files({name: one.files for name, one in self.scenarios.items()})
         for name, scenario in self.scenarios.items():
             if scenario.script is not None:
                 raise ValueError(
@@ -79,12 +81,13 @@ class Suite(Spec):
             judge_model: The name of the model that judges. The default model if None.
         """
         judge = {} if judge_model is None else {"model": judge_model}
-        paths = (SCENARIO, *_OF_SCENARIO, *_LIMITS, "user.model", "judge")
+        paths = (SCENARIO, *_OF_SCENARIO, *_LIMITS, "tools", "user.model", "judge")
         own_persona = () if self.personas else ("persona",)
         rows = [
             [
                 name,
                 *(set_values(getattr(one, field)) for field in (*_OF_SCENARIO, *_LIMITS)),
+                set_values(one.user_tools),
                 one.model,
                 judge if one.criteria else {},
                 *(getattr(one, field) for field in own_persona),

@@ -15,6 +15,8 @@ from typing import Any, Final, cast
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
 
+from ...graphs.common.content import Content, files_of, make_content, text_of
+from ...graphs.common.content_input import keep_inline
 from ...graphs.common.errors import ModelError
 from ...graphs.common.sanitize import UNSTORABLE
 from ...graphs.conversation.usage import ESTIMATED, token_count
@@ -198,7 +200,7 @@ def _text(found: object, depth: int = 0) -> str:
 
 
 def normalise_answer(found: object, label: str) -> AIMessage:
-    """Return an answer as a message of plain text, with its thought in a separate field."""
+    """Return an answer as a message of text and files, with its thought in a separate field."""
     if not isinstance(found, AIMessage):
         raise ModelError(f"{label} answered with a {type(found).__name__}, not a message")
     text, extra = storable(str(found.text)), found.additional_kwargs
@@ -210,7 +212,25 @@ def normalise_answer(found: object, label: str) -> AIMessage:
     stop = read_stop(found)
     if stop is not None:
         extra = {**extra, STOP: stop}
-    return found.model_copy(update={"content": text, "additional_kwargs": extra})
+    return found.model_copy(update={"content": _add_files(text, found), "additional_kwargs": extra})
+
+
+_FILES: Final = ("image", "image_url", "audio", "input_audio", "file")
+"""The types of blocks in which models return files."""
+
+
+def _add_files(text: str, answer: AIMessage) -> Content:
+    """Return the text and the files of an answer. OpenRouter returns files outside the content.
+
+    A line of text describes each file, also one that is not kept, so such an answer is not blank.
+    """
+    parts = answer.content if isinstance(answer.content, list) else []
+    parts = [*parts, *(answer.additional_kwargs.get("images") or ())]
+    found = [one for one in parts if isinstance(one, dict) and one.get("type") in _FILES]
+    if not found:
+        return text
+    kept = keep_inline(found)
+    return make_content("\n".join(filter(None, (text, text_of(kept)))), files_of(kept))
 
 
 def is_cut_off(answer: AIMessage) -> bool:

@@ -35,6 +35,7 @@ from langgraph.store.base import BaseStore
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
+from ...graphs.common.content import files_of, make_content
 from ...graphs.common.errors import (
     AnswerError,
     DuologueError,
@@ -283,23 +284,25 @@ def _read_reply(
     calls = last.tool_calls if isinstance(last, AIMessage) else []
     plain = AIMessage(last.content, additional_kwargs=last.additional_kwargs, id=last.id)
     answer = normalise_answer(plain, name)
-    text = str(answer.text)
-    if parsed is not None and (isinstance(last, ToolMessage) or not text.strip()):
+    text, files = str(answer.text), files_of(answer.content)
+    is_blank = not (text.strip() or files)
+    if parsed is not None and (isinstance(last, ToolMessage) or is_blank):
         # A tool call returned the structured response.
         text = to_json(parsed).decode()
-    elif calls and not text.strip():
+    elif calls and is_blank:
         called = calls[0]["name"]
         raise SpecError(
             f"the agent {name!r} failed: it returned a call to the tool {called!r} without running "
             "it; use an agent that runs its tools"
         )
-    elif made and not text.strip():
+    elif made and is_blank:
         message, results = made[-1]
         found = (one.text for one in results if one.status != "error")
         said = str(normalise_answer(message, name).text).strip()
         text = said or "\n\n".join(filter(None, found))
     thought = answer.additional_kwargs.get(THOUGHT)
-    return AIMessage(storable(text), additional_kwargs={THOUGHT: thought}, id=last.id)
+    content = make_content(storable(text), files)
+    return AIMessage(content, additional_kwargs={THOUGHT: thought}, id=last.id)
 
 
 class InnerOutput(NamedTuple):
