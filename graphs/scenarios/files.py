@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from ..common.content import Block, describe_file, make_content, name_of_file
 from ..common.content_input import read_files
-from ..common.data import Accepts, NamedObject, default
+from ..common.data import Accepts, NamedObject
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9]+")
 
@@ -20,7 +20,7 @@ def _read(given: object) -> object:
 Files: TypeAlias = Annotated[
     Accepts[tuple[Block, ...], Sequence[Any]],
     BeforeValidator(_read),
-    Field(default=default(()), repr=False),
+    Field(repr=False),
 ]
 """Images and other files as content blocks. Paths, addresses and bytes are read."""
 

@@ -56,7 +56,7 @@ class UserTurn(Kinded):
     """The kind of step."""
     text: Line | None = None
     """The user's message. If None and there are no files, the simulated user writes it."""
-    files: Files = ()
+    files: Files = default(())
     """The images and other files of the message."""
 
 
@@ -261,7 +261,7 @@ class Scenario(Spec):
     tools: DistinctNames = ()
     """The tools that the user may call: registered names, or in Python the tools themselves. If the
     scenario has a world, the parameter ``world`` of a function receives it."""
-    files: Files = ()
+    files: Files = default(())
     """The images and other files that the user may send: paths, addresses or, in Python, bytes and
     content blocks. Each needs a name. The user sends one by a tool call with its message."""
     criteria: Accepts[
@@ -326,7 +326,7 @@ class Scenario(Spec):
         return self
 
     @property
-    def user_tools(self) -> tuple[object, ...]:
+    def user_tools(self) -> tuple[str, ...]:
         """Return the tools that the user may call, with those that send the files."""
         return (*self.tools, *make_file_tools(self.files))
 

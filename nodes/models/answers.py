@@ -226,7 +226,9 @@ def _add_files(text: str, answer: AIMessage) -> Content:
     """
     parts = answer.content if isinstance(answer.content, list) else []
     parts = [*parts, *(answer.additional_kwargs.get("images") or ())]
-    found = [one for one in parts if isinstance(one, dict) and one.get("type") in _FILES]
+    found: list[str | dict[str, Any]] = [
+        one for one in parts if isinstance(one, dict) and one.get("type") in _FILES
+    ]
     if not found:
         return text
     kept = keep_inline(found)

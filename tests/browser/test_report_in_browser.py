@@ -131,7 +131,7 @@ def test_the_page_of_a_suite_begins_with_what_failed_and_leads_to_the_conversati
         for scheme in ("light", "dark"):
             context = browser.new_context(
                 viewport={"width": width, "height": 700},
-                color_scheme=scheme,  # type: ignore[arg-type]
+                color_scheme=scheme,
             )
             tab = context.new_page()
             tab.goto(page.as_uri())
