@@ -1,6 +1,7 @@
 """The verdicts of judges and of checks about a simulation, which are stored with its session."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from ...nodes.models.adapters.composed import Chat
@@ -14,7 +15,7 @@ from ..session.options import Options
 from ..session.session import Result, result_of
 from ..session.stored_session import verdicts_on
 from .result import SimulationResult, classify_end, find_blank_reply
-from .scenario import JudgeOpinion, Scenario, ScenarioVerdict
+from .scenario import USER_KEPT, JudgeOpinion, Scenario, ScenarioVerdict
 
 
 def _name_check(check: Callable[..., Any]) -> str:
@@ -99,7 +100,7 @@ async def judge_scenario(
         The result with the stored verdicts, and the verdicts about the criteria.
     """
     replies = check_replies(scenario, found)
-    if not scenario.criteria:
+    if not scenario.judged:
         return found, replies
     verdicts: dict[str, Verdict] = {}
     for name in judges.names:
@@ -110,13 +111,18 @@ async def judge_scenario(
     return found, (*_read_verdicts(scenario, verdicts), *replies)
 
 
+def _name_judged(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Yield what a judge checks: the name in reports, and the whole statement."""
+    return zip_longest(scenario.criteria, scenario.judged, fillvalue=USER_KEPT)
+
+
 def _read_verdicts(
     scenario: Scenario, verdicts: Mapping[str, Verdict]
 ) -> tuple[ScenarioVerdict, ...]:
     """Return the verdicts of one or two judges, by their names, as verdicts about the criteria."""
     return tuple(
-        _combine(text, [JudgeOpinion(name, *_read(one, text)) for name, one in verdicts.items()])
-        for text in scenario.criteria
+        _combine(name, [JudgeOpinion(judge, *_read(one, text)) for judge, one in verdicts.items()])
+        for name, text in _name_judged(scenario)
     )
 
 
@@ -194,7 +200,7 @@ def read_criteria(
     found = [
         one
         for one in verdicts_on(result.messages, result.later_verdicts)
-        if one.judge.criteria == scenario.criteria and one.answer
+        if one.judge.criteria == scenario.judged and one.answer
     ]
     by_judge = {name or "": [one for one in found if one.judge.model == name] for name in judges}
     own = by_judge or {"": found}
@@ -208,4 +214,4 @@ def read_criteria(
     if len(verdicts) == len(own):
         return (*_read_verdicts(scenario, verdicts), *replies)
     missing = (Finding.INCONCLUSIVE, "the judge returned no verdict")
-    return (*(ScenarioVerdict(one, *missing) for one in scenario.criteria), *replies)
+    return (*(ScenarioVerdict(name, *missing) for name, _ in _name_judged(scenario)), *replies)

@@ -18,7 +18,7 @@ from ..log.heard_text import done_tokens, heard_text
 from ..log.messages import metadata, place_of
 from ..log.transcript import NO_REPLY, transcript_lines
 from ..session.session import Result, Session
-from .scenario import Ending, EndKind, Scenario, ScenarioVerdict, UserTurn
+from .scenario import USER_KEPT, Ending, EndKind, Scenario, ScenarioVerdict, UserTurn
 from .user_errors import Turn, UserError, UserFacts, find_user_errors
 
 
@@ -155,7 +155,8 @@ class SimulationResult:
 
     def _list_faults(self) -> Iterator[tuple[Fault, str]]:
         """Yield each reason why the agent has not passed, the decisive one first, with its side."""
-        unmet = [one for one in self.verdicts if one.finding is Finding.NOT_MET]
+        own = [one for one in self.verdicts if one.name != USER_KEPT]
+        unmet = [one for one in own if one.finding is Finding.NOT_MET]
         criteria = {*self.scenario.criteria}
         yield from (("agent", str(one)) for one in unmet if one.name not in criteria)
         kind, accepted = self.ended.kind, self.scenario.accepted_ends
@@ -168,7 +169,7 @@ class SimulationResult:
             expected = " or ".join(f'"{one}"' for one in accepted)
             yield "agent", f'ended as "{self.ended}", expected {expected}'
         yield from (("agent", str(one)) for one in unmet if one.name in criteria)
-        unclear = (one for one in self.verdicts if one.finding is Finding.INCONCLUSIVE)
+        unclear = (one for one in own if one.finding is Finding.INCONCLUSIVE)
         yield from (("judge", str(one)) for one in unclear)
 
     @cached_property
@@ -176,7 +177,12 @@ class SimulationResult:
         """Return the errors of the simulated user. Empty if the scenario ignores them."""
         if self.scenario.user_errors == "ignore":
             return ()
-        return find_user_errors(_list_facts(self.scenario), [*_list_turns(self)])
+        judged = (
+            UserError("instructions", one.reason, one.message)
+            for one in self.verdicts
+            if one.name == USER_KEPT and one.finding is Finding.NOT_MET
+        )
+        return (*find_user_errors(_list_facts(self.scenario), [*_list_turns(self)]), *judged)
 
     @property
     def agreement(self) -> Agreement | None:
@@ -231,7 +237,7 @@ class SimulationResult:
         """
         lines = numbered_lines(self.conversation)
         unmet = (one.message for one in self.verdicts if one.finding is not Finding.MET)
-        named = [*filter(None, unmet), *(one.message for one in self.user_errors)]
+        named = filter(None, [*unmet, *(one.message for one in self.user_errors)])
         near = {at + step for at in named for step in (-1, 0, 1)}
         shown = [at for at in range(1, len(lines) + 1) if at in near]
         shown = shown or [*range(1, len(lines) + 1)][-_SHOWN_MESSAGES:]

@@ -35,6 +35,7 @@ from ..conversation.conversation import Conversation
 from ..conversation.judges import MOST_CRITERIA, Finding
 from ..conversation.questions import is_exit
 from ..kinds.simulation import simulation
+from ..prompts.prompts import fill_template, read_kind_prompt
 from .files import Files, make_file_tools
 from .world import give_world
 
@@ -283,9 +284,10 @@ class Scenario(Spec):
     """The steps of the conversation, in order: ``user()``, ``agent()``, ``check()``, ``proceed()``
     and ``judge()`` of `duologue.graphs.scenarios`. If the conversation ends before the last turn,
     the other turns are left out. If None, the simulated user and the agent talk to the end."""
-    user_errors: Literal["inconclusive", "ignore"] = "inconclusive"
+    user_errors: Literal["inconclusive", "judge", "ignore"] = "inconclusive"
     """The effect of an error of the simulated user, such as an invented fact. ``inconclusive``: the
-    simulation is inconclusive unless a check fails. ``ignore``: errors are not looked for."""
+    simulation is inconclusive unless a check fails. ``judge``: so, and the judge also decides
+    whether the user kept to its instructions. ``ignore``: errors are not looked for."""
     blank_replies: bool = False
     """Whether the agent may reply without text. If False, such a reply is a failed check."""
     model: ModelName | None = None
@@ -316,7 +318,7 @@ class Scenario(Spec):
     def _has_possible_script(self) -> Self:
         if self.script is None:
             return self
-        check_order(self.script, has_criteria=bool(self.criteria))
+        check_order(self.script, has_criteria=bool(self.judged))
         rounds = count_rounds(self.script)
         if "max_iterations" in self.model_fields_set and self.max_iterations < rounds:
             raise ValueError(
@@ -329,6 +331,15 @@ class Scenario(Spec):
     def user_tools(self) -> tuple[str, ...]:
         """Return the tools that the user may call, with those that send the files."""
         return (*self.tools, *make_file_tools(self.files))
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """Return the statements that a judge checks: the criteria, and one about the user."""
+        if self.user_errors != "judge":
+            return self.criteria
+        given = {"goal": self.goal, "knows": self.knows, "must_not_say": self.must_not_say}
+        values = {name: text or "-" for name, text in given.items()}
+        return (*self.criteria, fill_template(_KEPT, **values))
 
     @property
     def accepted_ends(self) -> tuple[EndKind, ...]:
@@ -347,7 +358,7 @@ class Scenario(Spec):
             agent: A Runnable, or the name of a registered agent.
         """
         own = {name: getattr(self, name) for name in _OF_CONVERSATION}
-        own["tools"] = self.user_tools
+        own |= {"tools": self.user_tools, "criteria": self.judged}
         if self.script is not None:
             # The cap must not end the conversation before the script does.
             own["max_iterations"] = max(self.max_iterations, count_rounds(self.script) + 1)
@@ -355,8 +366,10 @@ class Scenario(Spec):
         return simulation(self.goal, agent=agent, user=user, **own)
 
 
+_KEPT: Final = read_kind_prompt("simulation_kept")
+
 _OF_CONVERSATION: Final = (
-    *("persona", "knows", "must_not_say", "language", "criteria", "max_iterations"),
+    *("persona", "knows", "must_not_say", "language", "max_iterations"),
     "temperature",
 )
 
@@ -378,6 +391,10 @@ class Ending:
     def __str__(self) -> str:
         words = _WORDS.get(self.kind, self.kind)
         return f"{words}: {self.text}" if self.text else words
+
+
+USER_KEPT: Final = "the user kept to its instructions"
+"""The name of the judge's verdict about the simulated user."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ SCENARIO: Final = "labels.scenario"
 PERSONA: Final = "labels.persona"
 """The path of the label with the name of a persona."""
 
-_OF_SCENARIO: Final = ("goal", "knows", "must_not_say", "language", "criteria")
+_OF_SCENARIO: Final = ("goal", "knows", "must_not_say", "language")
 _LIMITS: Final = ("max_iterations", "temperature")
 
 
@@ -69,7 +69,7 @@ class Suite(Spec):
     @property
     def has_criteria(self) -> bool:
         """Return whether a judge is asked about one of the scenarios."""
-        return any(scenario.criteria for scenario in self.scenarios.values())
+        return any(scenario.judged for scenario in self.scenarios.values())
 
     def batch(self, judge_model: str | None = None) -> Batch:
         """Return the batch that runs the suite.
@@ -81,15 +81,16 @@ class Suite(Spec):
             judge_model: The name of the model that judges. The default model if None.
         """
         judge = {} if judge_model is None else {"model": judge_model}
-        paths = (SCENARIO, *_OF_SCENARIO, *_LIMITS, "tools", "user.model", "judge")
+        paths = (SCENARIO, *_OF_SCENARIO, *_LIMITS, "tools", "criteria", "user.model", "judge")
         own_persona = () if self.personas else ("persona",)
         rows = [
             [
                 name,
                 *(set_values(getattr(one, field)) for field in (*_OF_SCENARIO, *_LIMITS)),
                 set_values(one.user_tools),
+                set_values(one.judged),
                 one.model,
-                judge if one.criteria else {},
+                judge if one.judged else {},
                 *(getattr(one, field) for field in own_persona),
             ]
             for name, one in self.scenarios.items()

@@ -18,7 +18,7 @@ from ..common.files import read_fields
 from ..text.words import fold
 
 UserErrorKind: TypeAlias = Literal[
-    "secret", "invented", "copied", "other_side", "early_end", "not_mentioned"
+    "secret", "invented", "copied", "other_side", "early_end", "not_mentioned", "instructions"
 ]
 """The kinds of errors of a simulated user."""
 
@@ -29,6 +29,7 @@ _WORDS: Final[dict[UserErrorKind, str]] = {
     "other_side": "the user wrote a line of the agent",
     "early_end": "the user ended although the agent asked a question or announced an act",
     "not_mentioned": "the user ended and never mentioned a part of its goal",
+    "instructions": "the user did not keep to its instructions",
 }
 
 
@@ -40,11 +41,12 @@ class UserError:
     """The kind of error."""
     text: str
     """The words that show it."""
-    message: int
-    """The number of the user's message, as in the report."""
+    message: int | None
+    """The number of the user's message, as in the report. None if a judge names none."""
 
     def __str__(self) -> str:
-        return f"{_WORDS[self.kind]}: {self.text} (message {self.message})"
+        at = "" if self.message is None else f" (message {self.message})"
+        return f"{_WORDS[self.kind]}: {self.text}{at}"
 
 
 class Turn(NamedTuple):

@@ -37,13 +37,14 @@ def play(
         return next(given, replies[-1])
 
     judge = fields.pop("judge", None)
-    options: dict[str, Any] = {} if judge is None else {"judge_model": ScriptedChatModel([judge])}
+    options: dict[str, Any] = {} if judge is None else {"judge_model": judge}
     scenario = Scenario(**{"goal": ORDER, **fields})
     return simulate(scenario, reply, model=ScriptedChatModel(says), store="memory:", **options)
 
 
-def criterion(finding: str) -> dict[str, Any]:
-    return {"criterion_1": {"reason": "It did.", "message": 1, "finding": finding}}
+def criterion(finding: str) -> ScriptedChatModel:
+    verdict = {"reason": "It did.", "message": 1, "finding": finding}
+    return ScriptedChatModel([{"criterion_1": verdict}])
 
 
 def test_errors_are_found_in_the_corpus_and_in_no_sound_simulation() -> None:
@@ -74,9 +75,9 @@ def test_an_error_of_the_user_makes_a_simulation_inconclusive_and_is_named() -> 
 
 
 def test_a_criterion_that_is_not_met_is_no_fault_of_the_agent_if_the_user_erred() -> None:
-    says, unmet = [INVENTED, DONE], criterion("not_met")
-    assert play(says, criteria=["It helps."], judge=unmet).at_fault == "user"
-    assert play([REFUND, DONE], criteria=["It helps."], judge=unmet).at_fault == "agent"
+    for says, at_fault in (([INVENTED, DONE], "user"), ([REFUND, DONE], "agent")):
+        judge = criterion("not_met")
+        assert play(says, criteria=["It helps."], judge=judge).at_fault == at_fault
     assert play([INVENTED, "###GIVE-UP### It is slow."]).at_fault == "user"
     assert play([REFUND, "###GIVE-UP### It is slow."]).at_fault == "agent"
 
@@ -90,6 +91,32 @@ def test_a_failed_check_is_the_agents_fault_whatever_the_user_did() -> None:
 def test_an_unclear_verdict_is_the_judges_fault() -> None:
     result = play([REFUND, DONE], criteria=["It helps."], judge=criterion("inconclusive"))
     assert result.at_fault == "judge"
+
+
+@pytest.mark.parametrize("criteria", [(), ("It helps.",)])
+def test_the_judge_also_decides_whether_the_user_kept_to_its_instructions(
+    criteria: tuple[str, ...],
+) -> None:
+    met = {"reason": "It did.", "message": 1, "finding": "met"}
+    unmet = {"reason": "It asked for a watch.", "message": 1, "finding": "not_met"}
+    fields = {"criteria": criteria, "user_errors": "judge", "knows": "You are Ann Lee."}
+    for last, at_fault in (
+        (met, None),
+        (unmet, "user"),
+        (unmet | {"finding": "inconclusive"}, None),
+    ):
+        found = [*(met for _ in criteria), last]
+        judge = {f"criterion_{place}": one for place, one in enumerate(found, start=1)}
+        model = ScriptedChatModel([judge])
+        result = play([REFUND, DONE], judge=model, **fields)
+        assert result.at_fault == at_fault
+        assert len(result.verdicts) == len(found)
+        asked = model.calls[0].prompt[-1]["content"] + model.calls[0].prompt[0]["content"]
+        assert ORDER in asked
+        assert "You are Ann Lee." in asked
+        if last is unmet:
+            named = "the user did not keep to its instructions: It asked for a watch. (message 1)"
+            assert f"[user error] {named}" in result.report()
 
 
 def test_errors_can_be_ignored_and_pressing_users_are_exempt() -> None:
