@@ -87,13 +87,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Describe the mark, and name the run."""
+    """Describe the mark, register the hook around all others, and name the run."""
     config.addinivalue_line(
         "markers",
         f"{_MARK}(trials, at_least): run a test with simulated users several times. By default, "
         "all trials must pass",
     )
+    config.pluginmanager.register(_LastWrapper())
     # A worker of pytest-xdist belongs to the run of its controller.
     worker: dict[str, Any] = getattr(config, "workerinput", {})
     if _RUN_OF_WORKER in worker:
@@ -183,13 +185,30 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Mark the report of an inconclusive test, add its simulations, and hide keys."""
-    report = yield
-    found = item.stash.get(_SIMULATIONS, None)
-    return report if found is None else found.complete_report(report, call)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Note the error of each attempt: a plugin may repeat a test before it is reported."""
+    try:
+        yield
+    except BaseException as error:
+        if (trial := item.stash.get(_SIMULATIONS, None)) is not None:
+            trial.note_error(error)
+        raise
+
+
+class _LastWrapper:
+    """A hook around the same hooks of all other plugins, because it is registered last.
+
+    pytest-retry repeats a test inside this hook, and reports its last attempt.
+    """
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Mark the report of an inconclusive test, add its simulations, and hide keys."""
+        report = yield
+        found = item.stash.get(_SIMULATIONS, None)
+        return report if found is None else found.complete_report(report, call.when)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -197,17 +216,22 @@ def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport,
 ) -> tuple[str, str, str] | None:
     """Return the words for an inconclusive test, which is reported neither as passed nor failed."""
-    if getattr(report, "is_inconclusive", False):
+    # An attempt that another plugin repeats has an outcome of its own, such as "rerun".
+    if report.failed and getattr(report, "is_inconclusive", False):
         return _INCONCLUSIVE, "I", "INCONCLUSIVE"
     return None
+
+
+_CATEGORIES: Final = (_INCONCLUSIVE, "failed", "passed", "skipped", "xfailed", "xpassed")
+"""The categories of the tests that are listed. An attempt that a plugin has repeated is not."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print each simulation: how it ended, its verdicts, its cost, and its page."""
     reports = [
         report
-        for category in terminalreporter.stats.values()
-        for report in category
+        for category in _CATEGORIES
+        for report in terminalreporter.stats.get(category, ())
         if getattr(report, "simulations", None)
     ]
     for report in terminalreporter.getreports(_INCONCLUSIVE):

@@ -14,7 +14,7 @@ from hashlib import sha256
 from inspect import getsource
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 from _pytest.outcomes import OutcomeException
@@ -100,8 +100,8 @@ def list_summary_lines(report: Any) -> Iterator[str]:  # noqa: ANN401  # with th
     yield f"{report.nodeid}: {INCONCLUSIVE if report.is_inconclusive else report.outcome}"
     if (counts := getattr(report, "trials", None)) is not None:
         passed, failed, *_ = counts
-        passes = describe_passes(pass_hat([Trials(passed + failed, passed)])).removeprefix(";")
-        yield f"  {describe_trials(*counts)}{passes}"
+        passes = describe_passes(pass_hat([Trials(passed + failed, passed)]))
+        yield f"  {describe_trials(*counts).removesuffix('.')}{passes}"
     for simulation in report.simulations:
         cost = "" if simulation["cost"] is None else f"; cost {simulation['cost']:.4g}"
         yield f"  {_show(simulation['scenario'])}"
@@ -249,6 +249,15 @@ class SimulatedTrial:
     """The same trial in the run that is resumed. None if it is not finished."""
     is_refused: bool = False
     """Whether the test differs from the resumed run or a recording, which fails all trials."""
+    is_inconclusive: bool = False
+    """Whether the test has ended as inconclusive."""
+    is_decided: bool = True
+    """Whether the test has ended without an error, by an assertion, or as inconclusive."""
+
+    def note_error(self, error: BaseException) -> None:
+        """Note the error with which the test has ended."""
+        self.is_inconclusive = isinstance(error, InconclusiveResult)
+        self.is_decided = isinstance(error, AssertionError | InconclusiveResult)
 
     @property
     def folder(self) -> Path | None:
@@ -305,27 +314,28 @@ class SimulatedTrial:
             raise
 
     def complete_report(
-        self, report: pytest.TestReport, call: pytest.CallInfo[None]
+        self, report: pytest.TestReport, when: Literal["collect", "setup", "call", "teardown"]
     ) -> pytest.TestReport:
         """Mark the report of an inconclusive test, add its simulations, and hide keys."""
         item = self.item
-        if call.when == "call" and self.finished is not None:
+        if when == "call" and self.finished is not None:
             restore = item.config.hook.pytest_report_from_serializable
             earlier: pytest.TestReport = restore(config=item.config, data=self.finished.report)
             item.user_properties = [*earlier.user_properties]
             return earlier
         _hide_keys(report)
         report.is_refused = self.is_refused  # type: ignore[attr-defined]
-        if call.when == "call" and self.results:
-            error = None if call.excinfo is None else call.excinfo.value
-            report.is_inconclusive = isinstance(error, InconclusiveResult)  # type: ignore[attr-defined]
+        if when == "call" and self.results:
+            report.is_inconclusive = self.is_inconclusive  # type: ignore[attr-defined]
             folder = None if report.passed else find_cache_folder(item.config, "duologue")
             simulations = [
                 _summarize(one, folder, name_file(f"{item.nodeid}-{self.number}-{number}"))
                 for number, one in enumerate(self.results, 1)
             ]
             report.simulations = simulations  # type: ignore[attr-defined]
-            item.user_properties += [
+            # The properties of an earlier attempt are replaced.
+            kept = [one for one in item.user_properties if not one[0].startswith("simulation.")]
+            item.user_properties[:] = kept + [
                 (f"simulation.{name}", value)
                 for one in simulations
                 for name, value in one.items()
@@ -334,7 +344,7 @@ class SimulatedTrial:
             report.user_properties = [*item.user_properties]
             # A trial that another error has ended, such as that of a server that is down, runs
             # again.
-            if error is None or isinstance(error, AssertionError | InconclusiveResult):
+            if self.is_decided:
                 self._store(report)
         return report
 

@@ -66,15 +66,15 @@ def test_without_a_user():
             "*test_unclear (inconclusive)*",
             "*InconclusiveResult: criteria: inconclusive*",
             "*= simulated users =*",
+            "*test_unclear: inconclusive",
+            "*test_bad: failed",
+            "    failed: [[]not met[]] The agent looks the order up: I read it. (message 2)",
+            "    file://*test_bad-1-1.html",
             "*test_good: passed",
             "  Get one charge for order 1042 refunded.",
             "    passed",
             "    ended: the user's goal is met",
             "    [[]met[]] The agent looks the order up.",
-            "*test_bad: failed",
-            "    failed: [[]not met[]] The agent looks the order up: I read it. (message 2)",
-            "    file://*test_bad-1-1.html",
-            "*test_unclear: inconclusive",
             "*1 failed, 2 passed, 1 inconclusive*",
         ]
     )
@@ -90,13 +90,13 @@ def test_without_a_user():
 @pytest.mark.parametrize(
     ("findings", "at_least", "outcome", "said"),
     [
-        ("met not_met met", 2, {"passed": 1}, "2 of 3 trials passed; at least 2 must pass."),
-        ("met not_met met", 3, {"failed": 1}, "2 of 3 trials passed; at least 3 must pass."),
+        ("met not_met met", 2, {"passed": 1}, "2 of 3 trials passed; at least 2 must pass"),
+        ("met not_met met", 3, {"failed": 1}, "2 of 3 trials passed; at least 3 must pass"),
         (
             "met inconclusive not_met",
             2,
             {"inconclusive": 1},
-            "1 of 3 trials passed, 1 inconclusive; at least 2 must pass.",
+            "1 of 3 trials passed, 1 inconclusive; at least 2 must pass",
         ),
     ],
 )
@@ -125,7 +125,7 @@ def test_refund(simulate, finding):
     )
     ran = plain.runpytest_inprocess()
     assert ran.parseoutcomes() == outcome
-    ran.stdout.fnmatch_lines([f"  {said} pass^1 *"])
+    ran.stdout.fnmatch_lines([f"  {said}; with so few trials the true rate may be between *"])
     # Each trial that has not passed has a page.
     pages = plain.path.glob(".pytest_cache/d/duologue/*.html")
     not_passed = [place for place, one in enumerate(findings.split(), 1) if one != "met"]
@@ -161,7 +161,81 @@ def test_other():
     )
     ran = plain.runpytest_inprocess("--simulate-trials=4")
     ran.assert_outcomes(passed=3)
-    ran.stdout.fnmatch_lines(["  4 of 4 trials passed; at least 4 must pass. pass^1 1.00 *"])
+    ran.stdout.fnmatch_lines(
+        ["  4 of 4 trials passed; at least 4 must pass; with so few trials *as low as 51 %"]
+    )
+
+
+RERUNS = """
+from _pytest.runner import runtestprotocol
+
+def pytest_runtest_protocol(item, nextitem):
+    for attempt in range(3):
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        is_last = attempt == 2 or not any(one.failed for one in reports)
+        for report in reports:
+            if report.failed and not is_last:
+                report.outcome = "rerun"
+            item.ihook.pytest_runtest_logreport(report=report)
+        if is_last:
+            return True
+        item._initrequest()
+"""
+"""A plugin that repeats the whole protocol of a test, as pytest-rerunfailures does."""
+
+RETRIES = """
+import pytest
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    attempt = 1
+    if call.when != "call" or not report.failed:
+        return report
+    while report.failed and attempt < 3:
+        hook = item.ihook
+        hook.pytest_runtest_teardown(item=item, nextitem=None)
+        report.outcome = "retried"
+        hook.pytest_runtest_logreport(report=report)
+        item._initrequest()
+        hook.pytest_runtest_setup(item=item)
+        call = pytest.CallInfo.from_call(lambda: hook.pytest_runtest_call(item=item), when="call")
+        again = pytest.TestReport.from_item_and_call(item, call)
+        report.outcome, report.longrepr = again.outcome, again.longrepr
+        attempt += 1
+    return report
+"""
+"""A plugin that repeats a test inside the hook that makes its report, as pytest-retry does."""
+
+
+@pytest.mark.parametrize("plugin", [RERUNS, RETRIES], ids=["reruns", "retries"])
+def test_a_test_that_is_repeated_counts_once_by_its_last_attempt(
+    plugin: str, plain: pytest.Pytester
+) -> None:
+    plain.makeconftest(plugin)
+    findings = {
+        "unclear": ["inconclusive"] * 3,
+        "good": ["inconclusive", "met"],
+        "bad": ["inconclusive", "not_met", "not_met"],
+        "unclear_in_the_end": ["not_met", "not_met", "inconclusive"],
+    }
+    tests = [
+        f"\nFOR_{name} = iter({found})\ndef test_{name}(simulate):\n"
+        f"    run(simulate, next(FOR_{name}))\n"
+        for name, found in findings.items()
+    ]
+    plain.makepyfile(HEAD + "".join(tests))
+    ran = plain.runpytest_inprocess("--junitxml=found.xml")
+    counts = {"passed": 1, "failed": 1, "inconclusive": 2}
+    outcomes = ran.parseoutcomes()
+    assert {name: outcomes[name] for name in counts} == counts
+    listed = [line.rpartition("::test_")[2] for line in ran.outlines if "::test_" in line]
+    assert sorted(one for one in listed if one.endswith(("passed", "failed", "inconclusive"))) == [
+        "bad: failed",
+        "good: passed",
+        "unclear: inconclusive",
+        "unclear_in_the_end: inconclusive",
+    ]
 
 
 @pytest.mark.part(1)

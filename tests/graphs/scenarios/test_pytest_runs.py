@@ -149,7 +149,7 @@ def test_a_killed_run_is_resumed_without_its_finished_trials(
     ran = plain.runpytest_inprocess("--simulate-resume", name)
     ran.assert_outcomes(passed=1)
     assert log.read_text() == "xxx" + "xx"
-    ran.stdout.fnmatch_lines(["  3 of 4 trials passed; at least 2 must pass.*", f"run {name}; *"])
+    ran.stdout.fnmatch_lines(["  3 of 4 trials passed; at least 2 must pass; *", f"run {name}; *"])
     # All trials are finished now, so nothing runs.
     plain.runpytest_inprocess("--simulate-resume", "last").assert_outcomes(passed=1)
     assert log.read_text() == "xxx" + "xx"
@@ -264,7 +264,7 @@ def test_it(simulate, number):
     ran = pytester.runpytest_subprocess(*arguments)
     assert ran.parseoutcomes() == outcomes
     ran.stdout.fnmatch_lines_random(["*test_it[[]1[]]: passed", "*test_it[[]3[]]: inconclusive"])
-    ran.stdout.fnmatch_lines(["*2 of 2 trials passed; at least 2 must pass. pass^1 1.00*"])
+    ran.stdout.fnmatch_lines(["*2 of 2 trials passed; at least 2 must pass; with so few *"])
     ran.stdout.fnmatch_lines(["    file://*test_it-0*.html"])
     assert len([*pytester.path.glob(".pytest_cache/d/duologue/*.html")]) == 6
     found = ET.parse(pytester.path / "found.xml")  # noqa: S314  # made by this test
