@@ -129,10 +129,13 @@ class ConversationFields(Spec):
     tools (LazyLLM) and the outcome contains a warning. Rounds in which every call fails do not
     count."""
     max_call_errors: Cap = 5
-    """The conversation ends at this number of invalid tool calls in one turn: calls of unknown
-    tools, and arguments that are not JSON or do not fit the tool (Yacana)."""
+    """The conversation ends at this number of invalid tool calls in one turn, in a row or with the
+    same error: calls of unknown tools, and arguments that are not JSON or do not fit the tool
+    (Yacana). The speaker is asked for something else before the last one. Calls in one message
+    count once."""
     max_tool_errors: Cap = 5
-    """The conversation ends at this number of failed tool runs in one turn."""
+    """The conversation ends at this number of failed tool runs in one turn, counted in the same
+    way."""
     tool_timeout: Annotated[float, Field(gt=0, le=MOST)] = 60
     """Maximum seconds of one tool call. A tool's ``metadata["timeout"]`` overrides it."""
     sandbox: Sandbox = Sandbox()

@@ -110,11 +110,11 @@ def plain_calls(conversation: ConversationFields) -> int | None:
 def most_tool_rounds(conversation: ConversationFields) -> int:
     """Return the maximum number of rounds of tool calls in one turn, including failed rounds.
 
-    A failed round has at least one error, and the last allowed error of either kind ends the
-    conversation.
+    Before each round that succeeds, rounds of either kind of error may fail, one fewer than the
+    number that ends the conversation.
     """
     errors = (conversation.max_call_errors - 1) + (conversation.max_tool_errors - 1)
-    return conversation.max_tool_rounds + errors
+    return conversation.max_tool_rounds * (1 + errors)
 
 
 ROOM = 64

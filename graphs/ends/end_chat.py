@@ -12,19 +12,17 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from ..common.data import MOST, Accepts, AnyCase, Cap, Fields, Spec, default
+from .call_guards import TURN_ERRORS, SameToolCalls
 from .end import AnyEnd, BaseEnd, End, message_caps
 from .events import DoneToken, NoCodeBlock, Predicate, StopRequested, ToolCalled
 from .guards import (
     BlankReplies,
-    CallErrors,
     Echo,
     Farewells,
     Guard,
     RoleFlips,
     SameReplies,
-    SameToolCalls,
     Standstill,
-    ToolErrors,
     UnreadableVerdicts,
 )
 from .limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
@@ -39,8 +37,8 @@ class Reason(StrEnum):
     MAX_TOKENS = "max_tokens"  # the tokens are used up
     MAX_SECONDS = "max_seconds"  # the time is over
     MAX_CALLS = "max_calls"  # the model calls are used up
-    CALL_ERRORS = "call_errors"  # too many tool calls in one turn were invalid
-    TOOL_ERRORS = "tool_errors"  # too many tools failed in one turn
+    CALL_ERRORS = "call_errors"  # tool calls in one turn were repeatedly invalid
+    TOOL_ERRORS = "tool_errors"  # tools repeatedly failed in one turn
     DONE_TOKEN = "done_token"  # noqa: S105  # a speaker said the done token
     PREDICATE = "predicate"  # a registered function returned true
     TOOL_CALLED = "tool_called"  # a tool was called that ends the conversation
@@ -54,7 +52,7 @@ class Reason(StrEnum):
     ECHO = "echo"  # a speaker repeated another speaker's messages
     FAREWELLS = "farewells"  # consecutive messages were only thanks or farewells
     STANDSTILL = "standstill"  # no message was new
-    SAME_TOOL_CALLS = "same_tool_calls"  # a speaker repeated a tool call with equal arguments
+    SAME_TOOL_CALLS = "same_tool_calls"  # a speaker's tool calls went round in circles
     MAX_CONSECUTIVE_AUTO_REPLY = "max_consecutive_auto_reply"  # the cap on automatic replies
     MAX_MESSAGES = "max_messages"  # the message cap is reached
     MAX_ITERATIONS = "max_iterations"  # the round cap is reached
@@ -91,10 +89,12 @@ class Guards(Spec):
     role_flips: GuardLimit = 2
     """Number of messages in which one speaker writes another speaker's part. A message counts if
     the fault remains after a retry."""
-    same_tool_calls: GuardLimit = 5
-    """Number of consecutive messages of one speaker, within a turn, with equal calls: the same
-    tools, the same arguments and the same results. Failed calls do not count. The last of these
-    messages counts only after a retry."""
+    same_tool_calls: GuardLimit = 6
+    """Number of messages with calls, within a turn of one speaker, that repeat at most three
+    different ones in any order: the same tools, nearly the same arguments, and the same results. If
+    the number is less than 6, at most half of the messages may be different. Failed calls do not
+    count, and as many of the newest messages must bring no new result. The last of these messages
+    counts only after a retry."""
     echo: GuardLimit = 3
     """Number of consecutive messages of one speaker that repeat, word for word, a message that
     another speaker has sent since the repeating speaker's last turn. A message counts if it is
@@ -119,8 +119,7 @@ ENDS_TO_NAME: Final[tuple[type[BaseEnd], ...]] = (
 """The end conditions that a conversation may name in ``end_chat.when``."""
 
 GUARDS: Final[tuple[type[Guard], ...]] = (
-    CallErrors,
-    ToolErrors,
+    *TURN_ERRORS,
     UnreadableVerdicts,
     RoleFlips,
     BlankReplies,

@@ -1,18 +1,16 @@
-"""The guards, which end conversations that make no progress, and their base class.
+"""The guards on messages, which end conversations that make no progress, and their base class.
 
-In messages: flawed replies, equal replies, nothing new, endless farewells. In tool calls: equal
-calls, invalid calls, and tools that fail.
+They count flawed replies, equal replies, rounds with nothing new, and endless farewells.
 """
 
-import json
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import ClassVar, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 
-from ..speakers.replies import DATA, Failure, Flaw, Source
+from ..speakers.replies import DATA, Flaw, Source
 from ..text.sentences import is_farewell
 from ..text.similarity import Texts, asks, is_blank, is_short, key_of, plain
 from .end import (
@@ -28,9 +26,6 @@ from .end import (
     Tallies,
     Tally,
     is_public_speech,
-    is_speech,
-    is_tool_calls,
-    is_tool_result,
     verdict_of,
 )
 
@@ -476,150 +471,3 @@ class _ClosingRow(RowTally):
             else:
                 self._asker = None
         super().add(message, about)
-
-
-class SameToolCalls(Guard):
-    """Equal calls of one speaker with equal results, within a turn."""
-
-    reason = "same_tool_calls"
-    report = "A speaker kept repeating a tool call"
-    explanation = "{by} made the same tool call {count} times"
-    stops_calls = True
-    counted = "the same tool call"
-    first_shown = 2
-
-    @classmethod
-    def tally(cls, dialogue: Dialogue) -> "EqualCalls":
-        return EqualCalls()
-
-    @classmethod
-    def may_count(cls, about: Metadata) -> bool:
-        return is_tool_calls(about)
-
-
-_Call = tuple[str | None, str]
-"""A call: the tool's name and the arguments as JSON."""
-
-
-class EqualCalls(Tally):
-    """A counter of consecutive messages, in one turn, with equal calls and equal results.
-
-    The newest message counts before its results arrive. The order of the calls does not matter, and
-    equal calls in one message count as one. A message with a failed call neither counts nor ends
-    the count. Refused calls and calls that did not run count as equal; otherwise a model could ask
-    for the same permission for ever. Any message of a speaker ends the count.
-    """
-
-    count = 0
-
-    def __init__(self) -> None:
-        self._begin(frozenset())
-
-    def _begin(self, calls: frozenset[_Call]) -> None:
-        self._calls = calls
-        self._results: frozenset[tuple[_Call, str]] | None = None
-        self._row = 0
-        # For the newest message: the calls without a result, by their ids, and the results.
-        self._waiting: dict[str | None, _Call] = {}
-        self._found: set[tuple[_Call, str]] = set()
-        self._has_failed = self._was_refused = False
-        self.count = 0
-
-    def add(self, message: BaseMessage, about: Metadata) -> None:
-        if is_speech(about):
-            self._begin(frozenset())
-        elif is_tool_calls(about) and isinstance(message, AIMessage):
-            waiting = _calls_of(message)
-            calls = frozenset(waiting.values())
-            if calls != self._calls:
-                self._begin(calls)
-            self._waiting, self._found = waiting, set()
-            self._has_failed = self._was_refused = False
-            self.count = self._row + 1
-        elif is_tool_result(about) and isinstance(message, ToolMessage):
-            call = self._waiting.pop(message.tool_call_id, None)
-            if call is None:
-                return
-            refused = about.failure is Failure.PERSON
-            self._was_refused |= refused
-            self._has_failed |= message.status == "error" and not refused
-            self._found.add((call, message.text))
-            if not self._waiting:
-                self._finish_message()
-
-    def _finish_message(self) -> None:
-        """Update the row when all results of the newest message have arrived."""
-        if self._was_refused:
-            self._row += 1
-        elif not self._has_failed:
-            self._row = self._row + 1 if self._results in (None, self._found) else 1
-            self._results = frozenset(self._found)
-        self.count = self._row
-
-    def count_with(self, message: AIMessage) -> int:
-        """Return the count that a new message with these calls would have."""
-        return self._row + 1 if frozenset(_calls_of(message).values()) == self._calls else 1
-
-
-def _calls_of(message: AIMessage) -> dict[str | None, _Call]:
-    """Return the calls of a message, by their ids."""
-    made = (*message.tool_calls, *message.invalid_tool_calls)
-    return {
-        one["id"]: (one["name"], json.dumps(one["args"], sort_keys=True, default=str))
-        for one in made
-    }
-
-
-class _TurnErrors(Guard):
-    """Base of the guards that count the failed calls of one turn."""
-
-    strength = Strength.HARD
-    failure: ClassVar[Failure]
-
-    @classmethod
-    def tally(cls, dialogue: Dialogue) -> "_FailedCalls":
-        return _FailedCalls(cls.failure)
-
-    @classmethod
-    def limit(cls, dialogue: Dialogue) -> int:
-        limit: int = getattr(dialogue, f"max_{cls.reason}")
-        return limit
-
-    @classmethod
-    def may_count(cls, about: Metadata) -> bool:
-        return is_tool_result(about) and about.failure is cls.failure
-
-
-class _FailedCalls(Tally):
-    """A counter of failed calls in one turn: either calls that can't run, or errors of tools."""
-
-    count = 0
-
-    def __init__(self, failure: Failure) -> None:
-        self._failure = failure
-
-    def add(self, message: BaseMessage, about: Metadata) -> None:
-        if about.ends_turn:
-            self.count = 0
-        elif is_tool_result(about):
-            self.count += about.failure is self._failure
-
-
-class CallErrors(_TurnErrors):
-    """Tool calls in one turn with an unknown tool or arguments that do not fit."""
-
-    reason = "call_errors"
-    report = "Tool calls could not be run"
-    failure = Failure.CALL
-    explanation = "{count} tool calls by {by} in one turn could not be run"
-    counted = "a tool call that can't be run"
-
-
-class ToolErrors(_TurnErrors):
-    """Tool calls in one turn that failed in the tool."""
-
-    reason = "tool_errors"
-    report = "Tools failed"
-    failure = Failure.TOOL
-    explanation = "{count} tool calls by {by} in one turn failed"
-    counted = "a failed tool call"

@@ -102,6 +102,9 @@ REWRITE_REPLY = PROMPTS["rewrite_reply"]
 STOP_REPEATED_CALLS = PROMPTS["stop_repeated_calls"]
 """The request to a speaker that repeats a call. Its problem is REPEATED_CALLS."""
 
+FAILED_CALLS = PROMPTS["failed_calls"]
+"""The request to a speaker before the last call whose failure is allowed."""
+
 CALL_TOOL = PROMPTS["call_tool"]
 """The request to a speaker that writes a call as text. Its problem is WRITTEN_CALL."""
 
@@ -160,7 +163,7 @@ RESULT_FILES = PROMPTS["result_files"]
 LEFT_OUT = PROMPTS["left_out"]
 """The mark in a text that is shortened in a prompt."""
 
-NOT_RUN = "Not run: the same call with the same arguments was repeated too often."
+NOT_RUN = "Not run: the call was repeated too often."
 """The result of a call that a guard has blocked."""
 
 

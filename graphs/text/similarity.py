@@ -23,6 +23,7 @@ __all__ = [
     "is_blank",
     "is_equal",
     "is_farewell",
+    "is_near",
     "is_same",
     "is_same_move",
     "is_short",
@@ -35,6 +36,9 @@ SHORT_WORDS = 5
 
 NEARLY = 0.95
 """The similarity from which two texts are nearly equal."""
+
+_NEAR = 0.9
+"""The similarity from which two arguments of a tool are nearly equal."""
 
 _LONG = 10_000
 """Longer texts, in characters, are compared word by word."""
@@ -136,6 +140,11 @@ def key_of(text: str) -> Hashable:
     return plain(text), *map(tuple, (*_moves(text), _code(text)))
 
 
+def is_near(one: str, other: str) -> bool:
+    """Return whether two arguments of a tool differ in less than a tenth, and in no number."""
+    return _moves(one)[0] == _moves(other)[0] and _is_near(one, other, _NEAR)
+
+
 def is_short(text: str) -> bool:
     """Return whether a text has fewer than `SHORT_WORDS` words, as `words_in` counts them."""
     return _words(text) < SHORT_WORDS
@@ -207,11 +216,10 @@ def _facts(text: str) -> Hashable:
     )
 
 
-def _is_near(one: str, other: str) -> bool:
-    if len(one) + len(other) > 2 * _LONG:
-        words = one.split(), other.split()
-        return Indel.normalized_similarity(*words, score_cutoff=NEARLY) >= NEARLY
-    return Indel.normalized_similarity(one, other, score_cutoff=NEARLY) >= NEARLY
+def _is_near(one: str, other: str, least: float = NEARLY) -> bool:
+    is_long = len(one) + len(other) > 2 * _LONG
+    some, others = (one.split(), other.split()) if is_long else (one, other)
+    return Indel.normalized_similarity(some, others, score_cutoff=least) >= least
 
 
 def _moved(one: str, other: str) -> bool:
@@ -221,15 +229,15 @@ def _moved(one: str, other: str) -> bool:
     that is always the same, and a question that is a new move.
     """
     sentences = [Counter(map(plain, _CLAUSE_END.split(text))) for text in (one, other)]
-    rests = [
+    rest, others = (
         " ".join(left.elements())
         for left in (sentences[0] - sentences[1], sentences[1] - sentences[0])
-    ]
-    words = [Counter(rest.split()) for rest in rests]
+    )
+    words = [Counter(text.split()) for text in (rest, others)]
     # An added or missing word is no move, but a replaced word is one.
     if not (words[0] - words[1] and words[1] - words[0]):
         return False
-    return not _is_near(*rests)
+    return not _is_near(rest, others)
 
 
 _PLACEHOLDER = re.compile(

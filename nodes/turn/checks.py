@@ -21,8 +21,8 @@ from ...graphs.conversation.conversation import (
     read_next_speaker,
 )
 from ...graphs.conversation.judges import HAND_OFF, Handoff
+from ...graphs.ends.call_guards import RepeatedCalls, SameToolCalls
 from ...graphs.ends.end import Tallies
-from ...graphs.ends.guards import EqualCalls, SameToolCalls
 from ...graphs.log.heard_text import done_tokens, unanswered_token
 from ...graphs.log.marks import plays, read_marks
 from ...graphs.log.messages import metadata
@@ -301,9 +301,9 @@ def has_done_token(
 def check_repeated_calls(
     conversation: Conversation, message: AIMessage, tallies: Tallies
 ) -> Problem | None:
-    """Return the problem of calls that reach the limit on equal calls."""
+    """Return the problem of calls that reach the limit on repeated calls."""
     limit, tally = SameToolCalls.limit(conversation), tallies[SameToolCalls.reason]
-    assert isinstance(tally, EqualCalls)  # noqa: S101  # the guard creates it
+    assert isinstance(tally, RepeatedCalls)  # noqa: S101  # the guard creates it
     if not limit or tally.count_with(message) < max(limit, 2):
         return None
     called = (*message.tool_calls, *message.invalid_tool_calls)

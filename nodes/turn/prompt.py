@@ -22,6 +22,7 @@ from ...graphs.common.content import join_content, replace_text
 from ...graphs.conversation.conversation import has_hand_off_tool, restore_conversation
 from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.usage import read_usage
+from ...graphs.ends.call_guards import TURN_ERRORS
 from ...graphs.log.memory import heard_log, pending_answers
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import (
@@ -173,8 +174,8 @@ class TurnInstructions(NamedTuple):
     """The notice that the end is near. It follows the newest message heard. Empty if there is none.
     """
     retry: list[BaseMessage]
-    """The last messages if the model is asked once more: the draft and the request to rewrite it.
-    """
+    """The last messages if the model is asked for something else: the draft, if there is one, and
+    the request."""
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -190,7 +191,18 @@ def turn_instructions(context: NodeContext) -> TurnInstructions:
         # A blank draft cannot be sent, and adds nothing to the request.
         retry = [AIMessage(draft.text)] if draft.text.strip() else []
         retry.append(HumanMessage(rewrite_request(context.conversation, metadata(draft))))
+    elif (count := _count_last_failure(context)) > 0:
+        request = context.conversation.render_prompt(prompts.FAILED_CALLS, count=count)
+        retry.append(HumanMessage(request))
     return TurnInstructions(_make_end_notice(context), retry)
+
+
+def _count_last_failure(context: NodeContext) -> int:
+    """Return the number of failed calls if the next failure ends the conversation, otherwise 0."""
+    conversation, facts = context.conversation, context.position.facts
+    counts = ((facts.count(one.reason), one.limit(conversation)) for one in TURN_ERRORS)
+    is_due = context.position.phase is Phase.RETURNED
+    return max((count for count, limit in counts if is_due and count == limit - 1), default=0)
 
 
 def _make_end_notice(context: NodeContext) -> str:

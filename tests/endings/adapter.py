@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage
 
 from duologue.graphs import Conversation
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.rules.log_counter import LogCounter
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import Decision, Node, decide, record_pause, record_turn
-from duologue.nodes.turn.checks import check_reply
+from duologue.nodes.turn.checks import check_repeated_calls, check_reply
 from endings.dialogue import Call, Dialogue, Turn
 from support.log import Failure, Source, Stage, make_line, make_metadata, make_tool_line
 
@@ -140,13 +140,24 @@ class Rules:
             }
             for place, one in enumerate(turn.calls)
         ]
-        self._add(make_line(len(self.log), turn.text, about, tool_calls=calls))
+        message = make_line(len(self.log), turn.text, about, tool_calls=calls)
+        if self._is_asked_again(message):
+            # The next recorded turn is the answer to the request.
+            here = Decision(node=Node.TOOL_EXECUTOR, speaker=turn.speaker)
+            self.position = record_pause(self.position, here, Phase.REJECTED)
+            return None
+        self._add(message)
         reason = self._within(turn, Phase.CALLED)
         if reason is not None:
             return reason
         for place, one in enumerate(turn.calls):
             self._add(self._result(turn, one, f"{self._read}-{place}"))
         return self._within(turn, Phase.RETURNED)
+
+    def _is_asked_again(self, calls: AnyMessage) -> bool:
+        assert isinstance(calls, AIMessage)
+        found = check_repeated_calls(self._conversation, calls, self._counted.tallies)
+        return found is not None and not self.position.asked_again
 
     def _speech(self, turn: Turn) -> AnyMessage:
         if turn.automatic:

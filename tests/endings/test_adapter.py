@@ -12,6 +12,7 @@ from endings.readers import texts
 from endings.scoring import Outcome, score
 from endings.whole import stop_of, tellable
 from support.cases import thorough
+from support.tables import check_rows
 
 OURS = {one.id: one for one in texts.read() if tellable(one)}
 
@@ -77,6 +78,17 @@ def test_the_rules_and_the_graph_agree_on_our_own_texts(thorough: bool) -> None:
         if ((fed := score(one, Rules)).stop, fed.reason) != (whole := stop_of(one))
     ]
     assert differ == []
+
+
+def test_tool_calls_are_ended_by_the_guard_of_their_row() -> None:
+    """R21, Y19: loops in any order and failures end, calls that bring something new do not."""
+
+    def check(reason: str | None, dialogue: Dialogue) -> None:
+        found = score(dialogue, Rules)
+        assert found.reason == reason
+        assert found.outcome is not Outcome.PREMATURE
+
+    check_rows(texts.of_calls(), check)
 
 
 EARLY = [one for one in OURS.values() if one.label.case is Case.EARLY_WORD]

@@ -18,11 +18,8 @@ from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from endings.adapter import conversation_of
 from endings.dialogue import Dialogue
 
-_ASKED_AGAIN = tuple(
-    request.rpartition("}")[2].strip()
-    for request in (prompts.REWRITE_REPLY, prompts.STOP_REPEATED_CALLS)
-)
-"""Last words of requests for another try."""
+_ASKED_AGAIN = prompts.REWRITE_REPLY.rpartition("}")[2].strip()
+"""Last words of the request to rewrite a reply."""
 
 
 class RecordOverError(Exception):
@@ -69,7 +66,7 @@ class _Record:
         self.is_over = False
 
     def line(self, prompt: Sequence[dict[str, Any]]) -> Reply:
-        """Return the next recorded line, or the same line again for a request for another try."""
+        """Return the next recorded line, or the same line again if it is to be rewritten."""
         again = self.said and str(prompt[-1]["content"]).rstrip().endswith(_ASKED_AGAIN)
         if self.said == len(self._turns) and not again:
             self.is_over = True

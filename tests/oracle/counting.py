@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.text.sentences import is_farewell
-from duologue.graphs.text.similarity import is_blank, is_equal, is_same, is_short, plain
+from duologue.graphs.text.similarity import is_blank, is_equal, is_near, is_same, is_short, plain
 from support.log import Failure, Flaw, Source, fields_of
 
 Read = list[tuple[BaseMessage, Any]]
@@ -38,8 +38,7 @@ def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, 
     heard = [
         (message, about) for message, about in read if about.kind == "speech" and about.is_aloud
     ]
-    turn = list(takewhile(lambda one: not one[1].ends_turn, reversed(read)))
-    failures = [about.failure for _, about in turn if about.kind == "tool_result"]
+    turn = list(takewhile(lambda one: not one[1].ends_turn, reversed(read)))[::-1]
     silent = list(takewhile(lambda one: one[1].kind != "speech", reversed(read)))
     found_verdicts = (about.verdict for _, about in reversed(read))
     verdicts = [verdict for verdict in found_verdicts if verdict is not None]
@@ -51,8 +50,8 @@ def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, 
         if about.source in (Source.HUMAN, *CHOICE) or not is_blank(one.text)
     ]
     found = {
-        "call_errors": failures.count(Failure.CALL),
-        "tool_errors": failures.count(Failure.TOOL),
+        "call_errors": errors(turn, Failure.CALL),
+        "tool_errors": errors(turn, Failure.TOOL),
         "unreadable_verdicts": in_a_row(not verdict.readable for verdict in verdicts),
         "role_flips": max(flips.values(), default=0),
         "blank_replies": in_a_row(model and is_blank(one.text) for one, model in by_models),
@@ -148,58 +147,99 @@ def is_new(heard: Heard, place: int) -> bool:
 
 
 class Made(NamedTuple):
-    """A message with calls, and their results."""
+    """A message with calls, and their results so far."""
 
-    calls: set[str]
-    results: set[str]
+    calls: list[str]
+    results: list[str]
+    """The results, each behind its call."""
+    answers: list[tuple[str, Failure | None]]
+    """The results, each behind its call, with the failure of the call."""
     waits: bool
     """A result is missing."""
-    failed: bool
-    refused: bool
+
+    @property
+    def refused(self) -> bool:
+        return any(failure is Failure.PERSON for _, failure in self.answers)
+
+    @property
+    def failed(self) -> bool:
+        failures = {Failure.CALL, Failure.TOOL} & {failure for _, failure in self.answers}
+        return bool(failures) and not self.refused
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the results are not known, and may be the same as before."""
+        return self.waits or self.refused
 
 
-def made(turn: Read, place: int) -> Made:
-    """Read the calls of a message, and the results before the next one."""
-    message, _ = turn[place]
-    assert isinstance(message, AIMessage)
+def made(turn: Read) -> list[Made]:
+    """Read the messages with calls, each with the results before the next one."""
+    return [
+        _made(message, turn[place + 1 :])
+        for place, (message, about) in enumerate(turn)
+        if about.kind == "tool_calls" and isinstance(message, AIMessage)
+    ]
+
+
+def _made(message: AIMessage, later: Read) -> Made:
     calls = {
         one["id"]: f"{one['name']} {one['args']}"
         for one in (*message.tool_calls, *message.invalid_tool_calls)
     }
     came = dict[str | None, tuple[ToolMessage, Any]]()
-    for one, about in takewhile(lambda it: it[1].kind != "tool_calls", turn[place + 1 :]):
+    for one, about in takewhile(lambda it: it[1].kind != "tool_calls", later):
         if isinstance(one, ToolMessage) and about.kind == "tool_result":
             came.setdefault(one.tool_call_id, (one, about))
-    found = {key: came[key] for key in calls if key in came}
+    found = [(calls[key], *came[key]) for key in calls if key in came]
+    answers = [(f"{call} -> {one.text}", about.failure) for call, one, about in found]
     return Made(
-        set(calls.values()),
-        {f"{calls[key]} {one.text}" for key, (one, _) in found.items()},
+        sorted({*calls.values()}),
+        sorted({text for text, _ in answers}),
+        answers,
         waits=len(found) < len(calls),
-        failed=any(
-            one.status == "error" and about.failure is not Failure.PERSON
-            for one, about in found.values()
-        ),
-        refused=any(about.failure is Failure.PERSON for _, about in found.values()),
+    )
+
+
+def repeats(one: list[str], other: list[str]) -> bool:
+    """R21: return whether calls, with their results or without, are equal or nearly equal."""
+    pairs = [
+        (first.partition(" -> "), second.partition(" -> "))
+        for first, second in zip(one, other, strict=False)
+    ]
+    return len(one) == len(other) and all(
+        first == second or (first[2] == second[2] and is_near(first[0], second[0]))
+        for first, second in pairs
     )
 
 
 def same_tool_calls(turn: Read) -> int:
-    """R21: return the number of latest messages with the same calls and the same results."""
-    places = [
-        place
-        for place, (message, about) in enumerate(turn)
-        if about.kind == "tool_calls" and isinstance(message, AIMessage)
-    ]
-    rounds = [made(turn, place) for place in places]
-    row = list(takewhile(lambda one: one.calls == rounds[-1].calls, reversed(rounds)))
-    # Missing results and refused calls may be the same; others count if no call has failed.
-    count, known = 0, None
-    for one in reversed(row):
-        if one.waits or (one.failed and not one.refused):
-            continue
-        if one.refused or known in (None, one.results):
-            count += 1
-        else:
-            count = 1
-        known = known if one.refused else one.results
-    return count + (bool(row) and row[0].waits)
+    """R21: return the number of latest messages that repeat at most three different ones."""
+    rounds = made(turn)
+    counted = [one for one in rounds if not (one.failed or one.waits)]
+    kinds: list[int] = []
+    for place, one in enumerate([*counted, *(last for last in rounds[-1:] if last.waits)]):
+        same = (
+            kinds[before]
+            for before in range(place - 1, -1, -1)
+            if repeats(counted[before].calls, one.calls)
+            and (one.is_open or repeats(counted[before].results, one.results))
+        )
+        kinds.append(next(same, place))
+    news = max((place for place, kind in enumerate(kinds) if kind == place), default=0)
+    loops = (
+        size
+        for size in range(2, len(kinds) + 1)
+        if len({*kinds[-size:]}) <= min(3, size // 2) <= len(kinds) - 1 - news
+    )
+    return max(loops, default=min(len(kinds), 1))
+
+
+def errors(turn: Read, kind: Failure) -> int:
+    """Y19: return how often calls failed in a row, or how often the newest errors came, if more."""
+    rounds = [one.answers for one in made(turn) if one.answers]
+    row = 0
+    for answers in rounds:
+        failures = [failure for _, failure in answers]
+        row = 0 if None in failures else row + (kind in failures)
+    newest = [one for one in (rounds or [[]])[-1] if one[1] is kind]
+    return max([row, *(sum(one in answers for answers in rounds) for one in newest)])

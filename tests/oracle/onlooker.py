@@ -206,6 +206,11 @@ class Came(NamedTuple):
 ALL_WORKED = Came()
 
 
+def _failed(row: int, errors: int, came: Came) -> int:
+    """Y19: return the errors of a kind after a round: in a row, since no two of them are equal."""
+    return min(errors, 1) if came.worked else row + min(errors, 1)
+
+
 @dataclass(frozen=True)
 class Turn:
     """A message and its effects."""
@@ -344,8 +349,8 @@ class Table(NamedTuple):
         tally = table.tally
         tally = tally._replace(
             called=tally.called | {(table.speaking, tool) for tool in tools},
-            call_errors=tally.call_errors + came.call_errors,
-            tool_errors=tally.tool_errors + came.tool_errors,
+            call_errors=_failed(tally.call_errors, came.call_errors, came),
+            tool_errors=_failed(tally.tool_errors, came.tool_errors, came),
         )
         # Z7: only a round with a successful call counts.
         return table._replace(tally=tally, tool_rounds=self.tool_rounds + came.worked)

@@ -94,7 +94,8 @@ async def test_the_fifth_error_of_a_kind_in_a_turn_ends_it_and_nothing_is_lost(
     assert result.outcome is not None
     assert result.outcome.reasons[0] is ends
     assert result.outcome.by == "Ann"
-    assert "5 tool calls by Ann in one turn" in result.outcome.explanations[0]
+    assert result.outcome.explanations[0].startswith("tool calls by Ann")
+    assert result.outcome.explanations[0].endswith(", 5 times in one turn")
     assert len(answers(result)) == len(model.calls) == 5
     counted = [cause for cause in result.why() if cause.kind is OutcomeStepKind.COUNTED]
     assert [(cause.count, cause.limit) for cause in counted if cause.reason is ends] == [
@@ -122,12 +123,40 @@ async def test_errors_are_counted_anew_in_each_turn() -> None:
     assert len(answers(result)) == 8
 
 
-async def test_errors_of_one_message_count_each() -> None:
-    """Y19."""
-    made = [call("subtract", {"n": number}, f"c{number}") for number in range(5)]
-    result, model = await run([calls(*made)], [add], talk("add"))
+async def test_errors_of_one_message_count_once() -> None:
+    """Y19: calls made at once can't learn from each other's errors."""
+    script: list[Line] = [
+        calls(*(call("subtract", {"n": number}, f"c{number}{turn}") for number in range(5)))
+        for turn in range(5)
+    ]
+    result, model = await run(script, [add], talk("add"))
     assert reason(result) is Reason.CALL_ERRORS
-    assert len(model.calls) == 1
+    assert len(model.calls) == 5
+
+
+@pytest.mark.parametrize("limit", [2, 5])
+async def test_a_speaker_is_asked_for_something_else_before_its_last_error(limit: int) -> None:
+    """Y19: the request is the last message of one prompt, and a success begins the count again."""
+    right = calls(call("add", {"a": 1, "b": 1}, "right"))
+    failing = numbered(RAISING, 2 * limit - 2)
+    script = [*failing[: limit - 1], right, *failing[limit - 1 :], "I give up.", "Ok."]
+    result, model = await run(script, [add, fail], talk("add", "fail", max_tool_errors=limit))
+    assert reason(result) is Reason.MAX_ITERATIONS
+    request = f"Your tool calls have failed {limit - 1} times."
+    asked = [str(one.prompt[-1]["content"]).startswith(request) for one in model.calls]
+    assert [place for place, is_asked in enumerate(asked) if is_asked] == [limit - 1, 2 * limit - 1]
+
+
+async def test_an_equal_error_counts_even_with_successes_between() -> None:
+    """Y19: the same call with the same error, five times in one turn, ends it."""
+    script: list[Line] = [
+        calls(made.model_copy(update={"id": f"{made.id}{number}"}))
+        for number in range(5)
+        for made in (RAISING, call("add", {"a": number, "b": 1}, "right"))
+    ]
+    result, model = await run(script, [add, fail], talk("add", "fail"))
+    assert reason(result) is Reason.TOOL_ERRORS
+    assert len(model.calls) == 9
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ Labels are fields: the table that a row is in, the guard of an endless talk, and
 ``endings.toml``, which has talks of the kinds that no public source has.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -41,6 +42,27 @@ def read() -> Iterator[Dialogue]:
         yield _of_talk(name, talk.said, label)
     for row in table("endings")["talks"]:
         yield dialogue_of(row, f"corpus/endings/{row['name']}", "corpus")
+    for _, dialogue in of_calls():
+        yield dialogue
+
+
+def of_calls() -> Iterator[tuple[str | None, Dialogue]]:
+    """Read the rows of calls: the guard that ends the calls, or None, and the dialogue."""
+    for row in rows("tool_calls", "rows"):
+        numbered = (
+            _called(calls, number)
+            for number in range(1, row["times"] + 1)
+            for calls in row["calls"]
+        )
+        asked = Turn("User", "Please find out, and tell me.")
+        turns = (asked, *(_called(calls, 0) for calls in row.get("before", [])), *numbered)
+        end = len(turns)
+        label = Label(Case.RUNAWAY, end, Origin.FIELD, earliest=6, signalled=True)
+        if "reason" not in row:
+            turns += (Turn("Agent", "That is all that I found."),)
+            label = Label(Case.RETRY, end + 2, Origin.FIELD)
+        name = f"corpus/tool_calls/{row['name']}"
+        yield row.get("reason"), Dialogue(name, "corpus", turns, label)
 
 
 def closing_lines() -> Iterator[tuple[str, str, bool]]:
@@ -97,6 +119,20 @@ def dialogue_of(row: dict[str, Any], dialogue_id: str, source: str) -> Dialogue:
     words += tuple(Word(word, terminates=True) for word in row.get("terminations", []))
     tools = tuple(EndTool(*tool) for tool in row.get("tools", []))
     return Dialogue(dialogue_id, source, turns, label, words, tools)
+
+
+def _called(calls: str | Sequence[str], number: int) -> Turn:
+    """Read a message with calls, as `tool_calls.toml` describes it."""
+    each = [calls] if isinstance(calls, str) else calls
+    return Turn("Agent", "", tuple(_call(one.replace("{n}", str(number))) for one in each))
+
+
+def _call(text: str) -> Call:
+    made, sign, result = text.partition(" -> ")
+    if not sign:
+        made, _, result = text.partition(" !> ")
+    name, arguments = made.split(maxsplit=1)
+    return Call(name, json.loads(arguments), result, failed=not sign)
 
 
 def _turn(said: list[Any], number: int) -> Turn:

@@ -162,12 +162,12 @@ class Busy:
     """A model for a conversation in which every turn takes as long as it can."""
 
     def __init__(self, conversation: Conversation) -> None:
-        # Z7, Y19: the allowed rounds that succeed, and the most errors of each kind before the end.
+        # Z7, Y19: the allowed rounds that succeed, each after the most errors of each kind.
         self._calls = [
             *["none"] * (conversation.max_call_errors - 1),
             *["book"] * (conversation.max_tool_errors - 1),
-            *["bell"] * conversation.max_tool_rounds,
-        ]
+            "bell",
+        ] * conversation.max_tool_rounds
         self._summarisers = [
             fill_template(prompts.SUMMARY_ROLE, me=name) for name in conversation.names
         ]
