@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from endings.dialogue import Case, Dialogue, Label, Origin
-from endings.readers import autogen, casino, own, sgd, tau2, texts
+from endings.readers import autogen, casino, intercode, own, sgd, tau2, texts
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,12 @@ SOURCES = {
         autogen.read,
         "code MIT, documentation CC BY 4.0",
         ("github.com/microsoft/autogen (branch 0.2) c631b34e212f5fe2fc74218d60470e83c805fd07",),
+    ),
+    "intercode": Source(
+        "--intercode",
+        intercode.read,
+        "MIT",
+        ("github.com/princeton-nlp/intercode c3e46d827cfc9d4c704ec078f7abf9f41e3191d8",),
     ),
     "own": Source("--own", own.read, "yours", ()),
 }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from endings.dialogue import Call, Case, Dialogue, Label, Origin, Turn, Word
-from endings.readers import autogen, casino, own, sgd, tau2
+from endings.readers import autogen, casino, intercode, own, sgd, tau2
 from endings.readers.loops import loop_label
 
 
@@ -323,3 +323,41 @@ def test_a_wrong_file_of_labels_is_refused(tmp_path: Path, wrong: str, problem: 
     tmp_path.joinpath("tables.toml").write_text(wrong)
     with pytest.raises(ValueError, match=problem):
         next(own.read(tmp_path))
+
+
+def run_of(*steps: tuple[str, str, float, bool]) -> dict[str, Any]:
+    """Return one of InterCode's runs: the actions, each with result, reward, and validity."""
+    names = ("actions", "observations", "rewards", "valid_action")
+    return {
+        "query": "How many?",
+        "turn_history": dict(zip(names, zip(*steps, strict=True), strict=True)),
+    }
+
+
+COUNT, SHOW = ("SELECT count(*)", "[(3,)]", 0.0, True), ("SHOW TABLES", "[]", 0.0, True)
+WRONG = ("SELECT age", "Error: no column", 0.0, False)
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([SHOW, (*COUNT[:2], 1.0, True)], (Case.TASK_DONE, 3, 3, False)),
+        ([SHOW, (*COUNT[:2], 1.0, True), SHOW], (Case.TASK_DONE, 3, 4, False)),
+        ([SHOW, COUNT], (Case.NO_END, 1, 4, False)),
+        ([SHOW, (*COUNT[:2], 0.4, True), SHOW], (Case.NO_END, 3, 5, False)),
+        ([SHOW, COUNT] * 3, (Case.RUNAWAY, 1, 7, True)),
+        ([WRONG] * 6, (Case.RUNAWAY, 1, 7, True)),
+        ([SHOW, *[(f"SELECT {n}", "", 0.0, True) for n in "abcdef"]], (Case.RUNAWAY, 1, 8, True)),
+        ([SHOW, *[(f"SELECT {n}", n, 0.0, True) for n in "abcdef"]], (Case.NO_END, 1, 9, False)),
+    ],
+)
+def test_runs_of_intercode_go_on_until_their_reward_or_are_stuck(
+    tmp_path: Path, steps: list[Any], expected: tuple[Case, int, int, bool]
+) -> None:
+    tmp_path.joinpath("runs.json").write_text(json.dumps({"7": run_of(*steps)}))
+    dialogue = only(list(intercode.read(tmp_path)))
+    assert placed(dialogue.label) == expected
+    assert (dialogue.id, dialogue.names) == ("intercode/runs/7", ("User", "Agent"))
+    assert [call.failed for turn in dialogue.turns for call in turn.calls] == [
+        not is_valid for *_, is_valid in steps
+    ]

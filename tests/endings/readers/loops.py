@@ -1,8 +1,11 @@
 """Loops of tool calls, by a written rule."""
 
+import json
 from collections.abc import Sequence
 
-from endings.dialogue import Case, Label, Origin, Turn
+from rapidfuzz.distance import Indel
+
+from endings.dialogue import Call, Case, Label, Origin, Turn
 
 LOOKS_LIKE = 3
 """Number of equal calls in a row that look like a loop."""
@@ -43,3 +46,23 @@ def loop_label(turns: Sequence[Turn], label: Label) -> Label:
         if retried and label.case is not Case.EARLY_WORD
         else label
     )
+
+
+ALIKE = 0.9
+"""Similarity of the arguments, as JSON, above which two calls with equal results are alike."""
+
+
+def count_different(calls: Sequence[Call]) -> int:
+    """Return the number of calls that are not alike: with other arguments or other results."""
+    different: list[Call] = []
+    for call in calls:
+        if not any(_are_alike(call, one) for one in different):
+            different.append(call)
+    return len(different)
+
+
+def _are_alike(one: Call, other: Call) -> bool:
+    if (one.name, one.result) != (other.name, other.result):
+        return False
+    texts = (json.dumps(dict(call.arguments), sort_keys=True) for call in (one, other))
+    return Indel.normalized_similarity(*texts) > ALIKE
