@@ -1,14 +1,19 @@
 """The compiled graph: the same five nodes for every conversation, each with a conditional edge."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, NamedTuple, Required, TypeAlias, Unpack, cast, get_args
 
+from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import set_config_context
+from langgraph._internal._runnable import RunnableSeq
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
+from langgraph.graph._branch import BranchSpec
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from pydantic import Field
@@ -238,8 +243,15 @@ def _compile_template(schema: type[Input], context: type[Any]) -> _Template:
         bound = _BothWays(node.value, partial(_run_node, run))
         builder.add_node(node.value, bound, input_schema=reads)
         builder.add_conditional_edges(node.value, edge, [after.value for after in following])
+        builder.branches[node.value] = {
+            name: _Edge(*branch) for name, branch in builder.branches[node.value].items()
+        }
     builder.add_edge(START, Node.TASK_SPECIFICATION.value)
-    return builder.compile()
+    compiled = builder.compile()
+    for node, *_ in _NODES:
+        made = compiled.nodes[node.value]
+        made.node = _Step(made.bound, *made.flat_writers)
+    return compiled
 
 
 async def _check_input(resources: Resources, state: State, context: object) -> None:
@@ -309,6 +321,38 @@ class _BothWays(Runnable[State, Any]):
         return await self._run(resources_of_run(), input, config or {})
 
 
+class _Edge(BranchSpec):
+    """A conditional edge that reads the state only if its node has not decided what follows.
+
+    LangGraph would compute the whole log once more for it.
+    """
+
+    async def _aroute(self, input: Any, config: RunnableConfig, **how: Any) -> Any:  # noqa: A002, ANN401  # as LangGraph has it
+        resources = resources_of_run()
+        if not _is_next_of_client(resources):
+            decided = resources.running.take_decision(session_id(config), input)
+            if decided is not None:
+                return self._finish(how["writer"], input, decided.value, config)
+        return await super()._aroute(input, config, **how)
+
+
+class _Step(RunnableSeq):
+    """A node with its edge. If no callback listens, no managers of callbacks are made for it."""
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **more: Any) -> Any:  # noqa: A002, ANN401  # as LangChain has it
+        """Run the node and its edge."""
+        config = config or {}
+        listening = config.get("callbacks")
+        if not isinstance(listening, BaseCallbackManager) or listening.handlers:
+            return await super().ainvoke(input, config, **more)
+        node, *writers = self.steps
+        with set_config_context(config) as context:
+            output = await asyncio.create_task(node.ainvoke(input, config), context=context)
+        for writer in writers:
+            output = await writer.ainvoke(output, config)
+        return output
+
+
 def _run_node(
     run: Callable[..., Awaitable[Any]], resources: Resources, state: State, config: RunnableConfig
 ) -> Awaitable[dict[str, Any]]:
@@ -321,8 +365,13 @@ async def _route(resources: Resources, state: State, config: RunnableConfig) -> 
         state,
         resources.running,
         session_id(config),
-        serves_clients=resources.serves_clients and not resources.is_inner,
+        serves_clients=_is_next_of_client(resources),
     )
+
+
+def _is_next_of_client(resources: Resources) -> bool:
+    """Return whether the run ends where a client's next message continues the session."""
+    return resources.serves_clients and not resources.is_inner
 
 
 def form_input(form: type[Form]) -> type[Input]:

@@ -13,8 +13,8 @@ from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from inspect import signature
-from queue import SimpleQueue
-from typing import Any, Generic, ParamSpec, Self, TypeVar, get_args
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Generic, ParamSpec, Self, TypeVar, get_args
 
 from .errors import DuologueError, hide_frames
 
@@ -91,7 +91,8 @@ async def in_thread(function: Callable[..., T], *given: object) -> T:
 
     `asyncio.to_thread` shares a few threads: a few blocking functions would delay the files and
     locks of every session. A closing loop and an ending program also wait for those shared threads,
-    but not for the function's own thread.
+    but not for the function's own thread. When the function has returned, another call may use its
+    thread: a new thread costs more than many functions.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
@@ -105,18 +106,60 @@ async def in_thread(function: Callable[..., T], *given: object) -> T:
         else:
             answer.set_result(found)  # type: ignore[arg-type]  # set if there is no error
 
-    def work() -> None:
+    def work() -> _Job:
         found, error = None, None
         try:
             found = context.run(function, *given)
         except BaseException as raised:
             error = raised
+        return partial(settle, found, error)
+
+    try:
+        calls = _idle.pop()
+    except IndexError:
+        calls = SimpleQueue()
+        serve = partial(_serve, calls)
+        threading.Thread(target=serve, name="duologue-call", daemon=True).start()
+    calls.put((work, loop))
+    return await answer
+
+
+_Job = Callable[[], None]
+
+_Calls = SimpleQueue[tuple[Callable[[], _Job], asyncio.AbstractEventLoop]]
+"""Functions to call in a thread. Each returns the work for the loop that waits for it."""
+
+_idle: Final[list[_Calls]] = []
+"""The queues of the threads that have nothing to call. The newest is used first."""
+
+if hasattr(os, "register_at_fork"):
+    # A forked child has none of these threads.
+    os.register_at_fork(after_in_child=_idle.clear)
+
+_PATIENCE: Final = 5.0
+"""The time in seconds after which a thread without calls ends."""
+
+
+def _serve(calls: _Calls) -> None:
+    """Call functions in this thread until none comes for a while."""
+    while True:
+        try:
+            work, loop = calls.get(timeout=_PATIENCE)
+        except Empty:
+            try:
+                _idle.remove(calls)
+            except ValueError:
+                # A caller has just taken this thread.
+                continue
+            return
+        settle = work()
+        # Before the caller continues, because its next call can use this thread.
+        _idle.append(calls)
         # If the loop is closed, the result is not needed.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, found, error)
-
-    threading.Thread(target=work, name="duologue-call", daemon=True).start()
-    return await answer
+            loop.call_soon_threadsafe(settle)
+        # A waiting thread keeps no function alive.
+        del work, loop, settle
 
 
 P = ParamSpec("P")
@@ -125,8 +168,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _END = object()
 
 _LOOP = LoopThread("duologue")
-
-_Job = Callable[[], None]
 
 _CALLER_JOBS: ContextVar[SimpleQueue[_Job | None] | None] = ContextVar("_CALLER_JOBS", default=None)
 """The work for the thread that waits for a coroutine. None in the queue means that the coroutine

@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import is_
-from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args
 from uuid import uuid4
 
 from langchain_core.messages import (
@@ -135,7 +135,9 @@ def metadata_kwargs(about: MessageMetadata, number: int) -> dict[str, Any]:
 
 def stored_form(about: MessageMetadata) -> dict[str, Any]:
     """Return metadata as plain values, without the fields that have their default."""
-    return _StoredMetadata(about.model_dump(mode="json", exclude_defaults=True))
+    stored = _StoredMetadata(about.model_dump(mode="json", exclude_defaults=True))
+    stored.read = cast("AnyMetadata", about)
+    return stored
 
 
 def make_message(

@@ -8,8 +8,8 @@ providers accept.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
-from typing import NamedTuple
+from copy import copy, deepcopy
+from typing import Final, NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
@@ -308,27 +308,21 @@ def _find_keys(log: Sequence[BaseMessage]) -> set[str]:
     return found
 
 
+_COPIED: Final = ("content", "additional_kwargs", "response_metadata", "tool_calls")
+"""The fields whose values may be changed in place. The calls of the current turn may have the
+model's thought in them."""
+
+
 def copy_view(view: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return a copy of a view whose messages may be changed. It is much faster than `deepcopy`."""
-    return [
-        message.model_copy(
-            update={
-                # The calls of the current turn may have the model's thought in these fields.
-                # Copying an empty field by `deepcopy` would take as long as the rest.
-                "content": text if isinstance(text := message.content, str) else deepcopy(text),
-                "additional_kwargs": deepcopy(extra)
-                if (extra := message.additional_kwargs)
-                else {},
-                "response_metadata": deepcopy(told) if (told := message.response_metadata) else {},
-                **(
-                    {"tool_calls": deepcopy(message.tool_calls)}
-                    if isinstance(message, AIMessage) and message.tool_calls
-                    else {}
-                ),
-            }
-        )
-        for message in view
-    ]
+    copies = [*map(copy, view)]
+    for fields in map(vars, copies):
+        for name in _COPIED:
+            value = fields.get(name)
+            if isinstance(value, dict | list):
+                # `deepcopy` of an empty value would take as long as the rest.
+                fields[name] = deepcopy(value) if value else type(value)()
+    return copies
 
 
 def _find_replacements(

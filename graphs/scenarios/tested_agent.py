@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from uuid import uuid4
 
+from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -14,10 +15,11 @@ from langchain_core.messages import (
     ToolMessage,
     convert_to_messages,
 )
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from pydantic_core import to_json
 
+from ...nodes.models.adapters.composed import AsyncRunnable
 from ...nodes.models.gate import reply_limit
 from ...nodes.models.recorder import note_new_ids
 from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
@@ -122,7 +124,7 @@ class TestedAgent:
 
     def runnable(self) -> Runnable[Any, Any]:
         """Return a Runnable that accepts the messages of the conversation."""
-        return RunnableLambda(self.areply, name=self.name)
+        return _Replies(self)
 
     async def areply(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:  # noqa: ANN401
         """Return the agent's answer to the messages of the conversation."""
@@ -242,6 +244,29 @@ class TestedAgent:
             one.id: await call("function", name, self.on_interrupt, one.value) for one in asked
         }
         return _resume_with(answers)
+
+
+class _Replies(AsyncRunnable):
+    """An agent under test as a Runnable. If no callback follows its runs, it is called directly."""
+
+    def __init__(self, tested: TestedAgent) -> None:
+        self.name = tested.name
+        self._reply: Any = tested.areply
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002, ANN401  # as in the base class
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:  # noqa: ANN401
+        """Return the agent's answer."""
+        config = ensure_config(config)
+        listening = config.get("callbacks")
+        if isinstance(listening, BaseCallbackManager) and all(
+            one.ignore_chain for one in listening.handlers
+        ):
+            return await self._reply(input, config)
+        return await self._acall_with_config(self._reply, input, config)
 
 
 def _resume_with(answers: Mapping[str, object]) -> object:

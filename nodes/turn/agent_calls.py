@@ -37,7 +37,7 @@ from ..models.adapters.provider_parameters import (
 from ..models.answers import count_usage
 from ..models.gate import PlannedCall, StepGate, report_outage, suspend_reply_limit
 from ..models.refusals import find_refusal, is_for_now, is_outage, read_retry_seconds
-from .running_sessions import record_as_task
+from .running_sessions import may_repeat_step, record_as_task
 
 _record: Final = record_as_task("model_call")
 
@@ -90,6 +90,8 @@ class ModelCalls(BaseCallbackHandler):
         """Count the calls that were recorded by earlier runs of the node, if there are any."""
         if not self._conversation.prices:
             self._has_list = await load_list()
+        if not may_repeat_step():
+            return
         mark = {"mark": uuid4().hex}
         while (found := await _record_call(mark)) != mark:
             # Marks show the beginnings of runs. All records before this run's mark are from earlier

@@ -59,7 +59,6 @@ from ...graphs.rules.position import max_steps
 from ...graphs.speakers.reply_parts import THOUGHT
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import Agent, is_cancelled, is_remote, takes_state
-from ...tools.registry.hooks import Turn
 from ...tools.sandbox import sandbox
 from ..models.answers import normalise_answer
 from ..models.connections import separate_loops
@@ -93,9 +92,21 @@ _STEPS: Final = 10_000
 
 
 async def ask_agent(
-    context: NodeContext, speaker: Speaker, name: str, turn: Turn, new: list[AnyMessage]
+    context: NodeContext,
+    speaker: Speaker,
+    name: str,
+    view: Sequence[BaseMessage],
+    new: list[AnyMessage],
 ) -> DraftReply:
-    """Ask an agent for a reply. Its calls of tools before the reply become messages of the log."""
+    """Ask an agent for a reply. Its calls of tools before the reply become messages of the log.
+
+    Args:
+        context: The session's state.
+        speaker: The speaker for whom the agent replies.
+        name: The agent's name.
+        view: The messages for the agent, which it may change.
+        new: The messages of this turn that are not in the log yet.
+    """
     agent = context.resources.registry.agent(name)
     conversation, gate = context.conversation, context.gate
     if gate is None:
@@ -106,7 +117,7 @@ async def ask_agent(
         calls = GatedModelCalls(name, conversation, gate)
     await calls.begin()
     try:
-        found = await _run(agent, name, turn, calls)
+        found = await _run(agent, name, speaker.name, view, calls)
     except Exception as error:
         if not is_cancelled():
             await calls.finish_recording()
@@ -119,7 +130,7 @@ async def ask_agent(
     structured = found.get("structured_response") if isinstance(found, Mapping) else None
     parsed: JsonValue = to_jsonable_python(structured, fallback=str)
     is_state = isinstance(found, Mapping | list)
-    heard = {one.id for one in turn.messages if one.id is not None} if is_state else set[str]()
+    heard = {one.id for one in view if one.id is not None} if is_state else set[str]()
     last = messages[-1] if messages else None
     if last is None or last.id in heard:
         raise SpecError(f"the agent {name!r} failed: it must return a new message")
@@ -146,7 +157,7 @@ def _pair_calls(messages: Sequence[BaseMessage]) -> Iterator[CallsMade]:
 
 
 def _locate_thread(
-    agent: Agent, turn: Turn, config: RunnableConfig
+    agent: Agent, speaker: str, view: Sequence[BaseMessage], config: RunnableConfig
 ) -> tuple[RunnableConfig, list[BaseMessage]]:
     """Return the configuration and the messages of a run; a remote graph has its own thread.
 
@@ -156,7 +167,7 @@ def _locate_thread(
     The thread keeps its messages from turn to turn and replaces those whose ids it knows, so all
     messages need stable ids.
     """
-    messages = [*turn.messages]
+    messages = [*view]
     configurable = config.get("configurable", {})
     session = configurable.get("thread_id")
     if session is None or not is_remote(agent):
@@ -164,7 +175,7 @@ def _locate_thread(
     # The last part of the namespace is the speaker's node, the others belong to outer graphs.
     outer = str(configurable.get("checkpoint_ns", "")).rpartition("|")[0]
     first = next((one.id for one in messages if one.id is not None), None)
-    thread = uuid5(NAMESPACE_OID, json.dumps([session, outer, turn.speaker, first]))
+    thread = uuid5(NAMESPACE_OID, json.dumps([session, outer, speaker, first]))
     stable = [
         one
         if one.id is not None
@@ -176,21 +187,23 @@ def _locate_thread(
     return {**config, "configurable": {**configurable, "thread_id": str(thread)}}, stable
 
 
-async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object:
+async def _run(
+    agent: Agent, name: str, speaker: str, view: Sequence[BaseMessage], calls: ModelCalls
+) -> object:
     """Run the agent as part of the node, and convert the errors that it raises."""
     own = getattr(agent, "config", None) or {}
     config = RunnableConfig(
         callbacks=[calls],
-        metadata={"speaker": turn.speaker},
+        metadata={"speaker": speaker},
         # A graph's models are streamed as the models of a subgraph. In the stream of any other
         # agent, the reply cannot be recognized, and it may be private.
         tags=[] if isinstance(agent, PregelProtocol) else [NO_STREAM],
         # Otherwise the agent would use the session's limit, which is set for the session's steps.
         recursion_limit=own.get("recursion_limit", _STEPS),
     )
-    whole, messages = _locate_thread(agent, turn, merge_configs(ensure_config(), config))
+    whole, messages = _locate_thread(agent, speaker, view, merge_configs(ensure_config(), config))
     whole = _lend_own_store(agent, whole)
-    where = f"the turn of {turn.speaker!r}"
+    where = f"the turn of {speaker!r}"
     given = {"messages": messages} if takes_state(agent) else messages
     separate_loops(agent)
     try:

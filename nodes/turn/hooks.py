@@ -155,10 +155,16 @@ class DraftReply(NamedTuple):
     """The reply's calls of ``hand_off``."""
 
 
+def copy_turn_view(
+    context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]
+) -> list[BaseMessage]:
+    """Return a speaker's view of the log for functions, hooks and agents, which may change it."""
+    return copy_view(drop_thoughts(view_of(context, speaker, log)))
+
+
 def turn_of(context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
     """Return the turn as functions and hooks see it."""
-    # Functions and hooks may change their arguments.
-    log = select_heard(context, speaker, log)
-    view = tuple(copy_view(drop_thoughts(view_of(context, speaker, log))))
-    heard = text_of(describe_news(context.conversation, log, speaker.name))
-    return Turn(session_id(), speaker.name, view, heard)
+    view = tuple(copy_turn_view(context, speaker, log))
+    heard = select_heard(context, speaker, log)
+    news = text_of(describe_news(context.conversation, heard, speaker.name))
+    return Turn(session_id(), speaker.name, view, news)

@@ -86,22 +86,9 @@ async def write_answer(
     """Write an accepted answer to the log: for everyone, or first only for the speaker's hooks."""
     hooks = context.resources.registry.hooks_of(speaker)
     number = len(context.log) + len(given.new)
-    ids = fresh_ids([given.message], context.log)
-    message = given.message.model_copy(
-        update={
-            "tool_calls": [{**call, "id": next(ids)} for call in given.message.tool_calls],
-            "invalid_tool_calls": [
-                {**call, "id": next(ids)} for call in given.message.invalid_tool_calls
-            ],
-        }
-    )
-    if about.source is Source.MODEL and is_call(message):
-        spoken = texts_by_id(message, message.tool_calls)
-        about = about.model_copy(update={"to_user": spoken})
-        if about.thought is not None:
-            both = zip(_list_calls(given.message), _list_calls(message), strict=True)
-            new = {str(old["id"] or ""): str(call["id"]) for old, call in both}
-            about = about.model_copy(update={"thought": about.thought.rename_calls(new)})
+    message = given.message
+    if is_call(message):
+        message, about = _renew_ids(message, about, context.log)
     sees = bool(message.text.strip()) or not is_call(message)
     if sees and hooks and has_reply_hooks(hooks):
         about = as_reply(UnheardReply, about, audience=NOBODY)
@@ -110,6 +97,24 @@ async def write_answer(
             waiting, [*given.new, _make_line(number, message.content, message, about)], given.usage
         )
     return await write_message(context, speaker, given._replace(message=message), about)
+
+
+def _renew_ids(
+    given: AIMessage, about: SpeakerReply, log: Sequence[BaseMessage]
+) -> tuple[AIMessage, SpeakerReply]:
+    """Return a message whose calls have new ids if needed, and its metadata."""
+    ids = fresh_ids([given], log)
+    calls = [{**call, "id": next(ids)} for call in given.tool_calls]
+    invalid = [{**call, "id": next(ids)} for call in given.invalid_tool_calls]
+    message = given.model_copy(update={"tool_calls": calls, "invalid_tool_calls": invalid})
+    if about.source is not Source.MODEL:
+        return message, about
+    about = about.model_copy(update={"to_user": texts_by_id(message, message.tool_calls)})
+    if about.thought is not None:
+        both = zip(_list_calls(given), _list_calls(message), strict=True)
+        new = {str(old["id"] or ""): str(call["id"]) for old, call in both}
+        about = about.model_copy(update={"thought": about.thought.rename_calls(new)})
+    return message, about
 
 
 async def write_message(

@@ -18,7 +18,7 @@ from ...graphs.conversation.fields import Opening
 from ...graphs.conversation.judges import Concurrent, RoundRobin
 from ...graphs.conversation.limits import has_limits
 from ...graphs.conversation.served import check_host
-from ...graphs.conversation.usage import Usage, dump_usage, read_usage
+from ...graphs.conversation.usage import Usage, dump_usage
 from ...graphs.ends.end import Facts
 from ...graphs.log.messages import make_message, metadata, says_something, stored_metadata
 from ...graphs.log.metadata import (
@@ -185,7 +185,7 @@ class NodeContext:
             session,
             session.position(state),
             session.log(state),
-            read_usage(state),
+            session.usage(state),
             state.get("specified_task") or None,
             state.get("messages") or (),
         )
@@ -321,8 +321,8 @@ class NodeContext:
         position = position.model_copy(update={"facts": facts})
         decision = decide(self.conversation, position)
         stored = position.model_dump(mode="json", exclude_defaults=True)
-        self.session.store_turn(stored, position, decision)
         update: dict[str, Any] = {"position": stored, "usage": dump_usage(usage)}
+        self.session.keep_step(update, position, decision, usage)
         if decision.node is Node.END:
             tallies = self.reader.tallies(log)
             ended = outcome(self.conversation, position, decision.reasons, log, usage, tallies)

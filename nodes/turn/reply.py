@@ -4,7 +4,6 @@ A model's reply is text, tool calls or JSON. A reply that was cut off is continu
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -74,7 +73,13 @@ from ..models.tool_binding import (
 )
 from .agents import InnerOutput, InnerRun, ask_agent, count_facts_now, run_inner
 from .checks import take_written_calls
-from .hooks import DraftReply, has_reply_hooks, run_before_speaker, turn_of
+from .hooks import (
+    DraftReply,
+    copy_turn_view,
+    has_reply_hooks,
+    run_before_speaker,
+    turn_of,
+)
 from .log_writer import (
     audience_of,
     code_calls,
@@ -378,11 +383,10 @@ async def _reply_by_function(
 async def _reply_by_agent(
     context: NodeContext, speaker: Speaker, reply: AgentReply, new: list[AnyMessage]
 ) -> DraftReply:
-    turn = turn_of(context, speaker, [*context.log, *new])
+    view = copy_turn_view(context, speaker, [*context.log, *new])
     if not reply.with_system_prompt:
-        heard = tuple(one for one in turn.messages if one.type != "system")
-        turn = replace(turn, messages=heard)
-    return await ask_agent(context, speaker, reply.name, turn, new)
+        view = [one for one in view if one.type != "system"]
+    return await ask_agent(context, speaker, reply.name, view, new)
 
 
 async def _reply_by_conversation(

@@ -27,16 +27,18 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
 )
+from langgraph.config import get_config
 from langgraph.func import task
 
 from ...graphs.common import threads as background
 from ...graphs.common.threads import in_thread
 from ...graphs.conversation.conversation import Conversation, restore_conversation
 from ...graphs.conversation.served import continue_served
+from ...graphs.conversation.usage import Usage, read_usage
 from ...graphs.log.state import GrowingLog
 from ...graphs.rules.log_counter import Reader
 from ...graphs.rules.position import Position
-from ...graphs.rules.transitions import Decision, decide
+from ...graphs.rules.transitions import Decision, Node, decide
 
 _MOST: Final = 256
 """The maximum number of sessions that one graph caches. Others are read from their beginning."""
@@ -54,7 +56,9 @@ class RunningSession:
         """The warnings about the session's models that were sent."""
         self._log = GrowingLog()
         self._position: tuple[object, Position] = (None, Position())
+        self._usage: tuple[object, dict[str, Usage]] = (None, {})
         self._turn: tuple[Position | None, Decision | None] = (None, None)
+        self._is_decided = False
 
     def log(self, state: Mapping[str, Any]) -> list[AnyMessage]:
         """Return the whole log."""
@@ -71,6 +75,13 @@ class RunningSession:
             self._position = (given, Position.model_validate(given))
         return self._position[1]
 
+    def usage(self, state: Mapping[str, Any]) -> dict[str, Usage]:
+        """Return the usage of each model so far. Do not change it."""
+        given = state.get("usage")
+        if given is not self._usage[0]:
+            self._usage = (given, read_usage(state))
+        return self._usage[1]
+
     def turn(self, position: Position) -> Decision:
         """Return the next step at a position, according to the rules."""
         known, turn = self._turn
@@ -79,9 +90,25 @@ class RunningSession:
             self._turn = (position, turn)
         return turn
 
-    def store_turn(self, stored: dict[str, Any], position: Position, turn: Decision) -> None:
-        """Keep a step's new position and its decision, so that the edge need not decide again."""
-        self._position, self._turn = (stored, position), (position, turn)
+    def keep_step(
+        self,
+        update: Mapping[str, Any],
+        position: Position,
+        turn: Decision,
+        usage: dict[str, Usage],
+    ) -> None:
+        """Keep the values of a step's update. Its edge and the next step need not read them."""
+        self._position, self._turn = (update["position"], position), (position, turn)
+        self._usage = (update["usage"], usage)
+        self._is_decided = True
+
+    def take_decision(self, stored: object) -> Decision | None:
+        """Return the decision of the step that has just stored this position, only once.
+
+        None if another step has stored it.
+        """
+        is_decided, self._is_decided = self._is_decided, False
+        return self._turn[1] if is_decided and stored is self._position[0] else None
 
 
 class RunningSessions(threading.local):
@@ -113,6 +140,18 @@ class RunningSessions(threading.local):
         if len(self._known) > _MOST:
             self._known.popitem(last=False)
         return known[1]
+
+    def take_decision(self, session: str | None, update: object) -> Node | None:
+        """Return the node that the step with this update has decided on, if it is known."""
+        known = self._known.get(session)
+        if known is None or not isinstance(update, dict):
+            return None
+        decided = known[1].take_decision(update.get("position"))
+        if decided is None:
+            return None
+        if decided.node is Node.END:
+            self.forget(session)
+        return decided.node
 
     def restore(self, spec: dict[str, Any]) -> Conversation:
         """Return the conversation of a session from its stored spec, which clients can write."""
@@ -309,6 +348,22 @@ def record_as_task(name: str) -> Callable[[Work], Awaitable[Any]]:
         return future
 
     return record
+
+
+_PROGRESS: Final = "__pregel_scratchpad"
+"""The key under which LangGraph passes a node the number of its step, and of the last step."""
+
+
+def may_repeat_step() -> bool:
+    """Return whether an earlier run of the graph may have begun this step.
+
+    Only the first step of a run can be such a step, and tasks of that earlier run are recorded.
+    """
+    config = get_config()
+    progress = config["configurable"].get(_PROGRESS)
+    limit = config.get("recursion_limit")
+    # The configuration of a thread has no limit.
+    return progress is None or limit is None or progress.stop - progress.step > limit
 
 
 _LENT = "__pregel_checkpointer"

@@ -182,11 +182,19 @@ async def _reply(context: NodeContext, speaker: Speaker, person: Content | None)
                 answer = AIMessage("")
         text = found.text
         about = about.model_copy(update=_note_problem(found.problem))
-    no_calls: dict[str, list[Any]] = {"tool_calls": [], "invalid_tool_calls": []}
+    return await write_answer(
+        context, speaker, given._replace(message=_with_text(answer, text)), about
+    )
+
+
+def _with_text(answer: AIMessage, text: str) -> AIMessage:
+    """Return an answer with another text and without calls."""
     is_text = isinstance(answer.content, str)
     content = storable(text) if is_text else storable_content(replace_text(answer.content, text))
-    plain = answer.model_copy(update={"content": content, **no_calls})
-    return await write_answer(context, speaker, given._replace(message=plain), about)
+    if content == answer.content and not is_call(answer):
+        return answer
+    no_calls: dict[str, list[Any]] = {"tool_calls": [], "invalid_tool_calls": []}
+    return answer.model_copy(update={"content": content, **no_calls})
 
 
 def _take_sent_text(log: Sequence[BaseMessage], reply: Speech, text: str) -> tuple[str, Speech]:

@@ -26,14 +26,14 @@ from duologue import (
     list_sessions,
     role_play,
 )
-from duologue.graphs import build
-from duologue.graphs.build import route
 from duologue.graphs.events import MessageSaid
+from duologue.graphs.rules.transitions import Node
 from duologue.graphs.store.in_memory import MemorySessionLease, MemoryStore
 from duologue.graphs.store.open import SessionLease, open_store
 from duologue.graphs.store.sqlite import SqliteStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from duologue.nodes.turn.running_sessions import RunningSessions
 from duologue.tools import Hook, Turn
 from support.log import without_ids
 from support.stores import EACH_STORE, store_address
@@ -351,18 +351,18 @@ async def test_a_reader_who_leaves_early_can_come_back(store: str) -> None:
 async def test_a_run_that_is_cancelled_between_a_node_and_its_edge_goes_on(
     edge: int, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    passed = 0
+    passed, decided = 0, RunningSessions.take_decision
 
-    def cancelled(*given: Any, **options: Any) -> str:
+    def cancelled(*given: Any) -> Node | None:
         nonlocal passed
         passed += 1
         if passed > edge:
             raise asyncio.CancelledError
-        return route(*given, **options)
+        return decided(*given)
 
     whole = await aconverse(GARDEN, session="whole", store=store, model=model())
     with monkeypatch.context() as patch:
-        patch.setattr(build, "route", cancelled)
+        patch.setattr(RunningSessions, "take_decision", cancelled)
         with pytest.raises(NodeCancelledError):
             await aconverse(GARDEN, session="s1", store=store, model=model())
     second = model()
