@@ -169,6 +169,8 @@ class _Run:
                 self.signals.append(number)
                 raise KeyboardInterrupt
 
+        # No earlier signal may make this read deaf.
+        self.has_left = False
         # Replaced directly: with no handler in between, a signal would kill the process.
         before = {number: signal.signal(number, leave) for number in SIGNALS}
         try:

@@ -13,7 +13,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from unittest.mock import patch
 
 from duologue.graphs.cli.app import main
@@ -32,6 +32,7 @@ main()
 # A line that was overwritten, for example a spinner.
 _ERASED = re.compile(r"[^\n]*\r\x1b\[2K")
 _PATIENCE = 60  # seconds
+_PRESSES, _PAUSE = 20, 3.0  # of Ctrl-C, and the seconds after each
 WIDTH = 80
 _SIZE = {"TERM": "xterm", "COLUMNS": str(WIDTH), "LINES": "24"}
 
@@ -74,6 +75,25 @@ class Terminal:
         self._seen += found
         return bool(found)
 
+    def interrupts(self, process: "subprocess.Popen[bytes]") -> None:
+        """Press Ctrl-C until a process ends, and read its last output.
+
+        If a press comes before the wait for a line, it takes effect at the next key.
+        """
+        left = _PRESSES
+        while process.poll() is None and left:
+            left -= 1
+            self.types("\x03")
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_PAUSE)
+        if not left:
+            # The process prints where its threads are.
+            process.send_signal(signal.SIGABRT)
+            process.wait()
+        while self.reads(0):
+            pass
+        assert left, self.text
+
     @property
     def rows(self) -> list[str]:
         """Return the rows of the screen after all overwriting, without empty rows at the end.
@@ -115,7 +135,7 @@ def in_a_process(*arguments: str) -> Iterator[tuple[Terminal, "subprocess.Popen[
             stdin=terminal.end,
             stdout=terminal.end,
             stderr=terminal.end,
-            env={**os.environ, **_SIZE},
+            env={**os.environ, **_SIZE, "PYTHONFAULTHANDLER": "1"},
         )
         os.close(terminal.end)
         try:
