@@ -1,4 +1,4 @@
-"""A shop's support agent with ten faults that tests can plant."""
+"""A shop's support agent with twelve faults that tests can plant."""
 
 import re
 from enum import StrEnum
@@ -28,6 +28,8 @@ class Fault(StrEnum):
     LANGUAGE = "answers in English to a German customer"
     REFUSAL = "refunds to the card although the customer refuses that"
     ANSWERS = "answers its question for the customer"
+    IMAGE = "breaks on the photo of an order"
+    SILENT = "does not answer a question after the refund"
 
 
 class ShopState(TypedDict, total=False):
@@ -48,6 +50,12 @@ def shop_agent(fault: Fault | None = None) -> Any:  # noqa: ANN401  # a compiled
     return builder.compile(checkpointer=InMemorySaver())
 
 
+def _read(message: HumanMessage) -> str:
+    """Return the text of a message. Each photo shows the first order."""
+    photo = "" if isinstance(message.content, str) else " 1042"
+    return f"{message.text}{photo}"
+
+
 class _Turn:
     """One turn of the agent. It reads what it knows from the messages alone."""
 
@@ -56,12 +64,14 @@ class _Turn:
         self.messages = state["messages"]
         self.refunds = list(state.get("refunds", ()))
         self.new = list[BaseMessage]()
-        said = [str(one.text) for one in self.messages if isinstance(one, HumanMessage)]
+        heard = [one for one in self.messages if isinstance(one, HumanMessage)]
+        said = [_read(one) for one in heard]
+        self.is_broken = fault is Fault.IMAGE and not isinstance(heard[-1].content, str)
         self.turns, self.last, self.all = len(said), said[-1].lower(), " ".join(said).lower()
         self.german = "bestellung" in self.all
 
     def run(self) -> dict[str, Any]:
-        text, is_closed = self.answer()
+        text, is_closed = ("Something went wrong.", False) if self.is_broken else self.answer()
         self.new.append(AIMessage(text))
         return {"messages": self.new, "refunds": self.refunds, "is_closed": is_closed}
 
@@ -111,6 +121,8 @@ class _Turn:
         return self.finish(found[1], float(str(order["amount"])))
 
     def finish(self, number: str, amount: float) -> tuple[str, bool]:
+        if self.refunds and self.fault is Fault.SILENT:
+            return "", False
         if self.refunds:
             by = "phone" if self.fault is Fault.FORGETS and self.turns > 5 else "e-mail"
             return self.say(f"We contact you by {by}.", "Wir schreiben Ihnen eine E-Mail."), True

@@ -12,7 +12,7 @@ import pytest
 
 from duologue import Scenario, simulate
 from duologue.graphs.scenarios import SimulationResult
-from duologue.nodes.testing import Prompt, ScriptedChatModel
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel
 from support.shop import Fault, shop_agent
 
 STOP = "###STOP###"
@@ -21,11 +21,22 @@ STOP = "###STOP###"
 GOAL = "Get the second charge of order 1042 refunded."
 
 
+PHOTO = {
+    "type": "image",
+    "mime_type": "image/png",
+    "base64": (
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    ),
+    "extras": {"filename": "order.png"},
+}
+SEND = {"name": "send_order_png", "args": {"message": "I was charged twice for this."}, "id": "1"}
+
+
 class Case(NamedTuple):
     """A scenario with the messages of its user."""
 
     scenario: Scenario
-    says: tuple[str, ...]
+    says: tuple[Line, ...]
 
 
 def texts(result: SimulationResult) -> str:
@@ -81,6 +92,11 @@ CASES = {
         *("Refund order 1042.", "Yes."),
         check=lambda result: "Customer:" not in texts(result),
     ),
+    Fault.IMAGE: Case(
+        Scenario(GOAL, checks=[lambda result: result.called("refund")], files=[PHOTO]),
+        (Reply(tool_calls=[SEND]), "Yes.", STOP),
+    ),
+    Fault.SILENT: scenario("Refund order 1042.", "Yes.", "How will I hear of it?"),
 }
 
 
