@@ -28,6 +28,7 @@ from .driver import CONCURRENCY, BatchSettings, CellExecutor, Driver, LocalExecu
 from .export import BatchFormat, ExportManifest, read_export, write_export
 from .limiter import PATIENCE, Limiter
 from .order import Selection, read_selection
+from .preview import Preview, preview_batch
 from .report.page_data import BatchReport
 from .report.report import write_report
 from .scores import ScoreFunction, find_scores
@@ -269,6 +270,16 @@ async def open_driver(
             row = await write_begun_row(lease, batch, run, known, settings.facts, settings.title)
             why = run.reached_limit()
             yield Driver(opened, lease, row, run, crew, settings, tuple(found), why)
+
+
+async def plan_batch(source: BatchLike, settings: BatchSettings, options: Options) -> Preview:
+    """Check a batch as `open_driver` does, with its scores, tools and models, and preview it."""
+    check_settings(settings)
+    batch, cells = await asyncio.to_thread(check_batch, source, batch_name(settings.name, source))
+    await asyncio.to_thread(find_scores, batch.score, settings.scores)
+    await check_here(cells.cell(1).conversation(), options)
+    run = choose_cells(cells, settings)
+    return preview_batch(run, batch.limits, judge_at_end=batch.judge_at_end)
 
 
 def _open_crew(

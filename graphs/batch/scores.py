@@ -16,8 +16,9 @@ from ...tools.registry.functions import (
     read_mapping,
     takes_values,
 )
+from ...tools.registry.imports import import_object
 from ..common.data import NamedObject
-from ..common.errors import DuologueError, SpecError, list_names, name_type, suggest_near_or_all
+from ..common.errors import DuologueError, SpecError, did_you_mean, list_names, name_type
 from ..conversation.judges import Finding, SeparateJudge, Verdict
 from ..ends.end_chat import EndChatMode, Reason
 from ..session.session import Result
@@ -124,7 +125,8 @@ def find_scores(
     """Find the scores that a batch names. May import packages and read files.
 
     Args:
-        names: The names of the scores. A name that was made from a function contains it.
+        names: The names of the scores. A name that was made from a function contains it, and
+            ``module:name`` is imported.
         given: Functions by name. They replace functions of the same name that packages offer as
             entry points of the group ``duologue.scores``.
 
@@ -132,13 +134,32 @@ def find_scores(
         The functions by name, in the order of the names.
 
     Raises:
-        SpecError: The score does not exist, or is not a function of a result.
+        SpecError: The score does not exist, is not a function of a result, or two different scores
+            have one name.
     """
     own = read_mapping(_KIND, given)
     for name, function in own.items():
         check_registered_name(name, _KIND)
         check_kind(_KIND, function, f"{_KIND}: {name!r}")
-    return {str(name): _find_score(name, own) for name in names}
+    found = dict[str, ScoreFunction]()
+    for name in names:
+        read = _import_score(name) if ":" in name and name not in own else name
+        function = _find_score(read, own)
+        if found.setdefault(str(read), function) is not function:
+            raise _two_scores(read)
+    return found
+
+
+def _import_score(reference: str) -> str:
+    """Return the name of a score with its function, which is written as ``module:name``."""
+    function = import_object(reference, "score")
+    return NamedObject(reference.partition(":")[2].rpartition(".")[2], function)
+
+
+def _two_scores(name: str) -> SpecError:
+    return SpecError(
+        f"score: two different scores are called {str(name)!r}; give each a unique name"
+    )
 
 
 def _find_score(name: str, own: Mapping[str, ScoreFunction]) -> ScoreFunction:
@@ -146,17 +167,16 @@ def _find_score(name: str, own: Mapping[str, ScoreFunction]) -> ScoreFunction:
         brought: ScoreFunction = name.brought  # type: ignore[assignment]  # checked here
         check_kind(_KIND, brought, f"score: {str(name)!r}")
         if own.get(name, brought) is not brought:
-            raise SpecError(
-                f"score: two different scores are called {str(name)!r}; give each a unique name"
-            )
+            raise _two_scores(name)
         return brought
     if name in own:
         return own[name]
     offered = entry_points(group=f"duologue.{_KIND}")
     entries = [*offered.select(name=name)]
     if not entries:
-        hint = suggest_near_or_all(name, sorted({*own, *offered.names}))
-        raise SpecError(f"score: there is no score {name!r}{hint}")
+        known = sorted({*own, *offered.names})
+        others = f"; choose one of {list_names(known)}, or write your own as 'module:function'"
+        raise SpecError(f"score: there is no score {name!r}{did_you_mean(name, known) or others}")
     found: ScoreFunction = load_entry_points(_KIND, entries, "score")
     return found
 

@@ -31,6 +31,7 @@ from .options import (
     Session,
     StoreOption,
     Temperature,
+    ToolsOption,
     add_commands,
     cap_option,
     mode_option,
@@ -70,8 +71,8 @@ def init(
     if kind is not None and file is None and kind.endswith(_SUFFIX):
         file, kind = Path(kind), None
     from .descriptions import read_sample
+    from .follow_up import FollowUp
     from .terminal.console import plain, stderr, stdout
-    from .terminal.events import FollowUp
 
     kind = kind or "role_play"
     text = read_sample(kind)
@@ -90,7 +91,7 @@ def init(
     plain(stderr(), f"Edit it, then run it with: {FollowUp().command(run, str(file))}")
 
 
-def check(file: _File) -> None:
+def check(file: _File, tools: ToolsOption = None) -> None:
     """Check a conversation file and describe it. No model is called.
 
     Examples:
@@ -99,7 +100,7 @@ def check(file: _File) -> None:
     from .descriptions import describe
     from .terminal.console import stdout
 
-    describe(file, stdout())
+    describe(file, stdout(), tools or ())
 
 
 def graph(file: _File, output: OutputOption = None) -> None:
@@ -168,6 +169,7 @@ def run(
     seed: Seed = None,
     temperature: Temperature = None,
     person: list[str] | None = None,
+    tools: ToolsOption = None,
     reset: Reset = False,
     as_json: Json = False,
 ) -> None:
@@ -177,7 +179,8 @@ def run(
 
     Options:
         task (TASK|FILE): The task of the two roles, or a .toml or .json file with a conversation.
-            With a file, the only other options are --session, --store, --model, --reset and --json.
+            With a file, the only other options are --session, --store, --model, --tools, --reset
+            and --json.
         user_role (--user-role NAME): The role that instructs, such as 'Stock Trader'.
         assistant_role (--assistant-role NAME): The role that solves, such as 'Python Programmer'.
         session (--session ID): The session's id; a session that exists is resumed. [default: made
@@ -186,6 +189,8 @@ def run(
         specify_task (--specify-task/--no-specify-task): Whether a model first makes the task more
             specific. [default: yes, except with the embedded model]
         person (--person NAME): A role that you play yourself. Repeatable.
+        tools (--tools MODULE): A Python module with tools that the file may name, or that the
+            assistant role may call; or one tool as MODULE:NAME. Repeatable.
 
     Examples:
         duologue run "Plan a garden" --user-role Cook --assistant-role Gardener
@@ -209,11 +214,16 @@ def run(
     _check_options(options, is_file=is_file)
 
     from ..kinds.role_play import role_play
+    from .follow_up import FollowUp
     from .run import follow
-    from .terminal.events import FollowUp
 
+    follow_up = FollowUp(store, model, tools or ())
+    if not is_file and tools:
+        from ...tools.registry.imports import import_tools
+
+        options["assistant"] = {"tools": [tool.name for tool in import_tools(tools, "--tools")]}
     source = task if is_file else role_play(task, **options)
-    follow(source, session, FollowUp(store, model), reset=reset, as_json=as_json)
+    follow(source, session, follow_up, reset=reset, as_json=as_json)
 
 
 def _check_options(options: dict[str, Any], *, is_file: bool) -> None:
@@ -236,7 +246,11 @@ def _name_option(field: str) -> str:
 
 
 def resume(
-    session: Session, store: StoreOption = None, model: ModelOption = None, as_json: Json = False
+    session: Session,
+    store: StoreOption = None,
+    model: ModelOption = None,
+    tools: ToolsOption = None,
+    as_json: Json = False,
 ) -> None:
     """Continue a session where it stopped. No finished model call is repeated.
 
@@ -247,10 +261,10 @@ def resume(
 
     require_session(session, store)
 
+    from .follow_up import FollowUp
     from .run import follow
-    from .terminal.events import FollowUp
 
-    follow(None, session, FollowUp(store, model), reset=False, as_json=as_json)
+    follow(None, session, FollowUp(store, model, tools or ()), reset=False, as_json=as_json)
 
 
 def show(
@@ -293,20 +307,22 @@ def show(
                 raise SpecError(f"--html shows everything; leave out {option}")
     from .sessions import require_session
 
-    require_session(session, store)
+    row = require_session(session, store)
     if html:
         from .manage import show_page
 
         show_page(session, speaker, store)
         return
+    from .follow_up import FollowUp
     from .show import show_prompt, show_session
-    from .terminal.events import FollowUp
 
     follow_up = FollowUp(store)
     if prompt and speaker is not None:
         show_prompt(session, follow_up, speaker, as_json=as_json)
         return
-    show_session(session, follow_up, speaker=speaker, why=why, thoughts=thoughts, as_json=as_json)
+    show_session(
+        row, session, follow_up, speaker=speaker, why=why, thoughts=thoughts, as_json=as_json
+    )
 
 
 def stop(session: Session, store: StoreOption = None) -> None:

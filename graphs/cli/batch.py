@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Concurrency, Json, ModelOption, StoreOption, add_commands
+from .options import Concurrency, Json, ModelOption, StoreOption, ToolsOption, add_commands
 
 
 def simulate(
@@ -176,6 +176,7 @@ def run(
     patience: Annotated[float, typer.Option(min=0)] = 3600,
     store: StoreOption = None,
     model: ModelOption = None,
+    tools: ToolsOption = None,
     as_json: Json = False,
 ) -> None:
     """Run a batch, or resume it. Finished sessions do not run again.
@@ -195,8 +196,8 @@ def run(
         seed (--seed N): The seed of the shuffled order and of the sample. [default: 0, or the
             stored seed]
         no_shuffle (--no-shuffle): Run the cells in the order of their numbers.
-        dry_run (--dry-run): Run nothing. Show the number of sessions and of model calls, and two
-            sample sessions.
+        dry_run (--dry-run): Run nothing. Check the batch, its scores, its tools and its models, and
+            show the number of sessions and of model calls, and two sample sessions.
         ray (--ray auto|HOST:PORT): Run the batch with Ray: on all cores of this machine (auto), or
             on the cluster at this address.
         patience (--patience SECONDS): Maximum number of seconds that calls wait for a server that
@@ -218,14 +219,12 @@ def run(
         seed=seed,
         shuffle=False if no_shuffle else None,
     )
-    if dry_run:
-        from .sessions import show_plan
+    from ...tools.registry.imports import import_tools
+    from .run_batch import run_here, show_plan
 
-        show_plan(file, settings, as_json=as_json)
-        return
-    from .run_batch import run_here
-
-    run_here(file, settings, {"store": store, "model": model}, as_json=as_json)
+    imported = import_tools(tools or (), "--tools")
+    run = show_plan if dry_run else run_here
+    run(file, settings, {"store": store, "model": model, "tools": imported}, as_json=as_json)
 
 
 def status(

@@ -1,6 +1,7 @@
 """Descriptions of conversation files and of the available models, and the sample files."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,8 @@ from ...nodes.models.adapters.families import (
     list_models,
     server_of,
 )
+from ...tools.registry.functions import NOUNS
+from ...tools.registry.imports import import_tools
 from ...tools.registry.registry import Registry
 from ..common.errors import SpecError, did_you_mean, list_names
 from ..common.settings import Settings, load_settings
@@ -39,11 +42,18 @@ def read_sample(kind: str) -> str:
     return (_SAMPLES / f"{kind}.toml").read_text(encoding="utf-8")
 
 
-def describe(file: Path, out: Console) -> None:
-    """Print a description of a conversation file, and check the names in it."""
+def describe(file: Path, out: Console, tools: Sequence[str]) -> None:
+    """Print a description of a conversation file, and check the names in it.
+
+    Args:
+        file: The file.
+        out: The console to print to.
+        tools: The modules of tools that the file may name.
+    """
     # Imported here, since the import loads LangGraph, and `models` needs none.
     from ..show.draw import replies
 
+    passed = import_tools(tools, "--tools")
     conversation = load_conversation(file)
     names = ", ".join(map(one_line, conversation.names))
     plain(out, f"{one_line(str(file))}: {read_kind(file) or 'a conversation'} of {names}", "bold")
@@ -56,7 +66,7 @@ def describe(file: Path, out: Console) -> None:
         plain(out, one_line(f"{speaker.name}: {by}{tools}"))
     prose(out, f"Ends: {'; '.join(map(one_line, how_it_ends(conversation)))}.")
     prose(out, f"Model calls: {_describe_calls(conversation)}.")
-    _check_names(conversation, out, f"{file}: ")
+    _check_names(conversation, Registry({"tools": passed}), out, f"{file}: ")
 
 
 def _describe_calls(conversation: Conversation) -> str:
@@ -71,12 +81,11 @@ def _describe_calls(conversation: Conversation) -> str:
     return f"normally up to {calls:,} until the cap of {cap}, plus tool calls and retries"
 
 
-def _check_names(conversation: Conversation, out: Console, where: str) -> None:
+def _check_names(conversation: Conversation, registry: Registry, out: Console, where: str) -> None:
     """Print whether each registered name exists. Raise SpecError if one is missing."""
-    registry = Registry()
-    for noun, name, is_there in registry.list_named_objects(conversation):
+    for kind, name, is_there in registry.list_named_objects(conversation):
         found = "registered" if is_there else "missing"
-        plain(out, one_line(f"The {noun} {name}: {found}"), "" if is_there else "yellow")
+        plain(out, one_line(f"The {NOUNS[kind]} {name}: {found}"), "" if is_there else "yellow")
     try:
         registry.check(conversation)
     except SpecError as error:

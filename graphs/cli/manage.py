@@ -5,6 +5,7 @@ Each command imports its modules inside its function, as in `graphs.cli.app`.
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
@@ -19,6 +20,7 @@ from .options import (
     Session,
     SpeakerOption,
     StoreOption,
+    ToolsOption,
     cap_option,
     mode_option,
     select_set,
@@ -159,6 +161,7 @@ def fork(
     prompt: list[str] | None = None,
     speaker_task: list[str] | None = None,
     speaker_model: list[str] | None = None,
+    tools: ToolsOption = None,
     store: StoreOption = None,
 ) -> None:
     """Make a new session from any message of another session.
@@ -172,6 +175,8 @@ def fork(
         prompt (--prompt SPEAKER=TEXT): A new system prompt for a speaker. Repeatable.
         speaker_task (--speaker-task SPEAKER=TEXT): A new private task for a speaker. Repeatable.
         speaker_model (--speaker-model SPEAKER=NAME): A new model for a speaker. Repeatable.
+        tools (--tools MODULE): A Python module with tools of the session, or one tool as
+            MODULE:NAME, for the command that is printed. Repeatable.
 
     Examples:
         duologue fork garden --at m0004 --into other --max-iterations 9
@@ -186,7 +191,7 @@ def fork(
     )
     changes = select_set(end_chat=end_chat or None, task=task, speakers=speakers or None)
     new = open_session(session, store).fork(at=at, into=into, **changes)
-    _print_next_command(new)
+    _print_next_command(new, tools or ())
 
 
 def _read_changes(*options: tuple[str, str, list[str] | None]) -> dict[str, dict[str, str]]:
@@ -410,14 +415,16 @@ def show_page(session: str, speaker: str | None, store: str | None) -> None:
     plain(stdout(), str(path))
 
 
-def _print_next_command(session: "Handle") -> None:
+def _print_next_command(session: "Handle", tools: Sequence[str] = ()) -> None:
+    from .follow_up import FollowUp
+    from .sessions import require_session
     from .terminal.console import plain, stderr, stdout
-    from .terminal.events import FollowUp
 
     plain(stdout(), session.id)
     store = None if session.store is None else str(session.store)
+    row = require_session(session.id, store)
     if session.state().outcome is None:
-        plain(stderr(), FollowUp(store).hint(session.id))
+        plain(stderr(), FollowUp(store, tools=tools).for_session(row).hint(session.id))
     else:
         # `resume` would change nothing: by the same rules a fork at its end has ended as well.
         say = FollowUp(store).command("say", session.id, arguments=("SPEAKER", "TEXT"))

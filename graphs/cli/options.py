@@ -217,6 +217,15 @@ ModelOption = Annotated[
         "of a .gguf file. [default: DUOLOGUE_MODEL; see `duologue models`]",
     ),
 ]
+ToolsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="MODULE",
+        help="A Python module whose tools the session may name, or one tool as MODULE:NAME. "
+        "Repeatable.",
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(

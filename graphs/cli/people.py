@@ -15,6 +15,7 @@ from .options import (
     Session,
     StoreOption,
     Temperature,
+    ToolsOption,
     cap_option,
     select_set,
 )
@@ -32,6 +33,7 @@ def read_attached(paths: Sequence[str] | None) -> list[dict[str, Any]]:
 def chat(
     message: str | None = None,
     tool: list[str] | None = None,
+    tools: ToolsOption = None,
     approve: list[str] | None = None,
     prompt: str | None = None,
     attach: Attach = None,
@@ -52,7 +54,9 @@ def chat(
 
     Options:
         message (MESSAGE): Your first message. [default: you are asked for it]
-        tool (--tool NAME): The name of a tool that the agent may call. Repeatable.
+        tool (--tool NAME): The name of an installed tool that the agent may call. Repeatable.
+        tools (--tools MODULE): A Python module with tools that the agent may call, or one tool as
+            MODULE:NAME. Repeatable.
         approve (--approve NAME): The name of a tool whose calls wait for your approval. Repeatable.
         prompt (--prompt TEXT): The agent's system prompt.
         session (--session ID): The session's id. `duologue resume` needs it later. [default: a new
@@ -61,14 +65,17 @@ def chat(
     Examples:
         duologue chat "What is 17 * 23?" --tool calculator
         duologue chat "What does this plan show?" --attach plan.png
+        duologue chat "Refund order 1042" --tools shop --approve refund
     """
+    from ...tools.registry.imports import import_tools
     from ..common.content import make_content
     from ..kinds.chat import chat as make
+    from .follow_up import FollowUp
     from .run import follow
-    from .terminal.events import FollowUp
 
+    imported = [one.name for one in import_tools(tools or (), "--tools")]
     options = select_set(
-        tools=[*dict.fromkeys([*(tool or []), *(approve or [])])],
+        tools=[*dict.fromkeys([*imported, *(tool or []), *(approve or [])])],
         interrupt_on=dict.fromkeys(approve or [], True),
         assistant_prompt=prompt,
         max_iterations=max_iterations,
@@ -79,7 +86,7 @@ def chat(
     follow(
         make(None if files else message, **options),
         session,
-        FollowUp(store, model),
+        FollowUp(store, model, tools or ()),
         reset=reset,
         as_json=as_json,
         message=make_content(message or "", files) if files else None,
@@ -93,6 +100,7 @@ def answer(
     attach: Attach = None,
     store: StoreOption = None,
     model: ModelOption = None,
+    tools: ToolsOption = None,
     as_json: Json = False,
 ) -> None:
     """Answer the question of a waiting session, and continue it.
@@ -108,16 +116,18 @@ def answer(
 
     Examples:
         duologue answer garden "Tomatoes, please."
+        duologue answer refund-1 --tools shop '{"decisions": [{"type": "approve"}]}'
     """
     from .sessions import require_session
 
     require_session(session, store)
+    from .follow_up import FollowUp
     from .questions import reply_of
     from .run import follow
-    from .terminal.events import FollowUp
 
     reply = reply_of(session, answer, question, store, read_attached(attach))
-    follow(None, session, FollowUp(store, model), reset=False, as_json=as_json, reply=reply)
+    follow_up = FollowUp(store, model, tools or ())
+    follow(None, session, follow_up, reset=False, as_json=as_json, reply=reply)
 
 
 def say(
@@ -139,17 +149,19 @@ def say(
         duologue say garden Cook "And the herbs?"
         duologue resume garden
     """
-    from .sessions import open_session
+    from .sessions import require_session
     from .terminal.console import plain, stderr, stdout
 
-    handle = open_session(session, store)
+    row = require_session(session, store)
     from ..common.content import make_content
-    from .terminal.events import FollowUp
+    from ..session.session import Session as Handle
+    from .follow_up import FollowUp
 
     files = read_attached(attach)
+    handle = Handle(session, store=store)
     outcome = handle.add_message(speaker, make_content(text, files)).outcome
     plain(stdout(), f"Added the message of {speaker}.")
     if outcome is not None:
         plain(stderr(), str(outcome))
     else:
-        plain(stderr(), FollowUp(store).hint(session))
+        plain(stderr(), FollowUp(store).for_session(row).hint(session))

@@ -27,8 +27,9 @@ from ..rules.questions import call_shown
 from ..session.options import GivenAnswer
 from ..session.questions import answered_question, bind_answer
 from ..session.session import Session
+from .follow_up import FollowUp
 from .terminal.console import Lines, cut_text, one_line, plain, prose, whole
-from .terminal.events import FollowUp, Transcript
+from .terminal.events import Transcript
 
 _LONGEST_QUESTION = 300  # characters of a question on one line
 
@@ -55,6 +56,12 @@ def ways_on(session: str, questions: Sequence[Question], follow_up: FollowUp) ->
     """Return the lines with the commands that answer a waiting session."""
     answers = []
     for question in questions:
+        if follow_up.in_python:
+            sample = question.sample()
+            value = sample if isinstance(question, ApprovalQuestion) else repr(sample)
+            given = (value, f"question={question.id!r}")
+            answers.append(f"Answer it in Python: {follow_up.call('answer', session, *given)}")
+            continue
         # With the question's id a copied command cannot answer a later question.
         command = follow_up.command(
             "answer",
@@ -63,6 +70,8 @@ def ways_on(session: str, questions: Sequence[Question], follow_up: FollowUp) ->
             arguments=[question.sample()],
         )
         answers.append(f"Answer it with: {command}")
+    if follow_up.in_python:
+        return answers
     return [*answers, f"Or answer in the terminal: {follow_up.command('resume', session)}"]
 
 

@@ -14,6 +14,7 @@ from types import FrameType
 import typer
 from pydantic import JsonValue
 
+from ...tools.registry.imports import import_tools
 from ..common.content import Content
 from ..common.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
 from ..common.settings import load_settings
@@ -24,10 +25,12 @@ from ..session.options import GivenAnswer, Options
 from ..session.run import run_session
 from ..session.stored_session import StoredSession
 from ..store.open import open_store
+from ..store.rows import SessionRow
+from .follow_up import FollowUp
 from .options import SIGNALS, ExitCode, handle_signals
 from .questions import Asker, print_question, ways_on
 from .terminal.console import Lines, plain, stderr, stdout
-from .terminal.events import FollowUp, JsonLines, Transcript, View
+from .terminal.events import JsonLines, Transcript, View
 from .terminal.progress import Progress
 
 _PATIENCE = 3  # signals; the first interrupts the run, and `uv run` may send it twice
@@ -91,6 +94,10 @@ class _Run:
         options: Options = {"store": self.follow_up.store, "model": self.follow_up.model}
         if message is not None:
             options["message"] = message
+        if self.follow_up.tools:
+            options["tools"] = import_tools(self.follow_up.tools, "--tools")
+        if source is None:
+            self.session = session
         if isinstance(self.view, Transcript):
             asker = Asker(self.view, Lines(stdout(), stderr(), self._interrupt_reads))
             self.progress = progress = Progress(stderr(), "Starting")
@@ -208,20 +215,24 @@ class _Run:
         assert self.session is not None  # noqa: S101  # it has begun
         for question in questions:
             print_question(stderr(), question, of=f"Session {self.session} waits")
-        if await _waits(self.session, self.follow_up.store):
-            for way in ways_on(self.session, questions, self.follow_up):
+        row = await _find_unfinished(self.session, self.follow_up.store)
+        if row is not None:
+            for way in ways_on(self.session, questions, self.follow_up.for_session(row)):
                 plain(stderr(), way)
 
     async def _say_how_to_go_on(self) -> None:
-        if self.session is not None and await _waits(self.session, self.follow_up.store):
-            plain(stderr(), self.follow_up.hint(self.session))
+        if self.session is None:
+            return
+        row = await _find_unfinished(self.session, self.follow_up.store)
+        if row is not None:
+            plain(stderr(), self.follow_up.for_session(row).hint(self.session))
 
 
-async def _waits(session: str, store: str | None) -> bool:
-    """Return whether the session is stored unfinished in a store that another process can open."""
+async def _find_unfinished(session: str, store: str | None) -> SessionRow | None:
+    """Return the row of an unfinished session in a store that another process can open."""
     try:
         async with open_store(store or load_settings().store) as opened:
             row = await opened.get(session) if opened.outlives_process else None
     except DuologueError:
-        return False
-    return row is not None and row.status != "finished"
+        return None
+    return None if row is None or row.status == "finished" else row

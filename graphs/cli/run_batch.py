@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..batch.driver import BatchSettings, Driver
 from ..batch.export import ExportManifest
-from ..batch.run import BatchRun, open_driver
+from ..batch.run import BatchRun, open_driver, plan_batch
 from ..batch.status import BatchStatus, read_status
 from ..batch.worker import COLLECTED
 from ..common.errors import SpecError
@@ -29,7 +29,7 @@ from ..session.options import Options
 from ..store.batches import CellRow
 from .options import ExitCode, handle_signals, run_to_exit
 from .sessions import print_status
-from .terminal.console import cell, json_line, one_line, plain, show_count, stderr, stdout
+from .terminal.console import cell, json_line, one_line, plain, show_count, stderr, stdout, whole
 from .terminal.progress import BatchView, Progress
 
 _LOOK = 0.5
@@ -45,6 +45,15 @@ def run_here(file: Path, settings: BatchSettings, options: Options, *, as_json: 
 
     gc.set_threshold(*COLLECTED)
     run_to_exit(play())
+
+
+def show_plan(file: Path, settings: BatchSettings, options: Options, *, as_json: bool) -> None:
+    """Check a batch, and print its size and two sessions, without running it."""
+    found = asyncio.run(plan_batch(file, settings, options))
+    if as_json:
+        json_line(found.model_dump_json())
+        return
+    whole(stdout(), found.text())
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..common.errors import SpecError, how_to_install
-from .options import ModelOption, Port, StoreOption
+from .options import ModelOption, Port, StoreOption, ToolsOption
 from .terminal.console import plain, stderr, stdout
 
 
@@ -45,6 +45,7 @@ def view(
     no_open: bool = False,
     store: StoreOption = None,
     model: ModelOption = None,
+    tools: ToolsOption = None,
 ) -> None:
     """Show sessions live in the browser; answer and stop them there.
 
@@ -64,8 +65,12 @@ def view(
         check_session_id(session)
     with _needing_packages("view", "view"):
         from ..view.app import serve
+        from ..view.pages import Runs
 
-    serve(store, model, session, port, not no_open, _tell("the page", "this address"))
+    from ...tools.registry.imports import import_tools
+
+    runs = Runs(store, model, import_tools(tools or (), "--tools"))
+    serve(runs, session, port, not no_open, _tell("the page", "this address"))
 
 
 def mcp(

@@ -8,7 +8,6 @@ import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -39,11 +38,9 @@ from .terminal.console import (
     show_count,
     stderr,
     stdout,
-    whole,
 )
 
 if TYPE_CHECKING:
-    from ..batch.driver import BatchSettings
     from ..session.session import Session
 
 
@@ -58,7 +55,9 @@ def show_sessions(store: str | None, chosen: SessionFilter, *, as_json: bool) ->
 
     async def print_json(opened: Store) -> None:
         async for row, status in _find_with_status(opened, chosen):
-            found = row.model_dump(mode="json", exclude={"spec", "digest", "stop_requested"})
+            found = row.model_dump(
+                mode="json", exclude={"spec", "digest", "stop_requested", "tools"}
+            )
             json_line(json.dumps(found | {"status": status.partition(":")[0]}))
 
     if as_json:
@@ -120,14 +119,16 @@ def can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def require_session(session: str, store: str | None) -> None:
-    """Raise if the session does not exist, before LangGraph is loaded to read it.
+def require_session(session: str, store: str | None) -> SessionRow:
+    """Return the row of a session, before LangGraph is loaded to read the session.
+
+    The row of an inner session is that of the session that contains it.
 
     Raises:
         SessionError: There is no such session.
         StoreError: The store cannot be read.
     """
-    _use_store(store, lambda opened: _require(opened, check_session_id(session)))
+    return _use_store(store, lambda opened: _require(opened, check_session_id(session)))
 
 
 def open_session(session: str, store: str | None) -> "Session":
@@ -138,12 +139,14 @@ def open_session(session: str, store: str | None) -> "Session":
     return Session(session, store=store)
 
 
-async def _require(store: Store, session: str) -> None:
+async def _require(store: Store, session: str) -> SessionRow:
     # The id of an inner session begins with the id of the session that contains it, and a dot.
     parts = session.split(".")
     ids = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
-    if not any([await store.get(one) is not None for one in ids if one]):
-        raise unknown_session(session, store.url)
+    for one in filter(None, ids):
+        if (row := await store.get(one)) is not None:
+            return row
+    raise unknown_session(session, store.url)
 
 
 def stop_stored(session: str, store: str | None) -> bool:
@@ -193,21 +196,6 @@ def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
 
 _LOOK = 1.0
 """Seconds between two reads of the status of a batch that another process runs."""
-
-
-def show_plan(file: Path, settings: "BatchSettings", *, as_json: bool) -> None:
-    """Print the size of a batch and two cells, without running it."""
-    from ..batch.preview import preview_batch  # loads LangGraph
-    from ..batch.run import batch_name, check_batch, choose_cells
-
-    batch, cells = check_batch(file, batch_name(settings.name, file))
-    found = preview_batch(
-        choose_cells(cells, settings), batch.limits, judge_at_end=batch.judge_at_end
-    )
-    if as_json:
-        json_line(found.model_dump_json())
-        return
-    whole(stdout(), found.text())
 
 
 def show_status(name: str, store: str | None, *, watch: bool, as_json: bool) -> None:

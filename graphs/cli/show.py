@@ -15,6 +15,8 @@ from ..session.events import events_of, events_of_session
 from ..session.session import Session
 from ..session.session_row import check_speaker, title_of
 from ..session.stored_session import StoredSession, describe_later
+from ..store.rows import SessionRow
+from .follow_up import FollowUp
 from .questions import print_question, ways_on
 from .terminal.console import (
     cell,
@@ -27,10 +29,11 @@ from .terminal.console import (
     stderr,
     stdout,
 )
-from .terminal.events import FollowUp, JsonLines, Transcript
+from .terminal.events import JsonLines, Transcript
 
 
 def show_session(
+    row: SessionRow,
     session: str,
     follow_up: FollowUp,
     *,
@@ -59,7 +62,7 @@ def show_session(
             transcript.show(event)
     else:
         _print_messages(transcript, result.viewpoint(speaker))
-    _print_end(out, result, transcript, follow_up, is_told=why)
+    _print_end(out, result, transcript, follow_up.for_session(row), is_told=why)
     if speaker is None:
         for line in describe_later(result.messages, result.later_verdicts):
             prose(out, line)
@@ -97,8 +100,8 @@ def _print_end(
         return
     transcript.rule()
     if not result.pending:
-        plain(out, "Not finished. Continue with:", "bold")
-        plain(out, follow_up.command("resume", result.session_id))
+        plain(out, "Not finished.", "bold")
+        plain(out, follow_up.hint(result.session_id))
         return
     for question in result.pending:
         print_question(out, question, of="Waits", style="bold")

@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from pydantic import JsonValue
 
+from ...tools.registry.imports import import_object
 from ..batch.driver import CONCURRENCY, BatchSettings, Driver
 from ..batch.limiter import PATIENCE
 from ..batch.run import batch_name, open_driver
@@ -38,7 +39,7 @@ from .judging import (
 from .result import SimulationResult, classify_end
 from .scenario import Scenario, ScenarioVerdict
 from .simulate import SimulateOptions, add_objects, take_maker
-from .suite import AGENT, SCENARIO, Suite, import_object, load_suite
+from .suite import AGENT, SCENARIO, Suite, load_suite
 from .suite_report import SuiteReport, read_suite
 from .tested_agent import OnInterrupt, TestedAgent, is_address
 from .world import check_maker, make_agent_for, name_of, open_world

@@ -1,13 +1,12 @@
 """A suite of scenarios as data, reading it from a file, and the batch that runs it."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, Final, Self
 
 from pydantic import Field, JsonValue, NonNegativeInt, model_validator
 
+from ...tools.registry.imports import import_object
 from ..batch.grid import set_values
 from ..batch.spec import Batch, BatchLimits
 from ..common.data import Accepts, Cap, Fields, Name, Spec, Text, default
@@ -182,31 +181,3 @@ def _import_functions(fields: dict[str, Any], where: str) -> dict[str, Any]:
                 for place, one in enumerate(given)
             ]
     return fields | {"world": read(fields["world"], "world")} if "world" in fields else fields
-
-
-def import_object(reference: str, where: str) -> Any:  # noqa: ANN401  # any object
-    """Import an object by ``module:name``. Modules of the working folder are found, too.
-
-    Args:
-        reference: The module and the name.
-        where: The field or option that contains the reference, for an error.
-
-    Raises:
-        SpecError: The object can't be imported.
-    """
-    module, _, name = reference.partition(":")
-    if not module.strip() or not name.strip() or "://" in reference:
-        raise SpecError(f"{where}: {reference!r} names no object; write it as module:name")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        return resolve_name(reference)
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        # Even SystemExit: a module must not end the program without a reason.
-        raise SpecError(
-            f"{where}: {reference!r} can't be imported: {type(error).__name__}: {error}; run the "
-            "command in the folder of the module, or correct the name"
-        ) from error

@@ -32,19 +32,20 @@ from ..rules.position import Position
 from ..rules.transitions import decide, first_read, position_after_removals
 from ..rules.turns import last_words
 from ..store.open import Store
-from ..store.rows import check_session_id
+from ..store.rows import SessionRow, check_session_id
 from .checkpoints import (
     StoredStep,
     find_step,
     read_steps,
     reading_session,
+    stored_conversation,
     write_past,
     write_state,
     write_steps,
 )
 from .dump import SessionDump, read_whole_dump, states_of
 from .options import MessageLike
-from .session_row import known_session, new_session, new_session_id
+from .session_row import known_row, known_session, new_session, new_session_id
 from .stored_session import read_verdicts, write_verdict
 
 
@@ -229,9 +230,10 @@ async def fork_session(
 ) -> str:
     """Fork a session at a message, with changes, and return the new session's id."""
     new = new_session_id(session, "fork") if into is None else check_session_id(into)
-    conversation = apply_changes(await known_session(store, session), changes)
+    origin = await known_row(store, session)
+    conversation = apply_changes(stored_conversation(origin, store.url), changes)
     step = await find_step(build_graph(checkpointer=store.checkpointer), session, at)
-    await _write(store, new, conversation, step, forked_from=session)
+    await _write(store, new, conversation, step, origin)
     return new
 
 
@@ -258,7 +260,7 @@ def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> 
 
 
 async def _write(
-    store: Store, session: str, conversation: Conversation, step: StoredStep, *, forked_from: str
+    store: Store, session: str, conversation: Conversation, step: StoredStep, origin: SessionRow
 ) -> None:
     """Store a new session. Its row is written last, so until then the session does not exist."""
     # Messages that were removed later stay removed, even if the fork starts before the removal.
@@ -271,7 +273,7 @@ async def _write(
         state["interpreter"] = kept.under(new_key())
     ended = state.get("outcome")
     reason = Outcome.model_validate(ended).reason.value if ended else None
-    async with new_session(store, session, conversation, reason, forked_from) as held:
+    async with new_session(store, session, conversation, reason, origin) as held:
         graph = build_graph(checkpointer=held.checkpointer)
         await write_past(graph, session, step.before)
         # An outcome in the copied steps is not the fork's outcome.

@@ -1,6 +1,7 @@
 """One run of a session, from a spec or the session's id to its events and its result."""
 
 import asyncio
+import json
 import logging
 import re
 import secrets
@@ -132,7 +133,8 @@ async def run_session(
                 yield event
             if row is None:
                 spec = write_conversation(conversation)
-                await held.begin(title=title_of(conversation), spec=spec)
+                places = json.dumps(resources.registry.locate_tools(conversation))
+                await held.begin(title=title_of(conversation), spec=spec, tools=places)
             running = replace(
                 resources,
                 stop_requested=store.stop_requested,

@@ -43,7 +43,7 @@ async def new_session(
     session: str,
     conversation: Conversation,
     ended: str | None,
-    forked_from: str | None = None,
+    origin: SessionRow | None = None,
 ) -> AsyncIterator[SessionLease]:
     """Add a session whose state is written inside the block.
 
@@ -57,7 +57,8 @@ async def new_session(
         await held.delete_verdicts()
         yield held
         spec = write_conversation(conversation)
-        await held.add(title=title_of(conversation), spec=spec, forked_from=forked_from)
+        forked = {} if origin is None else {"forked_from": origin.session, "tools": origin.tools}
+        await held.add(title=title_of(conversation), spec=spec, **forked)
         if ended is not None:
             await held.finish(ended)
 

@@ -53,13 +53,15 @@ class SessionLease(ABC):
         self.lease = lease
 
     @abstractmethod
-    async def add(self, *, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
+    async def add(
+        self, *, title: str, spec: str, forked_from: str | None = None, tools: str = "{}"
+    ) -> SessionRow:
         """Add the session's row, unfinished."""
 
-    async def begin(self, *, title: str, spec: str) -> SessionRow:
+    async def begin(self, *, title: str, spec: str, tools: str = "{}") -> SessionRow:
         """Add the session's row, and delete the state that a killed fork has left under its id."""
         await self.checkpointer.adelete_thread(self.session)
-        return await self.add(title=title, spec=spec)
+        return await self.add(title=title, spec=spec, tools=tools)
 
     async def finish(self, reason: str) -> None:
         """Mark the session as finished because of `reason`; a second call replaces the reason."""

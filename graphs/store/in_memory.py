@@ -166,10 +166,12 @@ class MemorySessionLease(SessionLease):
         self._space = space
         self.checkpointer = MemorySaver(space, url, lease)
 
-    async def add(self, *, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
+    async def add(
+        self, *, title: str, spec: str, forked_from: str | None = None, tools: str = "{}"
+    ) -> SessionRow:
         """See `SessionLease.add`."""
         self._space.check(self.lease)
-        row = new_row(self.session, title, spec, forked_from)
+        row = new_row(self.session, title, spec, forked_from, tools)
         if self._space.rows.setdefault(self.session, row) is not row:
             raise taken_session(self.session, self.url)
         return row

@@ -51,6 +51,8 @@ class SessionRow(BaseModel):
         created_at: When the row was added, UTC.
         updated_at: When the row last changed, UTC.
         forked_from: The id of the session that this one is a fork of, or None.
+        tools: The places of its Python tools, such as ``shop:refund``, by the tools' names, as JSON
+            text. They are printed for people, and never imported.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +67,7 @@ class SessionRow(BaseModel):
     created_at: AwareDatetime
     updated_at: AwareDatetime
     forked_from: str | None = None
+    tools: str = "{}"
 
 
 class Wanted(Data):
@@ -110,7 +113,9 @@ def moment(when: datetime) -> str:
     return when.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def new_row(session: str, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
+def new_row(
+    session: str, title: str, spec: str, forked_from: str | None = None, tools: str = "{}"
+) -> SessionRow:
     """Return the row of a session that starts now."""
     now = datetime.now(UTC)
     return SessionRow(
@@ -121,6 +126,7 @@ def new_row(session: str, title: str, spec: str, forked_from: str | None = None)
         created_at=now,
         updated_at=now,
         forked_from=forked_from,
+        tools=tools,
     )
 
 
@@ -191,6 +197,9 @@ def read_version(found: Sequence[Sequence[Any]], versions: Versions[Any], url: s
     return version
 
 
+_PLACES: Final = TypeAdapter(dict[str, str])
+
+
 def read_row(values: Sequence[Any], url: str) -> SessionRow:
     """Build the row of a session from the values in its table."""
     data = dict(zip(SessionRow.model_fields, values, strict=True))
@@ -199,6 +208,7 @@ def read_row(values: Sequence[Any], url: str) -> SessionRow:
         row = SessionRow.model_validate(data)
         if sha256(row.spec.encode()).hexdigest() != row.digest:
             raise _DamageError("its conversation was changed outside of duologue")
+        _PLACES.validate_json(row.tools)
         return row
 
 

@@ -39,7 +39,7 @@ LEASE: Final = "SELECT 1 FROM duologue_leases WHERE session = ? AND owner = ? AN
 _RETRY: Final = 1.0  # seconds
 
 
-STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=12)
+STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=13)
 """The versions of the tables. Each step has the statements that upgrade to the next."""
 STORE_VERSION: Final = "SELECT version FROM duologue_schema"
 """A query for the version of the tables. Tables of an older version are upgraded."""
@@ -52,7 +52,8 @@ _TABLES: Final[Sequence[LiteralString]] = (
     """CREATE TABLE IF NOT EXISTS duologue_sessions (
     session TEXT PRIMARY KEY, title TEXT NOT NULL, spec TEXT NOT NULL, digest TEXT NOT NULL,
     status TEXT NOT NULL, reason TEXT, stop_requested INTEGER NOT NULL,
-    created_at TEXT NOT NULL, updated_at TEXT NOT NULL, forked_from TEXT)""",
+    created_at TEXT NOT NULL, updated_at TEXT NOT NULL, forked_from TEXT,
+    tools TEXT NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS duologue_verdicts (
     session TEXT NOT NULL, number BIGINT NOT NULL, verdict TEXT NOT NULL,
     PRIMARY KEY (session, number))""",
@@ -370,18 +371,20 @@ class SqlSessionLease(SessionLease):
         self.checkpointer = checkpointer
         self._store = store
 
-    async def add(self, *, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
+    async def add(
+        self, *, title: str, spec: str, forked_from: str | None = None, tools: str = "{}"
+    ) -> SessionRow:
         """See `SessionLease.add`."""
-        return await self._add(title, spec, forked_from)
+        return await self._add(title, spec, forked_from, tools)
 
-    async def begin(self, *, title: str, spec: str) -> SessionRow:
+    async def begin(self, *, title: str, spec: str, tools: str = "{}") -> SessionRow:
         """See `SessionLease.begin`; one transaction."""
-        return await self._add(title, spec, None, *self.checkpointer.deletion(self.session))
+        return await self._add(title, spec, None, tools, *self.checkpointer.deletion(self.session))
 
     async def _add(
-        self, title: str, spec: str, forked_from: str | None, *first: Statement
+        self, title: str, spec: str, forked_from: str | None, tools: str, *first: Statement
     ) -> SessionRow:
-        row = new_row(self.session, title, spec, forked_from)
+        row = new_row(self.session, title, spec, forked_from, tools)
         insert = self._store.statement(_ADD_ROW, *columns_of(row))
         added = await self._store.writer.write(*first, insert, lease=self.lease)
         # A write that is retried after its connection broke may find its own row.

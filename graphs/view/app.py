@@ -20,7 +20,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ...nodes.models.adapters.composed import Chat
 from ..batch.status import read_status, read_statuses
 from ..common.content import MOST_BYTES, Block, file_block, files_of, make_content
 from ..common.content_input import read_content
@@ -130,17 +129,14 @@ _PLACE: Final = TypeAdapter(tuple[str, str])
 _CELL: Final = TypeAdapter(tuple[Annotated[int, Field(ge=0, lt=2**63)], str])
 
 
-def view_app(
-    store: str | Path | None, model: Chat | str | None, is_closing: Callable[[], bool]
-) -> Starlette:
+def view_app(runs: Runs, is_closing: Callable[[], bool]) -> Starlette:
     """Return the application, which must be wrapped in a `Guard`.
 
     Args:
-        store: The store of the sessions.
-        model: The model for conversations that name none.
+        runs: The runner of the sessions that are answered on the page, with their store.
         is_closing: A function that returns whether the server is about to stop.
     """
-    view = _View(store, Runs(store, model), is_closing)
+    view = _View(runs, is_closing)
     return Starlette(
         routes=[
             Route("/", view.sessions),
@@ -161,17 +157,14 @@ class _View:
 
     store: Store
 
-    def __init__(
-        self, target: str | Path | None, runs: Runs, is_closing: Callable[[], bool]
-    ) -> None:
-        self._target = target
+    def __init__(self, runs: Runs, is_closing: Callable[[], bool]) -> None:
         self._runs = runs
         self._is_closing = is_closing
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         """Keep the store open while the application runs."""
-        async with known_store(self._target) as self.store:
+        async with known_store(self._runs.store) as self.store:
             try:
                 yield
             finally:
@@ -359,8 +352,7 @@ def _respond_http_error(request: Request, error: Any) -> Response:  # noqa: ANN4
 
 
 def serve(
-    store: str | Path | None,
-    model: str | None,
+    runs: Runs,
     session: str | None,
     port: int,
     opens: bool,
@@ -369,8 +361,7 @@ def serve(
     """Serve the page on 127.0.0.1 until Ctrl-C.
 
     Args:
-        store: The store of the sessions.
-        model: The model for conversations that name none.
+        runs: The runner of the sessions that are answered on the page, with their store.
         session: The id of the session to show first. If None, the list of sessions.
         port: The port. If 0, any free port.
         opens: Whether to open a browser.
@@ -394,5 +385,5 @@ def serve(
                 page.write_text(page_to(first))
                 webbrowser.open(page.as_uri())
 
-        app = view_app(store, model, closing.is_set)
-        run_server(lambda port: Guard(app, port), begin, store, port, end=closing.set)
+        app = view_app(runs, closing.is_set)
+        run_server(lambda port: Guard(app, port), begin, runs.store, port, end=closing.set)

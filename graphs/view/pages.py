@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 from urllib.parse import urlencode
 
+from langchain_core.tools import BaseTool
 from markupsafe import Markup
 from pydantic import JsonValue
 
@@ -22,6 +23,7 @@ from ..common.errors import DuologueError, SpecError
 from ..conversation.questions import Question
 from ..ends.end_chat import Reason
 from ..session.checkpoints import config_of
+from ..session.options import SessionOptions
 from ..session.page import read_for_page
 from ..session.session import Session
 from ..show.page import PageSession, page_of
@@ -252,8 +254,8 @@ answered the question.
 """
 
 _NOT_HERE: Final = (
-    ". This page can use only the models in this environment and the tools of installed packages. "
-    "If the session needs other tools, continue it in the program that registers them."
+    ". This page can use only the models in this environment, the tools of installed packages, and "
+    "those of `duologue view --tools MODULE`. If the session needs others, continue it in Python."
 )
 
 
@@ -263,12 +265,18 @@ class Runs:
     Args:
         store: The store of the sessions.
         model: The model for conversations that name none.
+        tools: Tools that the sessions may name.
     """
 
-    def __init__(self, store: str | Path | None, model: Chat | str | None) -> None:
+    def __init__(
+        self,
+        store: str | Path | None,
+        model: Chat | str | None = None,
+        tools: Sequence[BaseTool] = (),
+    ) -> None:
         self.problems: dict[str, str] = {}
         """The latest problem of each session, until the next request for it."""
-        self._store, self._model = store, model
+        self.store, self._model, self._tools = store, model, tools
         self._running = set[asyncio.Task[None]]()
 
     async def answer(self, session: str, value: Any, question: str) -> None:  # noqa: ANN401
@@ -281,8 +289,9 @@ class Runs:
 
     async def _run(self, session: str, value: Any, question: str) -> None:  # noqa: ANN401
         try:
-            handle = Session(session, store=self._store)
-            await handle.aanswer(value, question=question, model=self._model)
+            handle = Session(session, store=self.store)
+            known = SessionOptions(model=self._model, tools=self._tools)
+            await handle.aanswer(value, question=question, **known)
         except DuologueError as error:
             hint = _NOT_HERE if isinstance(error, SpecError) else ""
             self.problems[session] = str(error) if not hint else str(error).rstrip(".") + hint

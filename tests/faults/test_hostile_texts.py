@@ -23,6 +23,7 @@ from duologue.graphs import BatchRun, DuologueError, Session, chat, converse, ru
 from duologue.graphs.cli.app import app
 from duologue.graphs.common.sanitize import escape_invisible
 from duologue.graphs.view.app import view_app
+from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import thorough
 
@@ -212,7 +213,7 @@ def test_no_text_of_a_session_reaches_the_terminal_or_an_approval_raw(
 
 def pages(store: str) -> Iterator[str]:
     """Yield the pages on which a person reads and approves."""
-    with TestClient(view_app(store, None, lambda: False)) as client:
+    with TestClient(view_app(Runs(store), lambda: False)) as client:
         for path in ("/", *(f"/sessions/{name}" for name in SESSIONS)):
             yield client.get(path).text
     for session in SESSIONS:
@@ -256,7 +257,7 @@ def test_what_is_approved_shows_each_of_its_characters(
 ) -> None:
     store = str(tmp_path / "s.db")
     approving(store, **arguments)
-    with TestClient(view_app(store, None, lambda: False)) as client:
+    with TestClient(view_app(Runs(store), lambda: False)) as client:
         page = client.get("/sessions/approving").text
     (form,) = approvals(page)
     (shown,) = re.findall(r'(?s)<pre tabindex="0" dir="ltr">(.*?)</pre>', form)

@@ -375,9 +375,10 @@ def test_a_name_that_there_is_not_comes_with_the_near_ones(
     assert refusal(registry, kind, "thin").startswith(f"{start} 'thin'; did you mean 'thing'")
     assert refusal(registry, kind, "thin").count("'thing'") == 1
     far = refusal(registry, kind, "zebra")
+    by_module = "name its module by --tools on the command line, " if kind == "tools" else ""
     assert far.startswith(
-        f"{start} 'zebra'; pass it in Python, as {kind} of converse, install the package that "
-        f"offers it as duologue.{kind}, or use one of "
+        f"{start} 'zebra'; pass it in Python, as {kind} of converse, {by_module}install the "
+        f"package that offers it as duologue.{kind}, or use one of "
     )
     assert far.count("'thing'") == 1
 

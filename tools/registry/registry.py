@@ -49,6 +49,7 @@ from .functions import (
     tools_in,
 )
 from .hooks import Hook, languages_of
+from .imports import reference_to
 
 RunConversation = Callable[[str | None], Awaitable[str]]
 """Runs a conversation with a task, or with a person's first message, and returns its output."""
@@ -306,10 +307,17 @@ class Registry:
             )
 
     def list_named_objects(self, conversation: Conversation) -> Iterator[tuple[str, str, bool]]:
-        """Yield the noun and the name of each named object, and whether the object exists."""
+        """Yield the kind and the name of each named object, and whether the object exists."""
         named = dict.fromkeys((kind, str(name)) for _, kind, name in _iter_named(conversation))
         for kind, name in named:
-            yield NOUNS[kind], name, self._is_here(kind, name) or name in self._entry_points[kind]
+            yield kind, name, self._is_here(kind, name) or name in self._entry_points[kind]
+
+    def locate_tools(self, conversation: Conversation) -> dict[str, str]:
+        """Return where the named tools that were passed can be imported, by their names."""
+        named = {name for _, kind, name in _iter_named(conversation) if kind == "tools"}
+        passed = {name: self._brought.get(("tools", name)) for name in map(str, named)}
+        places = {name: reference_to(one) for name, one in sorted(passed.items())}
+        return {name: place for name, place in places.items() if place is not None}
 
     def _is_here(self, kind: str, name: str) -> bool:
         return name in self._found[kind] or (kind == "tools" and is_at(self._servers, name))
@@ -365,8 +373,10 @@ class Registry:
         about_servers = hint_of(self._servers, name) if kind == "tools" else None
         if about_servers:
             return about_servers
+        by_module = ["name its module by --tools on the command line"] if kind == "tools" else []
         remedies = [
             f"pass it in Python, as {kind} of converse",
+            *by_module,
             f"install the package that offers it as duologue.{kind}",
         ]
         known = sorted({**self._found[kind], **self._entry_points[kind]})

@@ -8,9 +8,7 @@ the screen changes at most once.
 `graphs.cli.run` runs the session; `graphs.session.events` describes events in sentences.
 """
 
-import shlex
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from rich.cells import cell_len
@@ -22,7 +20,6 @@ from rich.style import StyleType
 from rich.table import Table
 from rich.text import Text
 
-from ...common.addresses import show_address
 from ...common.content import describe_file
 from ...common.sanitize import clean
 from ...conversation.judges import Finding, Verdict
@@ -47,42 +44,8 @@ from ...rules.why import describe_audience, describe_kept_task, describe_retry
 from ...session.events import describe_event
 from ...session.progress import money
 from ...text.structures import MARKS
+from ..follow_up import FollowUp
 from .console import Flow, cell, erase_lines, json_line, on_screen, one_line, plain, prose, whole
-
-
-@dataclass(frozen=True)
-class FollowUp:
-    """The options that are added to suggested commands, because no session stores them."""
-
-    store: str | None = None
-    """The store that was passed as an option, or None."""
-    model: str | None = None
-    """The model that was passed as an option, or None."""
-
-    def command(
-        self,
-        verb: str,
-        session: str,
-        *,
-        options: Sequence[str] = (),
-        arguments: Sequence[str] = (),
-    ) -> str:
-        """Return the shell command that runs a subcommand of `duologue` on a session."""
-        words = ["duologue", *verb.split()]
-        if self.store is not None:
-            words += ["--store", show_address(self.store)]
-        if self.model is not None and verb in ("resume", "answer"):
-            words += ["--model", self.model]
-        words += options
-        # An id that begins with a dash would be read as an option.
-        words += ["--", session] if session.startswith("-") else [session]
-        words += arguments
-        return " ".join(shlex.quote(clean(word)) for word in words)
-
-    def hint(self, session: str) -> str:
-        """Return the line that suggests to resume a session."""
-        return f"Continue with: {self.command('resume', session)}"
-
 
 _STEPS = 3
 """Maximum number of steps to the end that are shown. `duologue show --why` shows all of them."""

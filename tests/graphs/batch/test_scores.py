@@ -186,12 +186,16 @@ def test_a_function_may_stand_in_the_place_of_its_name() -> None:
 @pytest.mark.parametrize(
     ("names", "given", "why"),
     [
-        (["completed"], {}, "score: there is no score 'completed'; did you mean 'complete'?"),
+        (
+            ["completed"],
+            {},
+            "score: there is no score 'completed'; did you mean 'complete'?",
+        ),
         (
             ["zzz"],
             {"own": spoken},
             "score: there is no score 'zzz'; choose one of 'complete', 'criteria', "
-            "'findings', 'own'",
+            "'findings', 'own', or write your own as 'module:function'",
         ),
         (["own"], {"own": 3}, "scores: 'own' must be a function, not int"),
         (

@@ -256,7 +256,7 @@ def test_sessions_are_listed_shown_and_deleted(serve: Serve) -> None:
         ("g", "finished", "done_token"),
     ]
     shown = duologue("show", "half").stdout
-    assert shown.endswith("Not finished. Continue with:\nduologue resume half\n")
+    assert shown.endswith("Not finished.\nContinue with: duologue resume half\n")
     assert "Instruction: Dig." in shown
     assert duologue("delete", "half").stdout == "Deleted half.\n"
     assert duologue("show", "half").exit_code == 4
@@ -330,7 +330,7 @@ def test_why_tells_what_is_counted_so_far_and_every_reason_in_the_end(serve: Ser
     duologue(*SHORT, "--max-iterations", "1")
     shown = duologue("show", "g", "--why").stdout
     assert "\nm0002  Owner: blank reply (1 of 2)\n" in shown
-    assert shown.endswith("\n\nNot finished. Continue with:\nduologue resume g\n")
+    assert shown.endswith("\n\nNot finished.\nContinue with: duologue resume g\n")
     assert '"reason":"blank_replies","count":1,"limit":2' in (
         duologue("show", "g", "--why", "--json").stdout
     )

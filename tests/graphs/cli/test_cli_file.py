@@ -106,8 +106,9 @@ def test_check_says_what_a_conversation_is_and_what_it_names(
     assert checked.exit_code == 2
     assert checked.stderr == (
         "Error: sale.toml: speakers.0.tools: there is no tool 'telegraph'; pass it in Python, as "
-        "tools of converse, install the package that offers it as duologue.tools, or use one of "
-        "'calculator', 'clock', 'get_history', 'high_low', 'python', 'shell'\n"
+        "tools of converse, name its module by --tools on the command line, install the package "
+        "that offers it as duologue.tools, or use one of 'calculator', 'clock', 'get_history', "
+        "'high_low', 'python', 'shell'\n"
     )
     install_package(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -246,5 +246,5 @@ def test_an_interrupted_run_without_people_is_no_waiting_one(serve: Serve) -> No
     serve(FIRST, ANSWER, Reply(error=400))
     assert duologue(*SHORT).exit_code == 3
     assert duologue("show", "g").stdout.endswith(
-        "\n\nNot finished. Continue with:\nduologue resume g\n"
+        "\n\nNot finished.\nContinue with: duologue resume g\n"
     )

@@ -14,6 +14,7 @@ from duologue.graphs.cli.options import ExitCode
 from duologue.graphs.events import MessageSaid, ToolCallFinished
 from duologue.graphs.view.app import view_app
 from duologue.graphs.view.local_server import Guard
+from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.cli_help import duologue, isolate, serving
 from support.files import PDF, PNG, block_of
@@ -147,7 +148,7 @@ def test_an_attached_file_that_is_missing_is_one_error(plan: Path) -> None:
 def user() -> Any:  # noqa: ANN401
     model = ScriptedChatModel(script=["A plan."])
     converse(chat(), session="asked", store="memory:view-files", model=model)
-    guard = Guard(view_app("memory:view-files", model, lambda: False), PORT, "the token")
+    guard = Guard(view_app(Runs("memory:view-files", model), lambda: False), PORT, "the token")
     with TestClient(guard, base_url=HOME, follow_redirects=False) as client:
         client.get("/", params={"token": "the token"})
         client.headers["Origin"] = HOME

@@ -28,6 +28,7 @@ from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.graphs.store.open import open_store
 from duologue.graphs.view.app import Form, answer_of, view_app
 from duologue.graphs.view.local_server import HEADERS, Guard, bind_port
+from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from pages import HOSTILE
 from support.tables import read_rows
@@ -51,7 +52,7 @@ def model() -> ScriptedChatModel:
 
 @pytest.fixture
 def guard(store: str, model: ScriptedChatModel) -> Guard:
-    return Guard(view_app(store, model, lambda: False), PORT, "the token")
+    return Guard(view_app(Runs(store, model), lambda: False), PORT, "the token")
 
 
 @pytest.fixture
@@ -364,7 +365,7 @@ def test_what_only_a_program_registers_is_said(user: TestClient, store: str) -> 
     user.post("/sessions/s/answer", data={"question": question(store, "s"), "decision0": "approve"})
     page = user.get("/sessions/s").text
     assert "peel" in page
-    assert "in the program that registers them" in page
+    assert "duologue view --tools MODULE`" in page
     assert Session("s", store=store).state().pending
 
 

@@ -18,7 +18,8 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
-from duologue.graphs.cli.terminal.events import FollowUp, Transcript
+from duologue.graphs.cli.follow_up import FollowUp
+from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.events import CodeStarted, MessageSaid, ReplyRejected
 from duologue.graphs.session.events import events_of_session
 from duologue.graphs.text.words import join_parts

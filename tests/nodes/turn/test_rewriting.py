@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from duologue.graphs import Result, Session, converse, role_play
-from duologue.graphs.cli.terminal.events import FollowUp, Transcript
+from duologue.graphs.cli.follow_up import FollowUp
+from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.prompts.prompts import REWRITE_TASK, SPECIFY_TASK_SMALL_MODEL, fill_template
 from duologue.graphs.session.events import events_of_session
 from duologue.nodes.models import model as resolve

@@ -17,7 +17,8 @@ from duologue.graphs import (
     load_session,
     stream,
 )
-from duologue.graphs.cli.terminal.events import FollowUp, Transcript
+from duologue.graphs.cli.follow_up import FollowUp
+from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.events import (
     Event,
     MessageSaid,
