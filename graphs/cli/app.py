@@ -1,10 +1,10 @@
 """The commands of `duologue` that run, show and stop a session, and those for conversation files.
 
-The commands in which a person takes part are in `graphs.cli.people`; those that list, delete, fork,
-dump, load, reset, copy or export sessions are in `graphs.cli.manage`; those that run or judge many
-sessions are in `graphs.cli.batch`; servers are in `graphs.cli.servers`. Each command imports its
-modules inside its function, so that help and a mistyped option load nothing that runs a
-conversation.
+The commands in which a person takes part are in `graphs.cli.people`; those that list, delete, fork
+or export sessions are in `graphs.cli.manage`, and those that dump or copy them in
+`graphs.cli.session_data`; those that run or judge many sessions are in `graphs.cli.batch`; servers
+are in `graphs.cli.servers`. Each command imports its modules inside its function, so that help and
+a mistyped option load nothing that runs a conversation.
 """
 
 import sys
@@ -17,12 +17,13 @@ import typer
 from ..common.errors import SpecError
 from ..kinds import KINDS
 from .batch import app as batch, compare, judge, simulate
-from .manage import copy, delete, dump, export, fork, load, reset, sessions
+from .manage import delete, export, fork, sessions
 from .options import (
     BEGIN,
     EXIT_CODES,
     HELP,
     Commands,
+    Group,
     Json,
     ModelOption,
     OutputOption,
@@ -34,11 +35,13 @@ from .options import (
     ToolsOption,
     add_commands,
     cap_option,
+    in_panel,
     mode_option,
     select_set,
 )
 from .people import answer, chat, say
 from .servers import mcp, serve, view
+from .session_data import app as session_data
 
 _File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A .toml or .json file with a conversation.")
@@ -155,6 +158,11 @@ def _options(
         typer.echo(BEGIN, nl=False)
 
 
+@in_panel(
+    "Options of a role-play",
+    *("user_role", "assistant_role", "max_iterations", "mode", "word_limit", "specify_task"),
+    *("seed", "temperature", "person"),
+)
 def run(
     task: str,
     user_role: str | None = None,
@@ -179,8 +187,7 @@ def run(
 
     Options:
         task (TASK|FILE): The task of the two roles, or a .toml or .json file with a conversation.
-            With a file, the only other options are --session, --store, --model, --tools, --reset
-            and --json.
+            A file has no options of a role-play: it contains them.
         user_role (--user-role NAME): The role that instructs, such as 'Stock Trader'.
         assistant_role (--assistant-role NAME): The role that solves, such as 'Python Programmer'.
         session (--session ID): The session's id; a session that exists is resumed. [default: made
@@ -351,10 +358,14 @@ def models() -> None:
     show_models()
 
 
-add_commands(app, run, resume, chat, answer, init, check, graph, judge, simulate, compare, sessions)
-add_commands(app, show, view, mcp, serve, say, fork, dump, load, reset, copy, export, stop, delete)
-add_commands(app, models)
-app.add_typer(batch, name="batch")
+add_commands(app, "Start", run, chat, init, check, graph, models)
+add_commands(app, "Read", sessions, show, view, export)
+add_commands(app, "Continue", resume, answer, say, fork, stop)
+add_commands(app, "Test", simulate, compare, judge)
+app.add_typer(batch, cls=Group, name="batch", rich_help_panel="Many")
+add_commands(app, "Serve", mcp, serve)
+app.add_typer(session_data, cls=Group, name="session", rich_help_panel="Maintain")
+add_commands(app, "Maintain", delete)
 
 
 def main() -> None:

@@ -297,4 +297,4 @@ def delete(name: _Name, store: StoreOption = None) -> None:
     plain(stdout(), f"Deleted {name}.")
 
 
-add_commands(app, run, status, report, list_, delete)
+add_commands(app, "", run, status, report, list_, delete)

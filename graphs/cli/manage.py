@@ -1,14 +1,12 @@
-"""The commands that list, delete, fork, dump, load, reset, copy and export sessions.
+"""The commands that list, delete, fork and export sessions.
 
 Each command imports its modules inside its function, as in `graphs.cli.app`.
 """
 
-import json
 import re
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -18,17 +16,13 @@ from .options import (
     Json,
     OutputOption,
     Session,
-    SpeakerOption,
     StoreOption,
     ToolsOption,
     cap_option,
     mode_option,
     select_set,
 )
-
-if TYPE_CHECKING:
-    from ..session.session import Session as Handle
-
+from .outputs import print_next_command, put, write_bytes
 
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -143,14 +137,6 @@ def _read_age(text: str | None) -> timedelta | None:
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
-def _receiver_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
-    return typer.Option(
-        metavar="ID",
-        help="The id of the new session or, with --as, of the session whose speaker gets the "
-        f"memory. [default: {default}]",
-    )
-
-
 def fork(
     session: Session,
     at: str | None = None,
@@ -191,7 +177,7 @@ def fork(
     )
     changes = select_set(end_chat=end_chat or None, task=task, speakers=speakers or None)
     new = open_session(session, store).fork(at=at, into=into, **changes)
-    _print_next_command(new, tools or ())
+    print_next_command(new, tools or ())
 
 
 def _read_changes(*options: tuple[str, str, list[str] | None]) -> dict[str, dict[str, str]]:
@@ -207,120 +193,6 @@ def _read_changes(*options: tuple[str, str, list[str] | None]) -> dict[str, dict
                 raise SpecError(f"{option}: {name.strip()!r} has two values; pass one")
             fields[field] = text
     return found
-
-
-def dump(
-    session: Session,
-    speaker: SpeakerOption = None,
-    output: OutputOption = None,
-    store: StoreOption = None,
-) -> None:
-    """Write a session, or one speaker's memory of it, as JSON.
-
-    Examples:
-        duologue dump garden --output garden.json
-    """
-    from .sessions import open_session
-
-    handle = open_session(session, store)
-    from ..common.sanitize import escape_json
-    from ..session.session_row import check_speaker
-    from ..speakers.reply_parts import write_message
-
-    found: object
-    if speaker is None:
-        found = handle.dump()
-    else:
-        state = handle.state()
-        check_speaker(session, state.conversation, speaker)
-        found = [write_message(one) for one in state.memory(speaker)]
-    _put(escape_json(json.dumps(found, ensure_ascii=False, indent=2)) + "\n", output)
-
-
-def load(
-    file: Path,
-    into: Annotated[str | None, _receiver_option("the id in the file")] = None,
-    speaker: str | None = None,
-    store: StoreOption = None,
-) -> None:
-    """Load a session or a memory that `duologue dump` wrote.
-
-    A session becomes a new session, which can be resumed. A memory replaces the memory of one
-    speaker in a session; the other speakers' memories do not change.
-
-    Options:
-        file (FILE): A .json file that `duologue dump` wrote.
-        speaker (--as SPEAKER): The speaker that gets the memory. Required for a file that `dump
-            --as` wrote.
-
-    Examples:
-        duologue load garden.json --into copy-of-garden
-    """
-    if speaker is None:
-        from ..session.converse import load_session
-
-        _print_next_command(load_session(file, into=into, store=store))
-        return
-    receiver = _open_receiver(into, store)
-    from ..common.files import read_file
-    from ..speakers.reply_parts import read_messages
-
-    receiver.set_memory(speaker, read_messages(read_file(file, json.loads), str(file)))
-    _print_next_command(receiver)
-
-
-def _open_receiver(into: str | None, store: str | None) -> "Handle":
-    """Return the handle of the session that --into names, whose speaker gets a memory."""
-    if into is None:
-        raise SpecError(
-            "--into is missing; with --as, name the session whose speaker gets the memory"
-        )
-    from .sessions import open_session
-
-    return open_session(into, store)
-
-
-def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = None) -> None:
-    """Reset a session, or one speaker's memory, to the beginning.
-
-    A session keeps its id and its rules. A speaker keeps the messages that it has not answered yet.
-
-    Examples:
-        duologue reset garden
-    """
-    from .sessions import open_session
-
-    handle = open_session(session, store)
-    handle.reset(speaker=speaker)
-    _print_next_command(handle)
-
-
-def copy(
-    session: Session,
-    into: Annotated[str | None, _receiver_option("a new id; with --to: the same id")] = None,
-    speaker: SpeakerOption = None,
-    to: str | None = None,
-    store: StoreOption = None,
-) -> None:
-    """Copy a session, or one speaker's memory.
-
-    The copy is in the same store, or in another one with --to.
-
-    Options:
-        to (--to URL): The store of the copy. [default: the same store]
-
-    Examples:
-        duologue copy garden --to sqlite:///backup.db
-    """
-    from .sessions import open_session
-
-    handle = open_session(session, store)
-    if speaker is None:
-        _print_next_command(handle.copy(into=into, to=to))
-        return
-    receiver = _open_receiver(into, to or store)
-    receiver.set_memory(speaker, handle.state().memory(speaker))
-    _print_next_command(receiver)
 
 
 _FORMATS: Final = "; ".join(f"{name}, {purpose}" for name, purpose in FORMATS.items())
@@ -391,9 +263,9 @@ def export(
     if one == "inspect" and output is not None and output.suffix == ".eval":
         from ..session.export_inspect import pack_session
 
-        _write(pack_session(text), output)
+        write_bytes(pack_session(text), output)
         return
-    _put(text, output)
+    put(text, output)
 
 
 def show_page(session: str, speaker: str | None, store: str | None) -> None:
@@ -406,45 +278,10 @@ def show_page(session: str, speaker: str | None, store: str | None) -> None:
 
     page = open_session(session, store).export("html", speaker=speaker)
     if not on_screen(stdout()):
-        _put(page, None)
+        put(page, None)
         return
     # In a new private folder that is not deleted: the browser may read the file at any time.
     path = Path(mkdtemp(prefix="duologue-")) / f"{session}.html"
-    _put(page, path)
+    put(page, path)
     webbrowser.open(path.as_uri())
     plain(stdout(), str(path))
-
-
-def _print_next_command(session: "Handle", tools: Sequence[str] = ()) -> None:
-    from .follow_up import FollowUp
-    from .sessions import require_session
-    from .terminal.console import plain, stderr, stdout
-
-    plain(stdout(), session.id)
-    store = None if session.store is None else str(session.store)
-    row = require_session(session.id, store)
-    if session.state().outcome is None:
-        plain(stderr(), FollowUp(store, tools=tools).for_session(row).hint(session.id))
-    else:
-        # `resume` would change nothing: by the same rules a fork at its end has ended as well.
-        say = FollowUp(store).command("say", session.id, arguments=("SPEAKER", "TEXT"))
-        plain(stderr(), f"It has ended. Continue it with: {say}")
-
-
-def _put(text: str, output: Path | None) -> None:
-    from ..common.sanitize import clean
-    from .terminal.console import on_screen, stdout
-
-    if output is not None:
-        _write(text.encode(), output)
-    elif on_screen(stdout()):
-        typer.echo(clean(text), nl=False)
-    else:
-        # Always UTF-8, as in a file, whatever the terminal's encoding.
-        typer.echo(text.encode(), nl=False)
-
-
-def _write(data: bytes, output: Path) -> None:
-    from ..common.files import write_file
-
-    write_file(output, data)

@@ -5,16 +5,16 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
 from enum import IntEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from ..common.errors import (
     AnswerError,
@@ -65,6 +65,12 @@ _CODES: dict[type[DuologueError], ExitCode] = {
     SessionError: ExitCode.SESSION,
     StoreError: ExitCode.SESSION,
 }
+
+
+C = TypeVar("C", bound=Callable[..., None])
+
+PANELS: Final = ("Start", "Read", "Continue", "Test", "Many", "Serve", "Maintain", "Commands")
+"""The headings of commands in the help, in this order."""
 
 
 def run_to_exit(command: Coroutine[None, None, ExitCode]) -> None:
@@ -134,8 +140,14 @@ List the sessions, read one, or see them in the browser:
 """The first steps, shown if no command is given."""
 
 
-def add_commands(app: typer.Typer, *commands: Callable[..., None]) -> None:
-    """Add commands to an application or to a group of it, with their help and their examples."""
+def add_commands(app: typer.Typer, panel: str, *commands: Callable[..., None]) -> None:
+    """Add commands to an application or to a group of it, with their help and their examples.
+
+    Args:
+        app: The application or the group.
+        panel: The heading of the commands in its help, or an empty text.
+        *commands: The functions of the commands.
+    """
     for command in commands:
         text, _, examples = (command.__doc__ or "").partition("\n    Examples:\n")
         text, _, options = text.partition("\n    Options:\n")
@@ -143,7 +155,23 @@ def add_commands(app: typer.Typer, *commands: Callable[..., None]) -> None:
         lines = [f"  {line.strip()}" for line in examples.strip().splitlines()]
         # \b keeps click from joining the lines.
         epilog = "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *lines])
-        app.command(command.__name__.rstrip("_"), help=text, epilog=epilog)(command)
+        name, heading = command.__name__.rstrip("_"), panel or None
+        app.command(name, cls=Command, help=text, epilog=epilog, rich_help_panel=heading)(command)
+
+
+def in_panel(heading: str, *names: str) -> Callable[[C], C]:
+    """Return a decorator that shows some options of a command below a heading of its help."""
+
+    def set_heading(command: C) -> C:
+        for name in names:
+            kind = command.__annotations__[name]
+            (declared,) = getattr(kind, "__metadata__", (typer.Option(),))
+            info = copy(declared)
+            info.rich_help_panel = heading
+            command.__annotations__[name] = Annotated[getattr(kind, "__origin__", kind), info]
+        return command
+
+    return set_heading
 
 
 def _describe_options(command: Callable[..., None], section: str) -> None:
@@ -164,7 +192,8 @@ def _describe_options(command: Callable[..., None], section: str) -> None:
         info.help, info.show_default = " ".join(described.split()), False
         info.metavar = next((word for word in form.split() if word not in names), None)
         if names:
-            info.param_decls = names
+            # The first name of a declared option is its default until typer reads it.
+            info.default, info.param_decls = ..., names
         command.__annotations__[parameter] = Annotated[getattr(kind, "__origin__", kind), info]
 
 
@@ -175,12 +204,67 @@ def _escape_arguments() -> Iterator[None]:
         yield
     except Exception as error:
         # Errors about arguments have a message, but typer does not export their class.
-        if hasattr(error, "message") and hasattr(error, "exit_code"):
+        is_help = type(error).__name__ == "NoArgsIsHelpError"
+        if hasattr(error, "message") and hasattr(error, "exit_code") and not is_help:
             error.message = one_line(error.message)
         raise
 
 
-class Commands(TyperGroup):
+def _write_panels(formatter: Any, rows: Iterable[tuple[str, Any]]) -> None:  # noqa: ANN401
+    """Write the rows of a help text below their headings, which typer leaves out without markup."""
+    panels: dict[str, list[Any]] = {}
+    for heading, row in rows:
+        if row is not None:
+            panels.setdefault(heading, []).append(row)
+    for heading, own in panels.items():
+        with formatter.section(heading):
+            formatter.write_dl(own)
+
+
+class Command(TyperCommand):
+    """A command whose help shows its options below their headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  # typer's own
+        """Write the arguments, then the options of each panel."""
+        parameters: list[Any] = self.get_params(ctx)
+        arguments = [one for one in parameters if one.param_type_name == "argument"]
+        options = [one for one in parameters if one.param_type_name == "option"]
+        options.sort(key=lambda one: bool(one.rich_help_panel))
+        _write_panels(formatter, [("Arguments", one.get_help_record(ctx)) for one in arguments])
+        named = [(one.rich_help_panel or "Options", one.get_help_record(ctx)) for one in options]
+        _write_panels(formatter, named)
+
+
+class Group(TyperGroup):
+    """A group whose help shows its commands below their headings."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  # typer's own
+        """Write the commands of each panel."""
+        width = formatter.width - 6 - max(map(len, self.commands))
+        commands: dict[str, Any] = {**self.commands}
+        rows = [
+            (one.rich_help_panel or "Commands", (name, one.get_short_help_str(width)))
+            for name, one in commands.items()
+        ]
+        _write_panels(formatter, sorted(rows, key=lambda row: PANELS.index(row[0])))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  # typer's own
+        """Find a command. If it is in another group, an error names that group."""
+        name = args[0]
+        if name not in self.commands:
+            root = ctx.find_root()
+            groups = {"": root.command, **root.command.commands}
+            places = [
+                f"`{' '.join(filter(None, (root.info_name, group, name)))}`"
+                for group, one in groups.items()
+                if name in getattr(one, "commands", {})
+            ]
+            if places:
+                ctx.fail(f"No such command {name!r}; did you mean {' or '.join(places)}?")
+        return super().resolve_command(ctx, args)
+
+
+class Commands(Group):
     """The group of all commands; reports an error on one line."""
 
     def make_context(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401  # typer's own

@@ -161,7 +161,9 @@ def function_error(what: str, name: str, error: BaseException, at: str | None = 
     address = None if isinstance(error, DuologueError) else find_address(error)
     server = "" if address is None else f" (its server is {address})"
     said = hide_addresses(f"{type(error).__name__}: {error}")
-    return SpecError(f"the {what} {name!r} failed{where}: {said}{server}")
+    is_unknown = what == "agent" and server and getattr(error, "status_code", None) == 404
+    remedy = "; name the model of this server by agent_model (--agent-model)" if is_unknown else ""
+    return SpecError(f"the {what} {name!r} failed{where}: {said}{server}{remedy}")
 
 
 def find_address(error: BaseException) -> str | None:
@@ -293,6 +295,8 @@ def validate(
 
 def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
     """Explain in one sentence why data does not fit a model."""
+    from .hints import suggest_value
+
     first = first_fault(error)
     path, near_models = _path(model, first["loc"])
     field = ".".join(path)
@@ -312,9 +316,10 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
             context = first.get("ctx") or {}
             kinds, tag = str(context["expected_tags"]), str(context["tag"])
             hint = did_you_mean(tag, [kind.strip(" '") for kind in kinds.split(",")])
-            return f"{field}.kind: {tag!r} is unknown{hint or f'; choose one of {kinds}'}"
+            hint = hint or suggest_value(f"{field}.kind", tag) or f"; choose one of {kinds}"
+            return f"{field}.kind: {tag!r} is unknown{hint}"
         case "union_tag_not_found":
-            return f"{field}.kind: is missing"
+            return f"{field}.kind: is missing{_suggest_kinds(near_models, path, first['input'])}"
         case "missing":
             return f"{field}: is missing"
         case "string_too_short" | "string_pattern_mismatch" if not str(first["input"]).strip():
@@ -328,6 +333,7 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
             owner = (first.get("ctx") or {}).get("class_name")
             shown = _quote_value(first["input"])
             text = f"must be a table or a dict with fields of {owner}, not {shown}"
+            text += suggest_value(field, first["input"])
             return f"{field}: {text}" if field else text
         case _:
             message = first["msg"].removeprefix("Value error, ")
@@ -337,7 +343,9 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
             shown = "" if told else f", not {_quote_value(given)}" if _is_shown(first) else ""
             text = message[:1].lower() + message[1:].replace("valid tuple", "list")
             text = re.sub(", unable to parse string as an? [a-z]+$", "", text)
-            text += f"{shown}{_near_value(first)}"
+            wants_list = first["type"] in ("list_type", "tuple_type")
+            hint = suggest_value(field, given, wants_list=wants_list)
+            text += f"{shown}{_near_value(first) or hint}"
             return f"{field}: {text}" if field else text
 
 
@@ -345,39 +353,22 @@ def describe_unknown_field(
     path: str, unknown: str, models: Sequence[Mapping[str, FieldInfo]]
 ) -> str:
     """Describe an unknown field in one sentence, with suggestions from the known fields."""
+    from .hints import SYNONYMS, suggest_argument
+
     known = [name for fields in models for name in _given_names(fields)]
+    hint = suggest_argument(unknown, known)
+    if hint:
+        return f"{path}: there is no such field{hint}"
     hint = did_you_mean(unknown, known)
     # The same name in a part of the model, or this library's name for the same field, is a better
     # guess than a name that looks alike.
-    for name in (unknown, *_SYNONYMS.get(unknown.casefold(), ())):
+    for name in (unknown, *SYNONYMS.get(unknown.casefold(), ())):
         deeper = [place for fields in models for place in _nested_paths(fields, name)]
         places = [name] if name in known else deeper
         if places:
             hint = f"; did you mean {list_names(dict.fromkeys(places))}?"
             break
     return f"{path}: there is no such field{hint}"
-
-
-_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("instructions", "prompt", "system", "system_message"), ("system_prompt",)),
-    **dict.fromkeys(("chat_model", "llm", "llm_config", "model_client"), ("model",)),
-    **dict.fromkeys(("agents", "members", "participants"), ("speakers",)),
-    **dict.fromkeys(("goal", "objective", "topic"), ("task",)),
-    **dict.fromkeys(("max_round", "max_rounds", "max_turns", "rounds"), ("max_iterations",)),
-    **dict.fromkeys(
-        ("end", "end_when", "stop", "stop_when", "termination", "termination_condition"),
-        ("end_chat", "when", "end_when"),
-    ),
-    **dict.fromkeys(("max", "max_messages", "max_seconds", "max_tokens"), ("limit", "end_chat")),
-    **dict.fromkeys(("sources", "speaker"), ("by",)),
-    **dict.fromkeys(("mention", "text", "word"), ("token",)),
-    "agent": ("assistant",),
-    **dict.fromkeys(("output_schema", "output_type", "response_format"), ("format", "schema")),
-    "format": ("schema",),
-    **dict.fromkeys(("conversation_id", "id", "thread_id"), ("session",)),
-    **dict.fromkeys(("selector_func", "speaker_selection_method"), ("turn_order",)),
-}
-"""Names from other libraries, and likely guesses, with the fields and options they mean here."""
 
 
 def _given_names(fields: Mapping[str, FieldInfo]) -> list[str]:
@@ -407,6 +398,23 @@ def _near_value(fault: ErrorDetails) -> str:
         return ""
     known = re.findall("'([^']*)'", str((fault.get("ctx") or {}).get("expected")))
     return did_you_mean(fault["input"], known)
+
+
+def _suggest_kinds(models: Sequence[type[BaseModel]], path: Sequence[str], given: object) -> str:
+    """Suggest the kinds of a part that have all its fields, or else list all kinds."""
+    name = next((part for part in reversed(path) if not part.isdecimal()), "")
+    fields = [model.model_fields[name] for model in models if name in model.model_fields]
+    kinds = {
+        str(kind.model_fields["kind"].default): kind.model_fields
+        for field in fields
+        for kind in _models_in(field.annotation)
+        if "kind" in kind.model_fields
+    }
+    own = given.keys() if isinstance(given, Mapping) else set[str]()
+    fitting = [kind for kind, known in kinds.items() if own and own <= known.keys()]
+    if len(fitting) == 1:
+        return f"; add kind = {fitting[0]!r}"
+    return f"; add one of {list_names(fitting or kinds)}" if kinds else ""
 
 
 def _is_shown(fault: ErrorDetails) -> bool:
@@ -444,8 +452,12 @@ def suggest_near_or_all(unknown: str, known: Sequence[str]) -> str:
 
 def suggest_option(unknown: str, known: Sequence[str]) -> str:
     """Suggest the option with the same meaning, or else similar names, or else list all."""
-    same = [name for name in _SYNONYMS.get(unknown.casefold(), ()) if name in known]
-    return f"; did you mean {list_names(same)}?" if same else suggest_near_or_all(unknown, known)
+    from .hints import SYNONYMS, suggest_replacement
+
+    same = [name for name in SYNONYMS.get(unknown.casefold(), ()) if name in known]
+    if same:
+        return f"; did you mean {list_names(same)}?"
+    return suggest_replacement(unknown) or suggest_near_or_all(unknown, known)
 
 
 def first_fault(error: ValidationError) -> ErrorDetails:

@@ -6,6 +6,7 @@ files or commands.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
@@ -178,8 +179,16 @@ MAX_REPLY_SIZE = 16 * 2**20
 """The default maximum size of a model server's reply, in bytes."""
 
 
+_PLACEHOLDER: Final = re.compile(
+    r"(sk-)?(…|\.\.\.|x{3,})|<.*>|.*your[-_ ]?(own[-_ ]?)?(api[-_ ]?)?key.*", re.IGNORECASE
+)
+"""A key as pages print it, such as ``…``, ``sk-...`` or ``<your key>``."""
+
+
 def _check_key(key: SecretStr) -> SecretStr:
     text = key.get_secret_value().strip()
+    if _PLACEHOLDER.fullmatch(text):
+        raise ValueError("is still a placeholder; set your own key")
     if not text.isascii() or not text.isprintable():
         raise ValueError("must be printable ASCII")
     return SecretStr(text)

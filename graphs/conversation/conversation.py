@@ -18,9 +18,11 @@ from ..common.errors import (
     check_data,
     check_depth,
     describe_unknown_field,
+    name_type,
     naming_path,
     validate,
 )
+from ..common.hints import suggest_value
 from ..ends.end import alternatives, count_of
 from ..ends.end_chat import EndChat
 from ..speakers.formats import SchemaFormat
@@ -134,6 +136,7 @@ class Conversation(Shown, ConversationFields):
             9
         """
         check_depth(changes)
+        _check_nesting(changes)
         others = read_bare_words(changes)
         if isinstance(others.get("speakers"), Mapping):
             others["speakers"] = merge_speakers(self.speakers, others["speakers"])
@@ -267,7 +270,20 @@ def _read_speaker(role: str, given: object) -> dict[str, Any]:
         return {"name": given}
     if isinstance(given, Mapping | Speaker):
         return dict(set_fields(given))
-    raise SpecError(f"{role}: must be a name or a dict of a speaker's fields, not {given!r}")
+    remedy = suggest_value(role, given) or "; write its name, or its fields"
+    raise SpecError(
+        f"{role}: must be a name or a dict of a speaker's fields, not {name_type(given)}{remedy}"
+    )
+
+
+def _check_nesting(changes: Mapping[str, object]) -> None:
+    """Raise if a field of a part of the conversation is passed as its own field."""
+    for name in changes.keys() - Conversation.model_fields.keys():
+        if name in EndChat.model_fields:
+            raise SpecError(f'{name}: there is no such field; write end_chat={{"{name}": …}}')
+        if name in Speaker.model_fields:
+            own = f'{{"NAME": {{"{name}": …}}}}'
+            raise SpecError(f"{name}: there is no such field; write speakers={own}")
 
 
 def _add_ends(filled: object, changes: dict[str, Any]) -> None:

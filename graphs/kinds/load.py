@@ -19,7 +19,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, get_args
 from pydantic import Field, create_model
 from typing_extensions import get_type_hints
 
-from ..common.errors import SpecError, check_depth, list_names
+from ..common.errors import SpecError, check_depth, list_names, name_type
 from ..common.files import read_fields
 from ..common.model_help import Shown, field_docs, format_default, type_name
 from ..conversation.conversation import Conversation, Form, restore_conversation
@@ -193,6 +193,16 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
     if isinstance(source, Mapping):
         check_depth(source)
         return _load_dict(_load_inner(source, "", None), where="")
+    if not isinstance(source, str | Path):
+        raise TypeError(
+            f"a conversation must be a Conversation, a dict or a file, not {name_type(source)}; "
+            "write Conversation(task, [speaker, …])"
+        )
+    if isinstance(source, str) and " " in source.strip() and not Path(source).suffix:
+        raise SpecError(
+            f"{source}: is neither a conversation nor a file; a task needs speakers, as in "
+            "role_play(task, user_role, assistant_role) or Conversation(task, [speaker, …])"
+        )
     return _load_file(Path(source), ())
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, Unpack
 
 from langchain_core.messages import MessageLikeRepresentation
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 from typing_extensions import TypedDict
 
 from ..common.data import AtLeast, DistinctNames, Fields, ModelName, Name, Named, Spec, Text, Thing
@@ -187,6 +187,14 @@ class Speaker(Spec):
         # Unset fields, such as a short form's own prompts, still count as not set.
         found.model_fields_set.intersection_update(self.model_fields_set | changes.keys())
         return found
+
+    @field_validator("replies", mode="before")
+    @classmethod
+    def _check_replies_are_listed(cls, replies: object) -> object:
+        # A model is iterable, so pydantic would read its fields as a list.
+        if isinstance(replies, BaseModel):
+            raise ValueError("must be a list; put it into a list, as in replies=[conversation]")
+        return replies
 
     @field_validator("replies")
     @classmethod

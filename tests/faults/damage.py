@@ -147,7 +147,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "$ show --why": ("show", "*", "--why"),
     "$ show --as": ("show", "*", "--as", "WHO"),
     "$ export": ("export", "*"),
-    "$ dump": ("dump", "*"),
+    "$ dump": ("session", "dump", "*"),
     "$ fork": ("fork", "*"),
     "$ delete": ("delete", "*"),
 }

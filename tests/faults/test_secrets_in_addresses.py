@@ -217,7 +217,7 @@ def stored(store: str) -> Iterator[str]:
         session = Session(str(row.session), store=store)
         yield json.dumps(session.dump())
         yield from (session.export(one) for one in ("html", "markdown", "jsonl"))
-        for words in ("show", "show --why", "show --json", "dump"):
+        for words in ("show", "show --why", "show --json", "session dump"):
             yield run(*words.split(), session.id, "--store", store)
     page = str(Path(store).with_name("batch.html"))
     for words in ("sessions --json", "batch list --json", "batch status b", "batch report b"):

@@ -363,8 +363,28 @@ def test_a_session_is_forked_and_goes_on(serve: Serve) -> None:
     assert "Ended after 1 round and 3 messages" in duologue("show", "g").stdout
     made = duologue("fork", "g")
     assert re.fullmatch(r"g-fork-[0-9a-f]{12}\n", made.stdout)
-    say = f"duologue say {made.stdout.strip()} SPEAKER TEXT"
-    assert made.stderr == f"It has ended. Continue it with: {say}\n"
+    assert made.stderr == (
+        "It has ended as well, by the same rules: fork at an earlier message (--at), change a rule "
+        "(such as --max-iterations), or add a message: duologue say "
+        f"{made.stdout.strip()} SPEAKER TEXT\n"
+    )
+
+
+def test_the_error_for_a_command_names_its_group() -> None:
+    for words, place in (
+        (["dump", "g"], "duologue session dump"),
+        (["report", "b"], "duologue batch report"),
+        (["session", "show", "g"], "duologue show"),
+        (["batch", "copy", "b"], "duologue session copy"),
+    ):
+        assert duologue(*words).stderr.endswith(f"; did you mean `{place}`?\n")
+    assert duologue("session").stderr.count("\n") > 8
+
+
+def test_options_of_a_role_play_have_their_own_heading() -> None:
+    options, _, own = duologue("run", "--help").stdout.partition("\nOptions of a role-play:\n")
+    assert all(f"  {name} " in options for name in ("--session", "--model", "--tools", "--json"))
+    assert all(f"  {name} " in own for name in ("--user-role", "--person", "--mode", "--seed"))
 
 
 def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
@@ -454,9 +474,12 @@ def test_help_documents_the_exit_codes() -> None:
 
 
 def test_help_tells_what_each_command_does_in_whole_words_at_80_columns() -> None:
-    listed = duologue("--help").stdout.partition("Commands:\n")[2].partition("\n\n")[0]
-    assert len(listed.splitlines()) > 15
-    assert all(line.endswith(".") and "..." not in line for line in listed.splitlines())
+    shown = duologue("--help").stdout.partition("\nStart:\n")[2].partition("\n\n  Exit")[0]
+    listed = [line for line in shown.splitlines() if line.startswith("  ")]
+    assert len(listed) > 15
+    assert all(line.endswith(".") and "..." not in line for line in listed)
+    headings = [line for line in shown.splitlines() if line and line not in listed]
+    assert headings == ["Read:", "Continue:", "Test:", "Many:", "Serve:", "Maintain:"]
     assert "[OPTIONS] [SESSION]\n" in duologue("view", "--help").stdout
     for command, default in (("run", "5"), ("fork", "unchanged")):
         told = " ".join(duologue(command, "--help").stdout.split())
@@ -465,7 +488,11 @@ def test_help_tells_what_each_command_does_in_whole_words_at_80_columns() -> Non
 
 def test_the_help_of_each_command_ends_with_an_example_that_it_accepts() -> None:
     commands: dict[str, Any] = dict(vars(get_command(app))["commands"])
-    groups = {f"batch {name}" for name in vars(commands.pop("batch"))["commands"]}
+    groups = {
+        f"{group} {name}"
+        for group in ("batch", "session")
+        for name in vars(commands.pop(group))["commands"]
+    }
     assert len(commands) > 20
     for name in (*commands, *groups):
         _, has_example, lines = duologue(*name.split(), "--help").stdout.partition("\n  Example")

@@ -42,10 +42,10 @@ def view(session: str, speaker: str, store: Path | str) -> str:
 def test_a_session_is_dumped_to_a_file_loaded_elsewhere_and_resumed(
     store: Path, tmp_path: Path, server: ScriptedServer
 ) -> None:
-    ran = duologue("dump", "h", "--output", "h.json")
+    ran = duologue("session", "dump", "h", "--output", "h.json")
     assert (ran.exit_code, ran.stdout, ran.stderr) == (0, "", "")
     assert "gärden" in (tmp_path / "h.json").read_text(encoding="utf-8")
-    ran = duologue("load", "h.json", "--into", "mine", "--store", "other.db")
+    ran = duologue("session", "load", "h.json", "--into", "mine", "--store", "other.db")
     assert (ran.exit_code, ran.stdout) == (0, "mine\n")
     assert ran.stderr == "Continue with: duologue resume --store other.db mine\n"
     ran = duologue("resume", "mine", "--store", "other.db")
@@ -55,22 +55,22 @@ def test_a_session_is_dumped_to_a_file_loaded_elsewhere_and_resumed(
 
 
 def test_a_dump_on_stdout_is_the_same_in_utf_8(store: Path, tmp_path: Path) -> None:
-    for arguments in (["dump", "g"], ["dump", "g", "--as", "Owner"]):
+    for arguments in (["session", "dump", "g"], ["session", "dump", "g", "--as", "Owner"]):
         ran = duologue(*arguments)
         duologue(*arguments, "--output", "one.json")
         assert ran.stdout_bytes == (tmp_path / "one.json").read_bytes()
-    assert json.loads(duologue("dump", "g").stdout)["session"] == "g"
+    assert json.loads(duologue("session", "dump", "g").stdout)["session"] == "g"
     roles = [message["role"] for message in json.loads(ran.stdout)]
     assert roles == ["user", "assistant", "user", "assistant"]
 
 
 def test_a_speakers_memory_goes_into_another_session(store: Path) -> None:
-    duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
-    ran = duologue("load", "owner.json", "--into", "h", "--as", "Owner")
+    duologue("session", "dump", "g", "--as", "Owner", "--output", "owner.json")
+    ran = duologue("session", "load", "owner.json", "--into", "h", "--as", "Owner")
     assert (ran.exit_code, ran.stdout) == (0, "h\n")
     assert ran.stderr == "Continue with: duologue resume h\n"
     assert DONE in view("h", "Owner", store)
-    ran = duologue("load", "owner.json", "--into", "h", "--as", "Gardener")
+    ran = duologue("session", "load", "owner.json", "--into", "h", "--as", "Gardener")
     assert ran.exit_code == 0
     assert DONE in view("h", "Gardener", store)
     shown = duologue("show", "h", "--as", "Gardener").stdout
@@ -79,12 +79,12 @@ def test_a_speakers_memory_goes_into_another_session(store: Path) -> None:
 
 
 def test_a_session_and_a_speakers_memory_are_reset(store: Path) -> None:
-    ran = duologue("reset", "h", "--as", "Owner")
+    ran = duologue("session", "reset", "h", "--as", "Owner")
     assert (ran.stdout, ran.stderr) == ("h\n", "Continue with: duologue resume h\n")
     assert FIRST not in view("h", "Owner", store)
-    ran = duologue("reset", "g", "--as", "Owner")
+    ran = duologue("session", "reset", "g", "--as", "Owner")
     assert ran.stderr == "It has ended. Continue it with: duologue say g SPEAKER TEXT\n"
-    ran = duologue("reset", "g")
+    ran = duologue("session", "reset", "g")
     assert (ran.stdout, ran.stderr) == ("g\n", "Continue with: duologue resume g\n")
     assert Session("g", store=store).state().messages == []
     assert "g  unfinished" in duologue("sessions").stdout
@@ -93,23 +93,21 @@ def test_a_session_and_a_speakers_memory_are_reset(store: Path) -> None:
 def test_r10_what_has_ended_goes_on_with_something_said(store: Path) -> None:
     """An ended session continues after a message; a fork at its end has ended, too."""
     ran = duologue("fork", "g", "--into", "j")
-    assert (ran.stdout, ran.stderr) == (
-        "j\n",
-        "It has ended. Continue it with: duologue say j SPEAKER TEXT\n",
-    )
+    assert ran.stdout == "j\n"
+    assert ran.stderr.startswith("It has ended as well, by the same rules: fork at an earlier ")
     ran = duologue("say", "j", "Owner", "Instruction: Water it.\nInput: None")
     assert ran.stderr == "Continue with: duologue resume j\n"
 
 
 def test_a_session_and_a_speakers_memory_are_copied(store: Path) -> None:
-    ran = duologue("copy", "h", "--into", "i")
+    ran = duologue("session", "copy", "h", "--into", "i")
     assert (ran.stdout, ran.stderr) == ("i\n", "Continue with: duologue resume i\n")
-    ran = duologue("copy", "h", "--to", "other.db")
+    ran = duologue("session", "copy", "h", "--to", "other.db")
     assert (ran.stdout, ran.stderr) == (
         "h\n",
         "Continue with: duologue resume --store other.db h\n",
     )
-    ran = duologue("copy", "g", "--as", "Owner", "--into", "h", "--to", "other.db")
+    ran = duologue("session", "copy", "g", "--as", "Owner", "--into", "h", "--to", "other.db")
     assert (ran.exit_code, ran.stdout) == (0, "h\n")
     assert DONE in view("h", "Owner", "other.db")
     assert DONE not in view("h", "Owner", store)

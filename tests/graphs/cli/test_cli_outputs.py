@@ -13,7 +13,7 @@ from duologue.graphs import converse, role_play
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import duologue
 
-WRITERS = [("dump", "garden"), ("export", "garden", "--format", "html")]
+WRITERS = [("session", "dump", "garden"), ("export", "garden", "--format", "html")]
 
 
 @pytest.fixture

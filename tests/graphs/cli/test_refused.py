@@ -32,8 +32,8 @@ def test_a_refused_command_is_one_error_before_any_call(
     duologue(*["h" if word == "g" else word for word in SHORT])
     duologue("chat", "--session", "c")
     duologue("chat", "--session", "ended", lines="exit\n")
-    duologue("dump", "g", "--output", "g.json")
-    duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
+    duologue("session", "dump", "g", "--output", "g.json")
+    duologue("session", "dump", "g", "--as", "Owner", "--output", "owner.json")
     dump = json.loads(Path("g.json").read_text(encoding="utf-8"))
     Path("newer.json").write_text(json.dumps(dump | {"version": DUMP_VERSION + 1}))
     before, files, wrong = stored(), {*tmp_path.iterdir()}, []

@@ -60,7 +60,7 @@ command("--help")
 command("sessions", "--store", "kept.db")
 command("show", "s", "--store", "kept.db")
 command("show", "--why", "s", "--store", "kept.db")
-command("dump", "s", "--store", "kept.db")
+command("session", "dump", "s", "--store", "kept.db")
 assert duologue.Session("s", store="kept.db").state().messages
 loaded("state")
 print(json.dumps(found))

@@ -1,0 +1,119 @@
+"""Remedies for likely wrong guesses: names of other libraries, and values of another kind.
+
+This module is imported only when an error is explained.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("instructions", "prompt", "system", "system_message"), ("system_prompt",)),
+    **dict.fromkeys(("description", "persona", "role"), ("system_prompt",)),
+    **dict.fromkeys(("chat_model", "llm", "llm_config", "model_client"), ("model",)),
+    **dict.fromkeys(("agents", "members", "participants"), ("speakers",)),
+    **dict.fromkeys(("goal", "objective", "topic"), ("task",)),
+    **dict.fromkeys(("max_round", "max_rounds", "max_turns", "rounds"), ("max_iterations",)),
+    **dict.fromkeys(
+        ("end", "end_when", "stop", "stop_when", "termination", "termination_condition"),
+        ("end_chat", "when", "end_when"),
+    ),
+    **dict.fromkeys(("max", "max_messages", "max_seconds", "max_tokens"), ("limit", "end_chat")),
+    **dict.fromkeys(("sources", "speaker"), ("by",)),
+    **dict.fromkeys(("mention", "text", "word"), ("token",)),
+    "agent": ("assistant",),
+    **dict.fromkeys(("output_schema", "output_type", "response_format"), ("format", "schema")),
+    "format": ("schema",),
+    **dict.fromkeys(("conversation_id", "id", "thread_id"), ("session",)),
+    **dict.fromkeys(("selector_func", "speaker_selection_method"), ("turn_order",)),
+}
+"""Names from other libraries, and likely guesses, with the fields and options they mean here."""
+
+_REPLIES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("agent", "app", "chain", "graph", "runnable"), "replies=[agent]"),
+    **dict.fromkeys(("func", "function", "reply_func"), "replies=[function]"),
+    **dict.fromkeys(("human", "human_input", "is_human", "is_person"), 'replies=["human"]'),
+    **dict.fromkeys(("human_input_mode", "person", "user"), 'replies=["human"]'),
+    **dict.fromkeys(("answer", "message", "reply"), 'replies=[{"kind": "text", "text": "…"}]'),
+}
+"""Names for a source of replies, with the argument of a `Speaker` that they mean."""
+
+_OF_CONVERSATION: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("max_iterations", "max_round", "max_rounds", "max_turns"), "end_chat={0}"),
+    **dict.fromkeys(("end_chat", "judge", "mode", "task", "turn_order", "when"), "{1}=…"),
+    **dict.fromkeys(("guards", "opening", "seed", "speakers", "temperature"), "{1}=…"),
+}
+"""Fields of a conversation, which a run has not, with the argument of `replace`."""
+
+
+def suggest_argument(unknown: str, known: Sequence[str]) -> str:
+    """Suggest the argument that sets what an unknown field of a speaker means, or nothing."""
+    wanted = _REPLIES.get(unknown.casefold()) if "replies" in known else None
+    return "" if wanted is None else f"; write {wanted}"
+
+
+def suggest_replacement(unknown: str) -> str:
+    """Suggest how to set a field of the conversation that was passed to a run, or nothing."""
+    form = _OF_CONVERSATION.get(unknown.casefold())
+    if form is None:
+        return ""
+    change = form.format('{"max_iterations": 1}', unknown)
+    return (
+        f"; the conversation has this field: run a copy, conversation.replace({change}), or fork "
+        f"the session with {change}"
+    )
+
+
+def _name_kind(value: Any) -> str:  # noqa: ANN401  # any wrong value
+    """Return the kind of a value, without importing the class of a LangChain object."""
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, bool | int | float):
+        return "number"
+    if isinstance(value, list | tuple):
+        return "list"
+    if hasattr(value, "_llm_type"):
+        return "model"
+    if hasattr(value, "ainvoke") and hasattr(value, "get_name"):
+        return "agent"
+    if hasattr(value, "speakers") and hasattr(value, "end_chat"):
+        return "conversation"
+    return "function" if callable(value) and not isinstance(value, type) else "other"
+
+
+_MODEL_REMEDY: Final = "pass the model to the run, as in converse(conversation, model=model)"
+
+_VALUES: Final[Sequence[tuple[str, str, str]]] = (
+    (r"speakers\.\d+", "agent|function|conversation", 'write Speaker("NAME", replies=[{kind}])'),
+    (r"speakers\.\d+", "text", "write Speaker({value!r})"),
+    (r"speakers\.\d+", "model", f'write Speaker("NAME"), and {_MODEL_REMEDY}'),
+    (r"(.*\.)?model", "agent", 'an agent speaks by Speaker("NAME", replies=[agent])'),
+    (r"(.*\.)?model", "model", f"a conversation contains only its name; {_MODEL_REMEDY}"),
+    (r"(.*\.)?end_chat", "function", "write end_chat=Predicate(function)"),
+    (r"(.*\.)?end_chat", "number", "write MaxMessages({value}) or EndChat(max_iterations={value})"),
+    (
+        r"(.*\.)?end_chat\.mode",
+        "text",
+        "for a word that ends it, write DoneToken({value!r})",
+    ),
+    (r"(.*\.)?judge", "list", "write judge=SeparateJudge([…])"),
+    (r"(.*\.)?judge", "agent|function|model", "write judge=SeparateJudge([…]), with criteria"),
+    (r"(.*\.)?judge\.kind", "text", "write judge=SeparateJudge([{value!r}])"),
+    (r"task", "list", 'write the task first, as in Conversation("TASK", [speaker, …])'),
+    (r"assistant|user", "agent", 'write {{"replies": [agent]}}'),
+    (r".*\.?replies\.\d+\.kind", "text", 'for a fixed text, {{"kind": "text", "text": {value!r}}}'),
+)
+"""Remedies for a value: the pattern of the field's path, the kinds of the value, and the text."""
+
+
+def suggest_value(path: str, value: Any, *, wants_list: bool = False) -> str:  # noqa: ANN401
+    """Suggest what to write in place of a wrong value of a field, or nothing."""
+    kind = _name_kind(value)
+    for pattern, kinds, remedy in _VALUES:
+        if kind in kinds.split("|") and re.fullmatch(pattern, path):
+            return "; " + remedy.format(kind=kind, value=value)
+    if wants_list:
+        shown = repr(value) if kind in ("text", "number") else "…" if kind == "other" else kind
+        return f"; put it into a list, as in {path.rpartition('.')[2]}=[{shown}]"
+    name = getattr(value, "name", None)
+    return f"; write its name, {name!r}" if kind == "other" and isinstance(name, str) else ""
