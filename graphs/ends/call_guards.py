@@ -139,11 +139,10 @@ class SameToolCalls(Guard):
 
 
 class RepeatedCalls(_CallsTally):
-    """A counter of the newest messages of a turn that are a loop of calls.
+    """A counter of the newest messages of a turn that bring nothing new.
 
-    A message repeats another if it has nearly equal calls, in any order, and the same results. In a
-    loop at most half of the messages are different ones, and no more than three; and as many of
-    the newest bring nothing new. The newest message counts before its results arrive. A message
+    Each repeats one of at most three different ones: it has nearly equal calls, in any order, and
+    the same results. The newest message counts before its results arrive. A message
     with a failed call does not count. Calls that did not run count as if they had the same results
     as before; otherwise a model could ask for the same permission for ever. Any message of a
     speaker ends the count.
@@ -210,17 +209,14 @@ class RepeatedCalls(_CallsTally):
 
 
 def _count_loop(firsts: Sequence[int]) -> int:
-    """Return the number of the newest messages that are a loop, or 1 if they are none."""
-    places = reversed(range(len(firsts)))
-    repeated = sum(1 for _ in takewhile(lambda place: firsts[place] < place, places))
-    count = min(len(firsts), 1)
-    for size in range(2, len(firsts) + 1):
-        different = len(set(firsts[-size:]))
-        if different > _DIFFERENT:
-            break
-        half = min(_DIFFERENT, size // 2)
-        count = size if different <= half <= repeated else count
-    return count
+    """Return the number of newest messages that repeat each other: 1 if the newest one is new."""
+    newest = reversed(range(len(firsts)))
+    repeated = sum(1 for _ in takewhile(lambda place: firsts[place] < place, newest))
+    # The message before them is the first one that they may repeat.
+    size = min(repeated + 1, len(firsts))
+    while len(set(firsts[-size:])) > _DIFFERENT:
+        size -= 1
+    return size
 
 
 class TurnErrors(Guard):

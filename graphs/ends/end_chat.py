@@ -89,12 +89,11 @@ class Guards(Spec):
     role_flips: GuardLimit = 2
     """Number of messages in which one speaker writes another speaker's part. A message counts if
     the fault remains after a retry."""
-    same_tool_calls: GuardLimit = 6
-    """Number of messages with calls, within a turn of one speaker, that repeat at most three
-    different ones in any order: the same tools, nearly the same arguments, and the same results. If
-    the number is less than 6, at most half of the messages may be different. Failed calls do not
-    count, and as many of the newest messages must bring no new result. The last of these messages
-    counts only after a retry."""
+    same_tool_calls: GuardLimit = 5
+    """Number of consecutive messages of one speaker, within a turn, whose calls repeat at most
+    three different ones: the same tools, nearly the same arguments, and the same results. A new
+    result begins the count again. Failed calls do not count. The last of these messages counts only
+    after a retry."""
     echo: GuardLimit = 3
     """Number of consecutive messages of one speaker that repeat, word for word, a message that
     another speaker has sent since the repeating speaker's last turn. A message counts if it is

@@ -226,12 +226,10 @@ def same_tool_calls(turn: Read) -> int:
         )
         kinds.append(next(same, place))
     news = max((place for place, kind in enumerate(kinds) if kind == place), default=0)
-    loops = (
-        size
-        for size in range(2, len(kinds) + 1)
-        if len({*kinds[-size:]}) <= min(3, size // 2) <= len(kinds) - 1 - news
+    return max(
+        (size for size in range(len(kinds) - news + 1) if len({*kinds[len(kinds) - size :]}) <= 3),
+        default=0,
     )
-    return max(loops, default=min(len(kinds), 1))
 
 
 def errors(turn: Read, kind: Failure) -> int:

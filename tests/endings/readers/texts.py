@@ -57,7 +57,7 @@ def of_calls() -> Iterator[tuple[str | None, Dialogue]]:
         asked = Turn("User", "Please find out, and tell me.")
         turns = (asked, *(_called(calls, 0) for calls in row.get("before", [])), *numbered)
         end = len(turns)
-        label = Label(Case.RUNAWAY, end, Origin.FIELD, earliest=6, signalled=True)
+        label = Label(Case.RUNAWAY, end, Origin.FIELD, earliest=5, signalled=True)
         if "reason" not in row:
             turns += (Turn("Agent", "That is all that I found."),)
             label = Label(Case.RETRY, end + 2, Origin.FIELD)

@@ -507,9 +507,9 @@ PATHOLOGIES: dict[str, tuple[list[Line], str]] = {
         "Ann kept writing another speaker's part",
     ),
     "same_tool_calls": (
-        # The speaker is asked once for something else before the sixth call counts.
-        [LOOK] * 7,
-        "Ann made 6 tool calls that repeat each other",
+        # The speaker is asked once for something else before the fifth call counts.
+        [LOOK] * 6,
+        "Ann made 5 tool calls that repeat each other",
     ),
 }
 
@@ -615,11 +615,11 @@ def called(*names: str) -> Reply:
 @pytest.mark.parametrize(
     ("made", "ends"),
     [
-        pytest.param([LOOK] * 7, True, id="the-same"),
-        pytest.param([Reply(tool_calls=LOOK.tool_calls * 3)] * 7, True, id="in-one-message-as-one"),
+        pytest.param([LOOK] * 6, True, id="the-same"),
+        pytest.param([Reply(tool_calls=LOOK.tool_calls * 3)] * 6, True, id="in-one-message-as-one"),
         pytest.param([Reply(tool_calls=LOOK.tool_calls * 9), "Ok."], False, id="at-once"),
-        pytest.param([LOOK] * 6 + ["I give up."], False, id="asked-once-more"),
-        pytest.param([LOOK] * 6 + [called("toss"), "Ok."], False, id="something-else"),
+        pytest.param([LOOK] * 5 + ["I give up."], False, id="asked-once-more"),
+        pytest.param([LOOK] * 5 + [called("toss"), "Ok."], False, id="something-else"),
         pytest.param([called("toss")] * 9 + ["Ok."], False, id="other-results"),
         pytest.param([called("busy")] * 12 + ["Ok."], False, id="failures"),
         pytest.param([called("toss", "toss")] * 6 + ["Ok."], False, id="several-of-other-results"),
@@ -637,26 +637,26 @@ def test_r21_what_counts_as_the_same_call(made: list[Line], ends: bool) -> None:
 
 
 def test_r21_a_repeated_call_is_a_draft_that_is_never_sent_back() -> None:
-    model = ScriptedChatModel(script=[LOOK] * 6 + ["I give up.", *["Hm, well."] * 20])
+    model = ScriptedChatModel(script=[LOOK] * 5 + ["I give up.", *["Hm, well."] * 20])
     spec = talk(ann={"tools": ["look"]}, end_chat={"max_iterations": 1})
     result = converse(spec, model=model, tools=[look], store="memory:repeated-call")
     drafts = of_kind(result.messages, "draft")
     assert [fields_of(one).flaw for one in drafts[:1]] == [Flaw.SAME_CALLS]
-    prompt = model.calls[6].prompt
-    assert sum(bool(one.get("tool_calls")) for one in prompt) == 5
+    prompt = model.calls[5].prompt
+    assert sum(bool(one.get("tool_calls")) for one in prompt) == 4
     assert (
         "You called look again with the same or nearly the same arguments" in prompt[-1]["content"]
     )
 
 
-@pytest.mark.parametrize("answered", [5, 6])
+@pytest.mark.parametrize("answered", [4, 5])
 def test_r21_what_broke_off_goes_on_with_its_count(answered: int) -> None:
     """A resumed session keeps its count: the model gets exactly one more request."""
     spec = talk(ann={"tools": ["look"]}, end_chat={"max_iterations": 1})
     where: dict[str, Any] = {"session": "s", "store": f"memory:{uuid4().hex}", "tools": [look]}
     with pytest.raises(ScriptExhaustedError):
         converse(spec, model=ScriptedChatModel(script=[LOOK] * answered), **where)
-    model = ScriptedChatModel(script=[LOOK] * (7 - answered))
+    model = ScriptedChatModel(script=[LOOK] * (6 - answered))
     result = converse(spec, model=model, **where)
     assert reasons(result) == ["same_tool_calls"]
     assert sum(fields_of(one).flaw is Flaw.SAME_CALLS for one in result.messages) == 1
