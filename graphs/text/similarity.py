@@ -255,9 +255,12 @@ _HEAD = re.compile(r"[^:：\n]{1,200}[:：](?!//)\s*")  # noqa: RUF001
 _WORD = re.compile(r"\w+\b")
 _ASKS = re.compile(
     r"\b(?:repeat|recite|echo(?:es)?\b|dictat|(?:say|speak) after me|word for word|verbatim|quote"
-    r"|proofread|wiederhol|nachsprech|sprich mir|wörtlich|diktat|zitier|r[ée]p[éèe]t|mot pour mot"
+    r"|aloud|out loud|reading lesson|pronunciation|pronounce|proofread|laut vor|vorles|aussprache"
+    r"|wiederhol|nachsprech|sprich mir|wörtlich|diktat|zitier|r[ée]p[éèe]t|mot pour mot"
+    r"|à voix haute|prononc|en voz alta|pronunci|ad alta voce|em voz alta|вслух|произно"
     r"|dict[ée]e|repite|repit|palabra por palabra|ripet|parola per parola|repit[ae]|palavra por"
     r"|повтор|дослівно|дословно|слово в слово)"
+    r"|朗读|朗讀|发音|發音|音読|発音|소리 내어|발음"
     r"|重复|重復|重複|复述|複述|跟我(?:读|说|念|讀|說|唸)|一字不[差漏]|繰り返|復唱|따라\s?(?:하|해|말)|반복",
     re.IGNORECASE,
 )

@@ -43,12 +43,14 @@ from ...graphs.speakers.reply_parts import Stop, StopCause
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.similarity import (
     all_repeat,
+    asks,
     asks_to_repeat,
     is_about_messages,
     is_blank,
     is_echo,
     is_equal,
     is_placeholder,
+    is_same,
     is_same_move,
     is_short,
     only_announces,
@@ -380,17 +382,28 @@ def _is_of_messages(
 
 
 def _is_repeated(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
+    """Return whether a reply repeats its speaker's last message, and nothing new was said since."""
     if is_short(text):
         return False
     speeches = _iterate_speeches(log)
     newest = own = next(speeches, None)
+    heard = list[BaseMessage]()
     while own is not None and own[1].speaker != speaker.name:
+        heard.append(own[0])
         own = next(speeches, None)
     if newest is None or own is None or not is_equal(own[0].text, text):
         return False
     # The same answer to another move of a game is no repetition. A first message answers none.
-    before = next(speeches, None)
-    return own is newest or before is None or _is_alike(before, newest)
+    earlier = [one for one, _ in speeches]
+    before = earlier[0] if earlier else None
+    is_alike = own is newest or before is None or _is_alike(before, newest)
+    return is_alike and not any(_is_new(one, earlier) for one in heard)
+
+
+def _is_new(message: BaseMessage, earlier: Sequence[BaseMessage]) -> bool:
+    """Return whether a message says something new: no question, and nothing said before."""
+    text = message.text
+    return not (is_short(text) or asks(text) or any(is_same(one.text, text) for one in earlier))
 
 
 def _iterate_speeches(
@@ -403,17 +416,15 @@ def _iterate_speeches(
             yield message, about
 
 
-def _is_alike(
-    before: tuple[BaseMessage, MessageMetadata], now: tuple[BaseMessage, MessageMetadata]
-) -> bool:
+def _is_alike(before: BaseMessage, now: tuple[BaseMessage, MessageMetadata]) -> bool:
     """Return whether the same answer to two messages is a repetition.
 
     It is not if the messages are two moves of a game, or if a person asks the same again.
     """
-    (first, _), (second, about) = before, now
-    if is_by_person(about) and is_equal(first.text, second.text):
+    second, about = now
+    if is_by_person(about) and is_equal(before.text, second.text):
         return False
-    return is_same_move(first.text, second.text)
+    return is_same_move(before.text, second.text)
 
 
 def _find_echoed_speaker(
