@@ -386,6 +386,14 @@ class FinishedSteps(NamedTuple):
     states: Sequence[State]
 
 
+def recorded_steps(graph: Graph, held: SessionLease) -> FinishedSteps | None:
+    """Return the steps of a session that this run has begun and ended, without reading them."""
+    found = [*(held.checkpointer.steps or {}).values()]
+    if not found or found[-1].pending_writes:
+        return None
+    return FinishedSteps(found, _states_of(graph, found))
+
+
 async def read_finished_steps(graph: Graph, session: str) -> FinishedSteps | None:
     """Read the steps of a session. Return None if there are none, or if the newest is open."""
     with reading_session(graph, session):
@@ -395,27 +403,20 @@ async def read_finished_steps(graph: Graph, session: str) -> FinishedSteps | Non
         return FinishedSteps(found, _states_of(graph, found))
 
 
-async def delete_older_checkpoints(
-    held: SessionLease, graph: Graph, known: FinishedSteps | None = None
-) -> None:
-    """Replace a session's checkpoints by its newest, which then contains the states before it.
+def pack_steps(steps: FinishedSteps | None) -> tuple[Checkpoint, CheckpointMetadata] | None:
+    """Return the newest checkpoint of a session with the states before it, and its metadata.
 
     Without the checkpoints before it, the newest would have no log: LangGraph computes the log from
-    their writes. So the newest is written again, with the whole log, in the same transaction.
-
-    Args:
-        held: The lease on the session.
-        graph: The graph, with the session's checkpointer.
-        known: The session's steps, if they were read. They are read if None.
+    their writes. So it contains the whole log. None if there is no older checkpoint, or if the
+    states are too large.
     """
-    steps = known or await read_finished_steps(graph, held.session)
     if steps is None or len(steps.checkpoints) < 2:
-        return
+        return None
     newest, states = steps.checkpoints[-1], steps.states
     about = {name: one for name, one in newest.metadata.items() if name not in _COUNTS}
     with suppress(ValueError):  # too large
-        kept = _with_past(newest.checkpoint, cast("CheckpointMetadata", about), states)
-        await held.checkpointer.replace_all(held.session, *kept)
+        return _with_past(newest.checkpoint, cast("CheckpointMetadata", about), states)
+    return None
 
 
 _COUNTS: Final = ("counters_since_delta_snapshot",)

@@ -6,8 +6,8 @@ from the lease to the outcome, is in `graphs.session.run`.
 
 import inspect
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -34,24 +34,28 @@ from ..conversation.questions import (
 from ..events import ConversationEnded, Event, Notice, QuestionAsked
 from ..log.messages import storable
 from ..log.state import new_messages
+from ..rules.outcome import Outcome
 from ..rules.position import max_steps
 from ..rules.questions import check_decisions, read_answer
 from ..store.open import SessionLease
 from ..store.serializer import check_storable
 from .checkpoints import (
     FinishedSteps,
+    check_state,
     checkpointer_of,
     config_of,
-    delete_older_checkpoints,
+    pack_steps,
     read_finished_steps,
+    reading_session,
+    recorded_steps,
     write_state,
 )
 from .edits import say_in
 from .events import TokenStream, events_of
 from .options import Options
 from .questions import BoundAnswer, answered_question, has_no_interrupt, read_questions
-from .session_row import read_session, session_at
-from .stored_session import StoredSession
+from .session_row import read_session
+from .stored_session import StoredSession, make_session
 
 _TRIES = 5
 """Maximum number of invalid answers to one question. Then the session is left waiting."""
@@ -373,10 +377,12 @@ async def play(
             async for event in events:
                 yield event
         message, reply, waits, is_new = steps.message, None, False, False
-        # If all steps of the session are read here, its newest state is not read once more.
-        reads_all = deletes and steps.has_ended
-        finished = await read_finished_steps(graph, held.session) if reads_all else None
-        result = await _read_finished(held, conversation, graph, finished, runs_code=runs_code)
+        finished = None
+        if steps.has_ended:
+            finished = await _find_finished(held, conversation, graph, deletes=deletes)
+        result = await _read_result(held, conversation, graph, finished, runs_code=runs_code)
+        if result.outcome is not None and says_more(message):
+            await held.finish(result.outcome.reason.value)
     if result.outcome is None and message is not None:
         # A result would look as if the message had been said.
         raise SessionError(
@@ -385,10 +391,7 @@ async def play(
             "an answer with Session.add_message(…), or stop the session."
         )
     if result.outcome is not None:
-        if deletes:
-            # The session has ended and is stored completely: only its size is at stake.
-            with suppress(StoreError, SessionError):
-                await delete_older_checkpoints(held, graph, finished)
+        await _end(held, conversation, graph, finished, result.outcome, deletes=deletes)
         yield ConversationEnded.of(held.session, result.outcome)
     yield result
 
@@ -420,7 +423,44 @@ async def _run_with_status(
         raise
 
 
-async def _read_finished(
+async def _end(
+    held: SessionLease,
+    conversation: Conversation,
+    graph: Graph,
+    finished: FinishedSteps | None,
+    outcome: Outcome,
+    *,
+    deletes: bool,
+) -> None:
+    """Record the end of a session, and delete its older checkpoints unless all are wanted."""
+    whole = None
+    if deletes:
+        whole = pack_steps(
+            finished or await _find_finished(held, conversation, graph, deletes=True)
+        )
+    try:
+        await held.end(outcome.reason.value, whole)
+    except StoreError:
+        if whole is None:
+            raise
+        # Without the deletion, only the session's size is larger.
+        await held.end(outcome.reason.value)
+
+
+async def _find_finished(
+    held: SessionLease, conversation: Conversation, graph: Graph, *, deletes: bool
+) -> FinishedSteps | None:
+    """Return the steps of a session that has ended. They are read if the deletion needs them."""
+    found = recorded_steps(graph, held)
+    if found is None and deletes:
+        found = await read_finished_steps(graph, held.session)
+        if found is not None:
+            with reading_session(graph, held.session):
+                check_state(held.session, conversation, found.states[-1])
+    return found
+
+
+async def _read_result(
     held: SessionLease,
     conversation: Conversation,
     graph: Graph,
@@ -428,17 +468,18 @@ async def _read_finished(
     *,
     runs_code: bool,
 ) -> StoredSession:
-    """Read a session after its run, and record its outcome in the sessions table."""
+    """Return a session after its run, and close its interpreter if it has ended."""
     session = held.session
     if steps is None:
         result = await read_session(session, conversation, graph)
     else:
-        result = session_at(session, conversation, graph, steps.states[-1])
-    if result.outcome is not None:
-        await held.finish(result.outcome.reason.value)
-        if runs_code:
-            # Close the interpreter, and delete its files.
+        result = make_session(session, conversation, cast("Mapping[str, Any]", steps.states[-1]))
+    if result.outcome is not None and runs_code:
+        # Close the interpreter, and delete its files.
+        if steps is None:
             state = (await graph.aget_state(config_of(session))).values
-            if state.get("interpreter"):
-                await sandbox.close(state["interpreter"]["key"])
+        else:
+            state = cast("dict[str, Any]", steps.states[-1])
+        if state.get("interpreter"):
+            await sandbox.close(state["interpreter"]["key"])
     return result

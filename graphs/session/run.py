@@ -86,20 +86,22 @@ async def run_session(
     create = source is not None or not target
     opening = open_store(target or known.store, create=create)
     async with opening if opened is None else nullcontext(opened) as store:
+        before: SessionRow | None = None
         if session is None:
             title = "session" if given is None else title_of(given)
             words = re.findall(r"[a-z0-9]+", title.casefold())[:5]
             session = "-".join([*words, secrets.token_hex(6)])[-128:]
-        # Read before the lease is taken: a stop that was already requested was meant for an earlier
-        # run.
-        before = await store.get(session)
+        else:
+            # Read before the lease is taken: a stop that was already requested was meant for an
+            # earlier run.
+            before = await store.get(session)
         message = options.get("message")
         is_bound = message is not None and not queues
         bound = await _bind_input(
             store, session, None if reset else before, reply, is_bound=is_bound
         )
-        async with store.lock(session) as held:
-            row = await store.get(session)
+        async with store.lock(session, is_new=before is None) as held:
+            row = await store.get(session) if held.is_acquired else None
             if reset and given is not None and row is not None:
                 # A run that would fail at once must not delete the old session.
                 await resources.check(given)
@@ -137,7 +139,7 @@ async def run_session(
                 await held.begin(title=title_of(conversation), spec=spec, tools=places)
             running = replace(
                 resources,
-                stop_requested=store.stop_requested,
+                stop_requested=held.stop_requested,
                 written=held.drain,
                 tokens=tokens,
             )

@@ -128,15 +128,6 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
         return make_session(session, conversation, state.values, pending, failure_of(state))
 
 
-def session_at(
-    session: str, conversation: Conversation, graph: Graph, state: State
-) -> StoredSession:
-    """Return a session that has ended, from the newest state of its finished steps."""
-    with reading_session(graph, session):
-        check_state(session, conversation, state)
-        return make_session(session, conversation, state)
-
-
 async def count_messages(store: Store, session: str) -> int | None:
     """Count a session's messages from its newest checkpoint alone, without reading the log.
 

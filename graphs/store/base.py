@@ -14,7 +14,7 @@ from .rows import SessionRow, Wanted, check_session_id
 
 if TYPE_CHECKING:
     # Code that only lists sessions does not load LangGraph.
-    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, CheckpointMetadata
 
     from .saver import GuardedSaver
 
@@ -52,20 +52,48 @@ class SessionLease(ABC):
         self.url = url
         self.lease = lease
 
+    @property
+    def is_acquired(self) -> bool:
+        """Return whether this run has the lease. If not, `begin` acquires it."""
+        return self.lease.acquisition is None
+
+    @abstractmethod
+    async def stop_requested(self, session: str) -> bool:
+        """Return whether a stop of the session was requested. `session` is its id."""
+
     @abstractmethod
     async def add(
         self, *, title: str, spec: str, forked_from: str | None = None, tools: str = "{}"
     ) -> SessionRow:
         """Add the session's row, unfinished."""
 
-    async def begin(self, *, title: str, spec: str, tools: str = "{}") -> SessionRow:
-        """Add the session's row, and delete the state that a killed fork has left under its id."""
+    async def begin(self, *, title: str, spec: str, tools: str = "{}") -> None:
+        """Add the session's row, and delete the state that a killed fork has left under its id.
+
+        Raises:
+            SessionError: Another run has begun the session meanwhile.
+        """
         await self.checkpointer.adelete_thread(self.session)
-        return await self.add(title=title, spec=spec, tools=tools)
+        await self.add(title=title, spec=spec, tools=tools)
+        self.checkpointer.record_steps()
 
     async def finish(self, reason: str) -> None:
         """Mark the session as finished because of `reason`; a second call replaces the reason."""
         await self._change(status="finished", reason=reason)
+
+    async def end(
+        self, reason: str, whole: "tuple[Checkpoint, CheckpointMetadata] | None" = None
+    ) -> None:
+        """Mark the session as finished because of `reason`. Nothing may be written afterwards.
+
+        Args:
+            reason: The reason of the end.
+            whole: A checkpoint with the whole state, and its metadata, that replace all
+                checkpoints. If None, the checkpoints remain.
+        """
+        await self.finish(reason)
+        if whole is not None:
+            await self.checkpointer.replace_all(self.session, *whole)
 
     async def wait(self) -> None:
         """Mark the session as waiting for a person."""
@@ -178,10 +206,17 @@ class Store(ABC):
                 raise unknown_session(session, self.url)
 
     @asynccontextmanager
-    async def lock(self, session: str) -> AsyncIterator[SessionLease]:
-        """Lease `session` to one run, until the block ends or this process dies."""
+    async def lock(self, session: str, *, is_new: bool = False) -> AsyncIterator[SessionLease]:
+        """Lease `session` to one run, until the block ends or this process dies.
+
+        Args:
+            session: The session's id.
+            is_new: Whether the session was not found. Then `SessionLease.begin` may acquire the
+                lease: see `SessionLease.is_acquired`.
+        """
         check_session_id(session)
-        async with self._hold(LeaseSubject("session", session), self._make_session_lease) as held:
+        subject = LeaseSubject("session", session)
+        async with self._hold(subject, self._make_session_lease, is_new=is_new) as held:
             yield held
 
     async def is_locked(self, session: str) -> bool:
@@ -210,26 +245,29 @@ class Store(ABC):
         return await self._is_leased(LeaseSubject("batch", batch))
 
     @asynccontextmanager
-    async def _hold(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> AsyncIterator[L]:
+    async def _hold(
+        self, subject: LeaseSubject, make: Callable[[Lease], L], *, is_new: bool = False
+    ) -> AsyncIterator[L]:
         until, pause = time.monotonic() + _PATIENCE, _PAUSE
-        while (lease := await self._take(subject)) is None:
+        while (lease := await self._take(subject, is_new=is_new)) is None:
             if time.monotonic() > until:
                 raise subject.busy_error()
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.2)
-        holder = make(lease)
+        holder: L | None = None
         try:
+            holder = make(lease)
             yield holder
         finally:
-            await settled(self._free(holder))
+            await settled(self._free(lease, holder))
 
     @abstractmethod
-    async def _take(self, subject: LeaseSubject) -> Lease | None:
+    async def _take(self, subject: LeaseSubject, *, is_new: bool) -> Lease | None:
         """Acquire a lease; return None if another run has it."""
 
     @abstractmethod
-    async def _free(self, holder: LeaseHolder) -> None:
-        """Release a lease."""
+    async def _free(self, lease: Lease, holder: LeaseHolder | None) -> None:
+        """Release a lease, after the writes of its holder."""
 
     @abstractmethod
     async def _is_leased(self, subject: LeaseSubject) -> bool:

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.memory import InMemorySaver
 
 from .base import LeaseHolder, SessionLease, Store
@@ -119,10 +119,18 @@ class MemorySaver(GuardedSaver, InMemorySaver):
                 self._space.check(self.lease)
             yield
 
-    async def aput(self, config: RunnableConfig, *given: Any, **named: Any) -> RunnableConfig:
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
         """Save a checkpoint (see LangGraph's `BaseCheckpointSaver`)."""
         with self._writing(config["configurable"]["thread_id"]):
-            return await super().aput(config, *given, **named)
+            put = await super().aput(config, checkpoint, metadata, new_versions)
+            self._note_checkpoint(config, checkpoint, metadata)
+            return put
 
     async def aput_writes(
         self,
@@ -134,10 +142,12 @@ class MemorySaver(GuardedSaver, InMemorySaver):
         """Save the writes of one task (see LangGraph's `BaseCheckpointSaver`)."""
         with self._writing(config["configurable"]["thread_id"]):
             await super().aput_writes(config, writes, task_id, task_path)
+            self._note_writes(config, writes, task_id)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints of a session, and its files."""
         with self._writing(thread_id):
+            self.steps = None
             await super().adelete_thread(thread_id)
             self._files.delete(thread_id)
 
@@ -146,6 +156,7 @@ class MemorySaver(GuardedSaver, InMemorySaver):
     ) -> None:
         """See `GuardedSaver.replace_all`."""
         config: RunnableConfig = {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
+        self.steps = None
         with self._writing(session):
             self.put(config, checkpoint, metadata, checkpoint["channel_versions"])
             # Deleted afterwards, so that a reader in another thread always finds the session.
@@ -175,6 +186,10 @@ class MemorySessionLease(SessionLease):
         if self._space.rows.setdefault(self.session, row) is not row:
             raise taken_session(self.session, self.url)
         return row
+
+    async def stop_requested(self, session: str) -> bool:
+        """See `SessionLease.stop_requested`."""
+        return self._space.rows[session].stop_requested
 
     async def _remove(self) -> bool:
         self._space.check(self.lease)
@@ -226,13 +241,13 @@ class MemoryStore(Store):
         """See `Store.request_stop`."""
         self._space.change(session, self.url, stop_requested=True)
 
-    async def _take(self, subject: LeaseSubject) -> Lease | None:
+    async def _take(self, subject: LeaseSubject, *, is_new: bool) -> Lease | None:
         lease = Lease(subject, _OWNER, next(_NUMBERS))
         # `setdefault` is atomic, so two event loops in two threads can't both acquire it.
         return lease if self._space.leases.setdefault(subject.key, lease) is lease else None
 
-    async def _free(self, holder: LeaseHolder) -> None:
-        del self._space.leases[holder.lease.subject.key]
+    async def _free(self, lease: Lease, holder: LeaseHolder | None) -> None:
+        del self._space.leases[lease.subject.key]
 
     async def _is_leased(self, subject: LeaseSubject) -> bool:
         return subject.key in self._space.leases

@@ -4,6 +4,7 @@ The writer of a SQL store commits jobs together that wait at the same time, each
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -44,6 +45,15 @@ class Lease:
     alive."""
     number: int
     """A number that the owner increments for each lease, so that no two leases are equal."""
+    acquisition: "Statement | None" = None
+    """The statement that acquires the lease in the transaction of its first write. None if the
+    lease is acquired."""
+    is_released: bool = False
+    """Whether the last write has deleted the lease."""
+    stop_requested: bool = False
+    """Whether a stop of the session was requested, as of `checked_at`."""
+    checked_at: float = -math.inf
+    """The time of the last write, which checked the lease, in seconds of the monotonic clock."""
     writing: set["asyncio.Future[int]"] = field(default_factory=set)
     """The writes in progress."""
 
@@ -51,6 +61,15 @@ class Lease:
     def terms(self) -> tuple[str, str, int]:
         """The lease's row: key, owner, number. Computed once, because every write compares it."""
         return self.subject.key, self.owner, self.number
+
+    def note_write(self, began: float, *, stop_requested: bool) -> None:
+        """Record that statements were committed under this lease."""
+        self.acquisition = None
+        self.checked_at, self.stop_requested = began, stop_requested
+
+    def refusal(self) -> SessionError | BatchError:
+        """Return the error for a write, because the store does not contain this lease."""
+        return self.subject.lost_error() if self.acquisition is None else self.subject.busy_error()
 
     async def drain(self) -> None:
         """Await the writes in progress."""

@@ -8,7 +8,7 @@ separate connection bypasses the pooler.
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from hashlib import sha256
@@ -26,7 +26,7 @@ from ..common.addresses import show_address
 from ..common.errors import StoreError
 from .base import settled
 from .errors import as_store_error, store_errors, store_failure
-from .lease import Job, Lease, Results, WriteFailure, Writer
+from .lease import Job, Lease, Results, Statement, WriteFailure, Writer
 from .postgres_pool import Connection, Connections, FetchedFiles, FetchedRows, UnreachableError
 from .saver import RecordingSaver, SqlSaver
 from .serializer import PlainSerializer
@@ -173,19 +173,23 @@ _KEPT_ALIVE: Final = {
 }
 _TABLES_SECONDS: Final = 60.0  # seconds that another process may take to create the tables
 _VALID_LEASES: Final[LiteralString] = (
-    "SELECT session, owner, number FROM duologue_leases JOIN unnest("
+    "SELECT session, owner, number, (SELECT stop_requested FROM duologue_sessions "
+    "WHERE duologue_sessions.session = duologue_leases.session) AS stops "
+    "FROM duologue_leases JOIN unnest("
     "%(sessions)s::text[], %(owners)s::text[], %(numbers)s::integer[]) "
     "AS given (session, owner, number) USING (session, owner, number) "
     # Ordered, so that two batches of jobs can't deadlock. FOR SHARE, so that no process can take
     # over a lease before the commit.
     "ORDER BY session FOR SHARE OF duologue_leases"
 )
-"""Returns the given leases that are valid."""
+"""Returns the given leases that are valid, and whether stops of their sessions were requested."""
 
 _ALL_LEASES_VALID: Final[LiteralString] = (
-    "SELECT 1 / (count(*) = %(count)s)::integer FROM (" + _VALID_LEASES + ") AS standing"  # noqa: S608
+    "SELECT 1 / (count(*) = %(count)s)::integer, array_agg(session) FILTER (WHERE stops = 1) "
+    "FROM (" + _VALID_LEASES + ") AS standing"
 )
-"""Fails, together with its transaction, unless all given leases are valid."""
+"""Fails, together with its transaction, unless all given leases are valid. Returns the sessions
+that shall stop."""
 
 
 class _Address(NamedTuple):
@@ -275,31 +279,46 @@ class PostgresStore(SqlStore):
         return WriteFailure(as_store_error(self.url, error), isinstance(error, UnreachableError))
 
     async def _commit_once(self, jobs: Sequence[Job]) -> Results:
+        leases = [*{job.lease for job in jobs if job.lease is not None}]
+        began, valid, stopped = time.monotonic(), leases, None
+        results = list[int | Exception]()
         async with self._connections.acquire() as connection:
             try:
                 # All statements are sent to the server at once.
                 async with connection.pipeline(), connection.transaction():
                     # A row that another transaction has locked must not stop all sessions.
                     await connection.execute("SET LOCAL lock_timeout = '5s'")
-                    if any(job.lease is not None for job in jobs):
-                        await connection.execute(_ALL_LEASES_VALID, _terms(jobs))
-                    sent = [await _send(connection, job) for job in jobs]
-                return [cursor.rowcount for cursor in sent]
+                    if leases:
+                        checked = await _check_leases(connection, _ALL_LEASES_VALID, leases)
+                    sent = [await _send(connection, *job.statements) for job in jobs]
+                if leases:
+                    ((_, stopped),) = await checked.fetchall()
+                results += [cursor.rowcount for cursor in sent]
             except psycopg.errors.DivisionByZero:
-                return await self._commit_valid(connection, jobs)
+                results, valid, stopped = await self._commit_valid(connection, jobs, leases)
+        for lease in valid:
+            lease.note_write(began, stop_requested=lease.subject.key in (stopped or ()))
+        return results
 
-    async def _commit_valid(self, connection: Connection, jobs: Sequence[Job]) -> Results:
-        """Commit the jobs with valid leases if some leases are lost."""
+    async def _commit_valid(
+        self, connection: Connection, jobs: Sequence[Job], leases: Collection[Lease]
+    ) -> tuple[list[int | Exception], list[Lease], Collection[str]]:
+        """Commit the jobs with valid leases if some leases are lost.
+
+        Returns:
+            The results, the valid leases, and the keys of those whose sessions shall stop.
+        """
         async with connection.transaction():
-            cursor = connection.cursor(row_factory=tuple_row)
-            standing = set(await (await cursor.execute(_VALID_LEASES, _terms(jobs))).fetchall())
+            found = await (await _check_leases(connection, _VALID_LEASES, leases)).fetchall()
+            stops = {(key, owner, number): stop for key, owner, number, stop in found}
+            valid = [lease for lease in leases if lease.terms in stops]
             results = list[int | Exception]()
             for job in jobs:
-                if job.lease is not None and job.lease.terms not in standing:
-                    results.append(job.lease.subject.lost_error())
+                if job.lease is not None and job.lease not in valid:
+                    results.append(job.lease.refusal())
                 else:
-                    results.append((await _send(connection, job)).rowcount)
-            return results
+                    results.append((await _send(connection, *job.statements)).rowcount)
+        return results, valid, [terms[0] for terms, stop in stops.items() if stop]
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -308,16 +327,21 @@ class PostgresStore(SqlStore):
         await self._owner.close()
 
 
-def _terms(jobs: Sequence[Job]) -> dict[str, Any]:
-    leases = {job.lease.terms for job in jobs if job.lease is not None}
-    sessions, owners, numbers = ([term[place] for term in leases] for place in range(3))
-    return {"sessions": sessions, "owners": owners, "numbers": numbers, "count": len(leases)}
+async def _check_leases(
+    connection: Connection, query: LiteralString, leases: Collection[Lease]
+) -> psycopg.AsyncCursor[tuple[Any, ...]]:
+    """Acquire the leases that are not acquired yet, and run a query on all of them."""
+    new = [lease.acquisition for lease in leases if lease.acquisition is not None]
+    await _send(connection, *new)
+    sessions, owners, numbers = ([one.terms[place] for one in leases] for place in range(3))
+    terms = {"sessions": sessions, "owners": owners, "numbers": numbers, "count": len(leases)}
+    return await connection.cursor(row_factory=tuple_row).execute(query, terms)
 
 
-async def _send(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:
-    """Send a job's statements; return the cursor of the last one."""
+async def _send(connection: Connection, *statements: Statement) -> psycopg.AsyncCursor[Any]:
+    """Send statements; return the cursor of the last one."""
     cursor = connection.cursor(binary=True)
-    for sql, values, many in job.statements:
+    for sql, values, many in statements:
         cursor = connection.cursor(binary=True)
         # Statements of LangGraph and duologue; none contains text of users or models.
         query: Any = sql

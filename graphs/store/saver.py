@@ -29,6 +29,7 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
+    get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -51,6 +52,38 @@ class GuardedSaver(BaseCheckpointSaver[str]):
 
     A run whose process was suspended may have lost its lease without noticing it.
     """
+    steps: dict[str, CheckpointTuple] | None = None
+    """The session's checkpoints with their writes, oldest first, by their ids. They are the
+    objects of the run and must not be changed. None if earlier runs have saved some, which must be
+    read."""
+
+    def record_steps(self) -> None:
+        """Record the checkpoints of a session that has none yet."""
+        self.steps = {}
+
+    def _note_checkpoint(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    ) -> None:
+        if self.steps is not None and not config["configurable"]["checkpoint_ns"]:
+            about = get_checkpoint_metadata(config, metadata)
+            self.steps[checkpoint["id"]] = CheckpointTuple(config, checkpoint, about)
+
+    def _note_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str
+    ) -> None:
+        place = config["configurable"]
+        if self.steps is None or place["checkpoint_ns"]:
+            return
+        step = self.steps.get(place["checkpoint_id"])
+        known = list(step.pending_writes or ()) if step is not None else []
+        if step is None or any(
+            task == task_id and channel not in WRITES_IDX_MAP for task, channel, _ in known
+        ):
+            # Of a task that runs again, the savers keep some writes of each run.
+            self.steps = None
+            return
+        known += [(task_id, channel, value) for channel, value in writes]
+        self.steps[place["checkpoint_id"]] = step._replace(pending_writes=known)
 
     @contextmanager
     def _writing(self, session: str) -> Iterator[None]:
@@ -74,6 +107,9 @@ class GuardedSaver(BaseCheckpointSaver[str]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read one checkpoint (see LangGraph's `BaseCheckpointSaver`)."""
+        if self.steps == {} and self.lease is not None:
+            # LangGraph looks for a checkpoint of each session, also of a new one.
+            return None
         with reading_store(self.store_url, _session(config)):
             found = await super().aget_tuple(config)
             return None if found is None else check_checkpoint(found)
@@ -228,9 +264,11 @@ class SqlSaver(GuardedSaver):
         self._writer = writer
         self.lease = lease
         self._waiting: list[_NodeWrites] = []
+        self._held: list[Statement] = []
+        """The statements that are committed with the next ones."""
         self._order = asyncio.Lock()
         self._late: asyncio.TimerHandle | None = None
-        self._flushing: asyncio.Task[None] | None = None
+        self._flushing: asyncio.Task[int] | None = None
 
     async def aput(
         self,
@@ -249,10 +287,14 @@ class SqlSaver(GuardedSaver):
             async with self._order:
                 waiting = [one for one in self._waiting if one.place == before]
                 self._waiting = [one for one in self._waiting if one.place != before]
-                if not self._waiting:
-                    self._stop_clock()
-                put = self._record("put", config, checkpoint, metadata, new_versions)
-                await self._write(*(self._writes(one, held) for one in waiting), *put)
+                step = [self._writes(one, held) for one in waiting]
+                step += self._record("put", config, checkpoint, metadata, new_versions)
+                if self.steps is not None and _can_wait(config, checkpoint, metadata):
+                    self._held += step
+                    self._start_clock()
+                else:
+                    await self._write(*step)
+                self._note_checkpoint(config, checkpoint, metadata)
         kept = {name: place[name] for name in ("thread_id", "checkpoint_ns")}
         return {"configurable": kept | {"checkpoint_id": checkpoint["id"]}}
 
@@ -266,16 +308,17 @@ class SqlSaver(GuardedSaver):
         """Save the writes of one task (see LangGraph's `BaseCheckpointSaver`)."""
         given = _NodeWrites(config, writes, task_id, task_path)
         with self._writing(_session(config)):
-            if not given.can_wait:
+            if given.can_wait:
+                self._waiting.append(given)
+                self._start_clock()
+            else:
                 await self._write(self._writes(given))
-                return
-            self._waiting.append(given)
-            if self._late is None:
-                self._late = asyncio.get_running_loop().call_later(_SOON, self._flush_late)
+            self._note_writes(config, writes, task_id)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete all checkpoints of a session (see LangGraph's `BaseCheckpointSaver`)."""
         with self._writing(thread_id):
+            self.steps = None
             await self.flush()
             await self._write(*self.deletion(thread_id))
 
@@ -288,21 +331,25 @@ class SqlSaver(GuardedSaver):
     def _deletion(self, session: str) -> Sequence[Statement]:
         return self._record("delete_thread", session)
 
-    async def flush(self) -> None:
-        """Save the writes that wait for their checkpoint. No later save remains to be done."""
+    async def flush(self, *statements: Statement) -> int:
+        """Save all that waits, and run statements. No later save remains to be done.
+
+        Returns:
+            The number of rows that the last statement changed.
+        """
         self._stop_clock()
         if self._flushing is not None:
             # Its error comes from the next write.
             await asyncio.wait([self._flushing])
-        await self._save_waiting()
+        return await self._save_waiting(*statements)
 
-    async def _save_waiting(self) -> None:
+    async def _save_waiting(self, *statements: Statement) -> int:
         async with self._order:
             waiting, self._waiting = self._waiting, []
-            if not waiting:
-                return
+            if not (waiting or self._held or statements):
+                return 0
             try:
-                await self._write(*map(self._writes, waiting))
+                return await self._write(*map(self._writes, waiting), *statements)
             except Exception:
                 # Only the caller gets this error. The node's caller gets it from the checkpoint,
                 # which tries again.
@@ -314,6 +361,10 @@ class SqlSaver(GuardedSaver):
         self._flushing = asyncio.create_task(self._save_waiting())
         # Read here, so that asyncio does not report an exception that the next write raises, too.
         self._flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _start_clock(self) -> None:
+        if self._late is None:
+            self._late = asyncio.get_running_loop().call_later(_SOON, self._flush_late)
 
     def _stop_clock(self) -> None:
         # An event loop that ends would start the task of a clock, and never run it.
@@ -331,16 +382,24 @@ class SqlSaver(GuardedSaver):
         rows = zip(put.values, values, strict=True)
         return put._replace(values=[row for row, (name, _) in rows if name not in left_out])
 
-    async def _write(self, *statements: Statement) -> None:
-        lease, files = self.lease, dict[str, bytes]()
+    async def _write(self, *statements: Statement) -> int:
+        """Commit the held statements and these; return the number of rows the last one changed."""
+        lease, files, new = self.lease, dict[str, bytes](), list[Statement]()
+        held, self._held = self._held, []
+        if not self._waiting:
+            self._stop_clock()
         if self._files.new and lease is not None:
             # In the same transaction as the messages that refer to them.
             files, self._files.new = self._files.new, {}
             put, session = _PUT_FILE.replace("?", self.placeholder), lease.subject.name
             new = [Statement(put, (digest, session, data)) for digest, data in files.items()]
-            statements = (*new, *statements)
-        await self._writer.write(*statements, lease=lease)
+        try:
+            changed = await self._writer.write(*new, *held, *statements, lease=lease)
+        except Exception:
+            self._held = new + held + self._held if held else self._held
+            raise
         self._files.written |= files.keys()
+        return changed
 
     def _record(self, method: str, *given: object) -> Sequence[Statement]:
         """Call a method of LangGraph's synchronous saver, and return its statements."""
@@ -352,15 +411,30 @@ class SqlSaver(GuardedSaver):
         self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
     ) -> None:
         """See `GuardedSaver.replace_all`; one transaction."""
-        config: RunnableConfig = {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
-        versions = checkpoint["channel_versions"]
         with self._writing(session):
-            await self.flush()
-            put = self._record("put", config, checkpoint, metadata, versions)
-            # LangGraph's statements end with the condition on the session.
-            own = " AND checkpoint_ns = ''"
-            deletion = [one._replace(sql=one.sql + own) for one in self._deletion(session)]
-            await self._write(*deletion, *put)
+            await self.flush(*self.replacement(session, checkpoint, metadata))
+
+    def replacement(
+        self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    ) -> Sequence[Statement]:
+        """Return the statements that replace all checkpoints of a session by this one."""
+        self.steps = None
+        config: RunnableConfig = {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
+        # LangGraph's statements end with the condition on the session.
+        own = " AND checkpoint_ns = ''"
+        deletion = [one._replace(sql=one.sql + own) for one in self._deletion(session)]
+        versions = checkpoint["channel_versions"]
+        return *deletion, *self._record("put", config, checkpoint, metadata, versions)
+
+
+def _can_wait(config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> bool:
+    """Return whether a checkpoint of a new session may wait for the next save.
+
+    No call precedes the first checkpoints, and the end follows the last one.
+    """
+    is_first = metadata["step"] <= 0
+    has_ended = bool(checkpoint["channel_values"].get("outcome"))
+    return not config["configurable"]["checkpoint_ns"] and (is_first or has_ended)
 
 
 class _RecordingSaver(RecordingSaver, SqliteSaver):

@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+import math
 import re
+import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, LiteralString
+from typing import TYPE_CHECKING, Any, ClassVar, Final, LiteralString
 
 from ..common.data import Versions
 from ..common.errors import StoreError
@@ -30,13 +32,28 @@ from .sql_batches import (
 )
 
 if TYPE_CHECKING:
+    from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
+
     from .saver import SqlSaver
 
 
-LEASE: Final = "SELECT 1 FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
-"""Returns a row while a lease is valid."""
+LEASE: Final = (
+    "SELECT (SELECT stop_requested FROM duologue_sessions "
+    "WHERE duologue_sessions.session = duologue_leases.session) "
+    "FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
+)
+"""Returns a row while a lease is valid: whether a stop of its session was requested."""
+RELEASE: Final = "DELETE FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
+_ACQUIRE_NEW: Final = (
+    "INSERT INTO duologue_leases (session, owner, number) SELECT ?, ?, ? "
+    "WHERE NOT EXISTS (SELECT 1 FROM duologue_sessions WHERE session = ?) "
+    "ON CONFLICT (session) DO NOTHING"
+)
+"""Acquires a lease on a session that does not exist."""
 
 _RETRY: Final = 1.0  # seconds
+_FRESH: Final = 0.05
+"""Seconds after a write during which no other process is expected to request a stop."""
 
 
 STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=13)
@@ -78,22 +95,25 @@ class SqlStore(Store):
     """A store in SQL. A subclass for each database runs the statements.
 
     A lease is a row that names its owner, the open store that has acquired it. A lease whose owner
-    is dead may be taken over. Every write checks its lease in its own transaction.
+    is dead may be taken over. Every write checks its lease in its own transaction, and reads
+    whether a stop of the session was requested.
 
     A new session takes these steps:
 
     1. `open_store` opens the store, or shares the open store of its address.
-    2. `lock` adds the lease (`_acquire`): the first commit.
-    3. `SqlSessionLease.begin` adds the session's row: the second commit.
-    4. `SqlSaver.aput` saves each checkpoint with the writes before it: one commit for each step.
-    5. `finish` changes the row, `SqlSaver.replace_all` leaves one checkpoint, and the end of the
-       lock deletes the lease (`_free`): three commits.
+    2. `SqlSessionLease.begin` adds the lease and the session's row: the first commit.
+    3. `SqlSaver.aput` saves each checkpoint with the writes before it: one commit for each step.
+       The steps before the first call are one commit, the second.
+    4. `SqlSessionLease.end` saves the last step, changes the row, leaves one checkpoint, and
+       deletes the lease: the last commit.
 
     Each commit passes `Writer.write` and the database's `_commit`, which checks the lease.
     """
 
     owner: str
     writer: Writer
+    newest_stop: ClassVar[float] = -math.inf
+    """The time of this process's newest stop request in any store, by the monotonic clock."""
     second_look: float = 0.0
     """Seconds after which an owner that seemed dead is checked a second time. 0 means no second
     check.
@@ -115,6 +135,8 @@ class SqlStore(Store):
         self._numbers = count(1)
         self._taken = set[int]()
         """The numbers of the leases that are acquired here, or are being acquired."""
+        self._beginning = dict[LeaseSubject, Lease]()
+        """The leases of sessions that were new here. Their first writes acquire them."""
         self._freeing = set[asyncio.Task[None]]()
 
     @abstractmethod
@@ -156,18 +178,28 @@ class SqlStore(Store):
         # released.
         return number in self._taken if owner == self.owner else await self._is_alive(str(owner))
 
-    async def _take(self, subject: LeaseSubject) -> Lease | None:
+    async def _take(self, subject: LeaseSubject, *, is_new: bool) -> Lease | None:
+        if subject in self._beginning:
+            return None
         lease = Lease(subject, self.owner, next(self._numbers))
         self._taken.add(lease.number)
         try:
+            if is_new:
+                self._beginning[subject] = lease
+                # A fork has a lease before its row, and a killed process may have left one.
+                if await self._lease(subject) is None:
+                    values = *lease.terms, subject.key
+                    lease.acquisition = self.statement(_ACQUIRE_NEW, *values)
+                    return lease
+                del self._beginning[subject]
             if await self._acquire(lease):
                 return lease
         except BaseException:
             # The writer continues for a cancelled caller, so the lease may be acquired anyway.
-            self._taken.remove(lease.number)
+            self._forget(lease)
             self._free_later(lease)
             raise
-        self._taken.remove(lease.number)
+        self._forget(lease)
         return None
 
     async def _acquire(self, lease: Lease) -> bool:
@@ -200,17 +232,24 @@ class SqlStore(Store):
                 return True
         return False
 
-    async def _free(self, holder: LeaseHolder) -> None:
-        lease = holder.lease
+    async def _free(self, lease: Lease, holder: LeaseHolder | None) -> None:
         try:
-            with suppress(Exception):
-                # The writes of a cancelled step come first; their errors have no receiver any more.
-                await holder.drain()
-            await self._delete(lease)
+            if holder is not None:
+                with suppress(Exception):
+                    # The writes of a cancelled step come first; their errors have no receiver any
+                    # more.
+                    await holder.drain()
+            if not lease.is_released and lease.acquisition is None:
+                await self._delete(lease)
         except StoreError:
             self._free_later(lease)
         finally:
-            self._taken.remove(lease.number)
+            self._forget(lease)
+
+    def _forget(self, lease: Lease) -> None:
+        self._taken.remove(lease.number)
+        if self._beginning.get(lease.subject) is lease:
+            del self._beginning[lease.subject]
 
     def _free_later(self, lease: Lease) -> None:
         """Delete a lease in the background; for other processes it is valid until then."""
@@ -227,10 +266,7 @@ class SqlStore(Store):
         task.add_done_callback(self._freeing.discard)
 
     async def _delete(self, lease: Lease) -> None:
-        await self.write(
-            "DELETE FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?",
-            *lease.terms,
-        )
+        await self.write(RELEASE, *lease.terms)
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -335,24 +371,26 @@ class SqlStore(Store):
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
         await self.update(session, stop_requested=True)
+        SqlStore.newest_stop = time.monotonic()
 
     async def update(
         self, session: str, lease: Lease | None = None, **values: str | bool | None
     ) -> None:
         """Change fields of a session's row, and the time of its last change."""
-        names = [*values, "updated_at"]
-        changes = ", ".join(f"{name} = ?" for name in names)
-        changed = await self.write(
+        if not await self.writer.write(self.row_change(session, **values), lease=lease):
+            raise unknown_session(session, self.url)
+
+    def row_change(self, session: str, **values: str | bool | None) -> Statement:
+        """Return the statement that changes a session's row, and the time of its last change."""
+        changes = ", ".join(f"{name} = ?" for name in (*values, "updated_at"))
+        return self.statement(
             f"UPDATE duologue_sessions SET {changes} WHERE session = ?",  # noqa: S608
             *(*map(to_column, values.values()), moment(datetime.now(UTC)), session),
-            lease=lease,
         )
-        if not changed:
-            raise unknown_session(session, self.url)
 
     async def stop_requested(self, session: str) -> bool:
         """See `Store.stop_requested`."""
-        # Read at every turn, so without the whole row, which contains the spec.
+        # Without the whole row, which contains the spec.
         found = await self.read(
             "SELECT stop_requested FROM duologue_sessions WHERE session = ?", session
         )
@@ -377,9 +415,31 @@ class SqlSessionLease(SessionLease):
         """See `SessionLease.add`."""
         return await self._add(title, spec, forked_from, tools)
 
-    async def begin(self, *, title: str, spec: str, tools: str = "{}") -> SessionRow:
+    async def begin(self, *, title: str, spec: str, tools: str = "{}") -> None:
         """See `SessionLease.begin`; one transaction."""
-        return await self._add(title, spec, None, tools, *self.checkpointer.deletion(self.session))
+        await self._add(title, spec, None, tools, *self.checkpointer.deletion(self.session))
+        self.checkpointer.record_steps()
+
+    async def end(
+        self, reason: str, whole: "tuple[Checkpoint, CheckpointMetadata] | None" = None
+    ) -> None:
+        """See `SessionLease.end`; one transaction, which releases the lease."""
+        release = self._store.statement(RELEASE, *self.lease.terms)
+        change = self._store.row_change(self.session, status="finished", reason=reason)
+        saver = self.checkpointer
+        replaced = () if whole is None else saver.replacement(self.session, *whole)
+        # The change of the row is the last, so that its number of rows is returned.
+        changed = await saver.flush(*replaced, release, change)
+        self.lease.is_released = True
+        if not changed:
+            raise unknown_session(self.session, self.url)
+
+    async def stop_requested(self, session: str) -> bool:
+        """See `SessionLease.stop_requested`."""
+        lease = self.lease
+        if lease.checked_at < max(time.monotonic() - _FRESH, SqlStore.newest_stop):
+            lease.stop_requested = await self._store.stop_requested(session)
+        return lease.stop_requested
 
     async def _add(
         self, title: str, spec: str, forked_from: str | None, tools: str, *first: Statement
@@ -398,6 +458,12 @@ class SqlSessionLease(SessionLease):
         found = await self._store.read("SELECT 1 " + row, self.session)
         await self._store.write("DELETE " + row, self.session, lease=self.lease)
         return bool(found)
+
+    async def clear_stop(self) -> None:
+        """See `SessionLease.clear_stop`."""
+        await super().clear_stop()
+        # The lease was checked before the change.
+        self.lease.stop_requested = False
 
     async def put_verdict(self, number: int, verdict: str) -> None:
         """See `SessionLease.put_verdict`."""

@@ -336,7 +336,9 @@ class SqliteStore(SqlStore):
         self._reading = SqliteThread(self._file)
         self.writer = Writer(partial(self._writing.run, self._commit), self._explain)
         self._is_closing = False
-        self._has_checkpoints = False
+        self._has_lease = False
+        self._needs_checkpoints = False
+        """Whether the next commit first creates LangGraph's tables, if they are missing."""
 
     def _saver(self, lease: Lease | None = None) -> "SqliteSessionSaver":
         from .saver import SqliteSessionSaver  # loads LangGraph
@@ -397,11 +399,10 @@ class SqliteStore(SqlStore):
             with suppress(OSError):
                 self._owner.is_alive(lock.name)
 
-    async def _take(self, subject: LeaseSubject) -> Lease | None:
-        if not self._has_checkpoints:
-            with store_errors(self.url):
-                await self._writing.run(self._make_checkpoints)
-        return await super()._take(subject)
+    async def _take(self, subject: LeaseSubject, *, is_new: bool) -> Lease | None:
+        self._needs_checkpoints |= not self._has_lease
+        self._has_lease = True
+        return await super()._take(subject, is_new=is_new)
 
     def _make_checkpoints(self) -> None:
         """Create LangGraph's tables if they are missing; listing sessions needs none of them."""
@@ -413,7 +414,7 @@ class SqliteStore(SqlStore):
             SqliteSaver(connection).setup()
         finally:
             connection.execute("PRAGMA busy_timeout = 0")
-        self._has_checkpoints = True
+        self._needs_checkpoints = False
 
     async def read(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
         """See `SqlStore.read`."""
@@ -432,15 +433,20 @@ class SqliteStore(SqlStore):
 
     def _commit(self, jobs: Sequence[Job]) -> Results:
         connection = self._writing.connection
+        if self._needs_checkpoints:
+            self._make_checkpoints()
         self._run_when_free("BEGIN IMMEDIATE")
+        began, stops = time.monotonic(), dict[Lease, bool]()
         try:
-            results = [_run_job(connection, job) for job in jobs]
+            results = [_run_job(connection, job, stops) for job in jobs]
             connection.execute("COMMIT")
         except BaseException:
             # Some errors have already rolled the transaction back.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+        for lease, stop_requested in stops.items():
+            lease.note_write(began, stop_requested=stop_requested)
         self._file.check(connection)
         return results
 
@@ -488,10 +494,16 @@ class SqliteStore(SqlStore):
         self._writing.disconnect()
 
 
-def _run_job(connection: sqlite3.Connection, job: Job) -> int | Exception:
+def _run_job(connection: sqlite3.Connection, job: Job, stops: dict[Lease, bool]) -> int | Exception:
+    """Run the statements of a job; add to `stops` whether a stop of its session was requested."""
     lease = job.lease
-    if lease is not None and connection.execute(LEASE, lease.terms).fetchone() is None:
-        return lease.subject.lost_error()
+    if lease is not None:
+        if lease.acquisition is not None:
+            connection.execute(lease.acquisition.sql, lease.acquisition.values)
+        found = connection.execute(LEASE, lease.terms).fetchone()
+        if found is None:
+            return lease.refusal()
+        stops[lease] = bool(found[0])
     changed = 0
     for sql, given, many in job.statements:
         cursor = (connection.executemany if many else connection.execute)(sql, given)

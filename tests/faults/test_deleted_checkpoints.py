@@ -22,7 +22,8 @@ from duologue import Conversation, DuologueError, Session, StoreError, build_gra
 from duologue.graphs.session.checkpoints import (
     DELTA_CHANNELS,
     config_of,
-    delete_older_checkpoints,
+    pack_steps,
+    read_finished_steps,
 )
 from duologue.graphs.store.errors import LostSessionError
 from duologue.graphs.store.lease import Statement
@@ -59,7 +60,10 @@ async def shorten(store: Path | str, session: str = "garden") -> tuple[int, int]
     async with open_store(store) as opened:
         before = await count(opened, session)
         async with opened.lock(session) as held:
-            await delete_older_checkpoints(held, build_graph(checkpointer=held.checkpointer))
+            graph = build_graph(checkpointer=held.checkpointer)
+            whole = pack_steps(await read_finished_steps(graph, session))
+            if whole is not None:
+                await held.checkpointer.replace_all(session, *whole)
         return before, await count(opened, session)
 
 
@@ -169,10 +173,10 @@ def test_an_error_in_the_middle_of_the_deletion_undoes_it(
 def test_a_run_that_ends_survives_an_error_of_the_deletion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fails(*given: object) -> None:
+    def fails(*given: object) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr(SqlSaver, "replace_all", fails)
+    monkeypatch.setattr(SqlSaver, "replacement", fails)
     play("side_by_side", tmp_path / "s.db")
     assert asyncio.run(_count_in(tmp_path / "s.db")) > 1
 

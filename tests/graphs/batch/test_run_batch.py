@@ -25,7 +25,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.store.batches import CellRow, CellsWanted
 from duologue.graphs.store.open import open_store
-from duologue.graphs.store.sql_tables import SqlStore
+from duologue.graphs.store.sql_tables import SqlSessionLease, SqlStore
 from duologue.nodes.testing import Call, Line, Prompt, Reply, ScriptedChatModel
 
 ROLES = ["Cook", "Teacher", "Nurse", "Owner"]
@@ -240,9 +240,9 @@ async def test_a_batch_that_is_cancelled_counts_answers_that_are_not_stored_yet(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered, have_answered = list[str](), asyncio.Event()
-    read = SqlStore.stop_requested
+    read = SqlSessionLease.stop_requested
 
-    async def read_late(opened: SqlStore, session: str) -> bool:
+    async def read_late(held: SqlSessionLease, session: str) -> bool:
         """Cancel the batch after all users have answered, so that it stops during the read."""
         answered.append(session)
         if len(answered) == 4:
@@ -251,9 +251,9 @@ async def test_a_batch_that_is_cancelled_counts_answers_that_are_not_stored_yet(
         await have_answered.wait()
         for _ in range(20):
             await asyncio.sleep(0)
-        return await read(opened, session)
+        return await read(held, session)
 
-    monkeypatch.setattr(SqlStore, "stop_requested", read_late)
+    monkeypatch.setattr(SqlSessionLease, "stop_requested", read_late)
     player = Player()
     running = asyncio.create_task(arun_batch(batch(), name="b", store=store, model=player.model))
     with pytest.raises(asyncio.CancelledError):

@@ -82,11 +82,11 @@ def overtakes(monkeypatch: pytest.MonkeyPatch) -> Overtakes:
         waits, freed, lock = threading.Event(), threading.Event(), Store.lock
 
         @asynccontextmanager
-        async def held_up(opened: Store, session: str) -> AsyncIterator[SessionLease]:
+        async def held_up(opened: Store, *given: Any, **named: Any) -> AsyncIterator[SessionLease]:
             if not waits.is_set():
                 waits.set()
                 await asyncio.to_thread(freed.wait)
-            async with lock(opened, session) as held:
+            async with lock(opened, *given, **named) as held:
                 yield held
 
         with monkeypatch.context() as patched, ThreadPoolExecutor(1) as pool:

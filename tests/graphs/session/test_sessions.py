@@ -457,8 +457,8 @@ async def test_beginning_anew_holds_the_session_from_before_it_deletes(
     lock, erase = MemoryStore.lock, MemorySessionLease.erase
 
     @asynccontextmanager
-    async def noted(self: MemoryStore, session: str) -> AsyncIterator[SessionLease]:
-        async with lock(self, session) as held:
+    async def noted(self: MemoryStore, *given: Any, **named: Any) -> AsyncIterator[SessionLease]:
+        async with lock(self, *given, **named) as held:
             happened.append("held")
             yield held
         happened.append("freed")
