@@ -10,6 +10,7 @@ User interfaces made for it can therefore show these questions. The `langchain` 
 not needed.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias, get_args
@@ -49,7 +50,17 @@ def _check_headers(given: dict[str, str]) -> dict[str, str]:
     return given
 
 
-Further: TypeAlias = dict[str, JsonValue]
+def _check_json(given: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    try:
+        json.dumps(given, allow_nan=False)
+    except ValueError:
+        raise ValueError(
+            "contains NaN or an infinite number, which JSON lacks; remove it"
+        ) from None
+    return given
+
+
+Further: TypeAlias = Annotated[dict[str, JsonValue], AfterValidator(_check_json)]
 """Settings under the names of the model's provider."""
 
 Headers: TypeAlias = Annotated[dict[str, str], AfterValidator(_check_headers)]

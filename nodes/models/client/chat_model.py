@@ -23,6 +23,7 @@ from ..answers import CALL_FIELDS, DETAILS, OPAQUE, RAW, fields_of_calls
 from ..opaque_fields import add_fields
 from ..stops import NO_END, is_stop
 from ..tool_calls import raw_calls, read_calls
+from .http_client import request_completion
 from .reply_reader import ReplyReader
 
 _BLOCK: Final = 500
@@ -71,18 +72,11 @@ class KeptPieces:
             self._block.clear()
 
 
-_PATH = "/chat/completions"
-
 _EVENTS_AT_ONCE = 100
 """Number of stream events after which other coroutines may run."""
 
 _LIMIT = "max_completion_tokens"
 """The name that `ChatOpenAI` always uses for the output token limit."""
-
-_RAW_RESPONSE = {"X-Stainless-Raw-Response": "true"}
-"""Header that makes OpenAI's client return the raw HTTP response. The stock `ChatOpenAI` sends it
-as well.
-"""
 
 
 class ChatModel(ChatOpenAI):
@@ -135,12 +129,10 @@ class ChatModel(ChatOpenAI):
         payload = self._get_request_payload(messages, stop=stop, **kwargs)
         if not _is_plain(payload):
             return await super()._agenerate(messages, stop, run_manager, **kwargs)
-        headers = {**(payload.pop("extra_headers", None) or {}), **_RAW_RESPONSE}
+        client = self.root_async_client
         with _errors_of_langchain():
-            raw = await self.root_async_client.post(
-                _PATH, cast_to=object, body=_body(payload), options={"headers": headers}
-            )
-            reader = ReplyReader(raw.http_response, self.root_async_client)
+            response = await request_completion(client, payload, stream=False)
+            reader = ReplyReader(response, client)
             if await reader.is_stream():
                 return await agenerate_from_stream(self._pieces(reader))
             reply = await reader.read_whole()
@@ -179,18 +171,11 @@ class ChatModel(ChatOpenAI):
             ):
                 yield typed
             return
-        headers = payload.pop("extra_headers", None) or {}
+        client = self.root_async_client
         with _errors_of_langchain():
-            stream = await self.root_async_client.post(
-                _PATH,
-                cast_to=object,
-                body=_body(payload),
-                options={"headers": headers},
-                stream=True,
-                stream_cls=openai.AsyncStream[object],
-            )
-            reader = ReplyReader(stream.response, self.root_async_client)
-            async with stream, aclosing(self._pieces(reader)) as pieces:
+            response = await request_completion(client, payload, stream=True)
+            reader = ReplyReader(response, client)
+            async with aclosing(response), aclosing(self._pieces(reader)) as pieces:
                 async for piece in pieces:
                     yield piece
 
@@ -293,12 +278,6 @@ def _as_text(message: BaseMessage) -> dict[str, Any] | None:
         return None
     name = {} if message.name is None else {"name": message.name}
     return {"content": message.content, **name, "role": role}
-
-
-def _body(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON to send."""
-    extra = payload.pop("extra_body", None) or {}
-    return {**payload, **extra}
 
 
 @contextmanager

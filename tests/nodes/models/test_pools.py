@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from duologue.nodes.models.client.clients import Pools
+from duologue.nodes.models.client.http_client import Pools
 
 MOST = 64
 """Maximum number of open connections: two full pools."""
