@@ -14,7 +14,7 @@ from drawn.replies import reply
 from drawn_faults import Faults
 from duologue import ModelError, aconverse, load_conversation
 from duologue.graphs.store.in_memory import _SPACES
-from duologue.nodes.models.client import clients
+from duologue.nodes.models.client import http_client
 from support.faulty_server import Body, FaultyServer, Sent
 
 from .faulty_talk import set_up
@@ -93,7 +93,7 @@ def test_only_faulty_replies_make_conversations_fail_and_nothing_is_left(
 def test_more_conversations_than_connections_wait_for_one(
     faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "_MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(http_client, "_MOST_CONNECTIONS", 2)
     server = Server(faults.random(), 0)
     with FaultyServer(server.answer) as http:
         monkeypatch.setenv("OPENAI_BASE_URL", http.url)
@@ -109,4 +109,4 @@ def test_connections_take_no_more_than_half_of_what_a_process_may_open(
     descriptors: int, connections: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
-    assert clients._most_connections() == connections
+    assert http_client._most_connections() == connections

@@ -6,16 +6,18 @@ The class overrides private methods of langchain-openai, so tests compare it wit
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from typing import Any, ClassVar, Final, Literal, cast
+from typing import Any, ClassVar, Final, Literal, TypeGuard, cast
 
 import openai
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
-from langchain_core.language_models import LanguageModelInput
+from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.chat_models import agenerate_from_stream
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.messages.ai import InputTokenDetails, add_usage, subtract_usage
 from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
 
@@ -118,6 +120,33 @@ class ChatModel(ChatOpenAI):
             for message, text in zip(messages, texts, strict=True)
         ]
         return payload
+
+    async def ainvoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002  # as in the base class
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,  # as in the base class
+    ) -> AIMessage:
+        """Call the model, as in the base class.
+
+        LangChain's callbacks cost as much as the request. They are left out if nothing listens.
+        """
+        config = ensure_config(config)
+        if self._is_observed(config) or not _is_text(input) or not _TRACED.isdisjoint(kwargs):
+            return await super().ainvoke(input, config, stop=stop, **kwargs)
+        result = await self._agenerate_with_cache([*input], stop=stop, **kwargs)
+        return cast("AIMessage", result.generations[0].message)
+
+    def _is_observed(self, config: RunnableConfig) -> bool:
+        """Return whether a callback, a tracer or a patch of LangChain follows a call."""
+        manager = AsyncCallbackManager.configure(
+            config.get("callbacks"), self.callbacks, self.verbose
+        )
+        # Some tracers replace the methods.
+        methods = (BaseChatModel.ainvoke, BaseChatModel.agenerate)
+        return bool(manager.handlers) or any(hasattr(one, "__wrapped__") for one in methods)
 
     async def _agenerate(
         self,
@@ -264,6 +293,17 @@ def _read_thought(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _is_plain(payload: dict[str, Any]) -> bool:
     """Return whether a request is a chat completion whose reply is not parsed into a class."""
     return "messages" in payload and not isinstance(payload.get("response_format"), type)
+
+
+_TRACED = frozenset({"ls_structured_output_format", "structured_output_format"})
+"""Options of a call that only tracers read."""
+
+
+def _is_text(prompt: LanguageModelInput) -> TypeGuard[list[BaseMessage]]:
+    """Return whether a prompt is a list of messages without files."""
+    return isinstance(prompt, list) and all(
+        isinstance(one, BaseMessage) and isinstance(one.content, str) for one in prompt
+    )
 
 
 _ROLES: Mapping[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "assistant"}

@@ -101,7 +101,7 @@ async def _call(case: dict[str, Any], answers: list[Any], *, ours: bool, stream:
                 response = await request_completion(client, payload, stream=stream)
             else:
                 headers = payload.pop("extra_headers", {})
-                raw = await client.post(
+                raw: Any = await client.post(
                     "/chat/completions",
                     cast_to=object,
                     body=payload | payload.pop("extra_body", {}),
