@@ -271,7 +271,7 @@ wait for a change."""
 _REPETITIONS: Final = 6
 """This many repetitions of a sentence by one speaker equal a round of sentences."""
 
-_NUMBERS: Final = re.compile(r"[\d\s]+")
+_DIGITS: Final = re.compile(r"\d+")
 
 
 class SameReplies(Guard):
@@ -415,7 +415,7 @@ class _Stillness(Tally):
             self._rows[place] = row
         said.append(key)
         # Other words make a message new, but other numbers do not.
-        words = about.speaker, _NUMBERS.sub("", plain(text))
+        words = about.speaker, _DIGITS.sub("", plain(text).replace(" ", ""))
         if words not in self._words:
             self._words.add(words)
             self._sentences.clear()

@@ -10,7 +10,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
 from .structures import Span, fences
@@ -18,6 +18,11 @@ from .words import Kind, Part, courtesies, phrases, words_and_commas, words_of
 
 _LONGEST = 100_000
 """Maximum length of a farewell, in characters. Reading 16 MiB would take many seconds."""
+
+_BEGIN = 2000
+"""Number of characters of a long text that are read first. Most texts are no farewell from their
+first sentence on.
+"""
 
 _TOPIC_WORDS = 6
 """Maximum number of words that name the reason for thanks."""
@@ -56,6 +61,8 @@ def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ())
     if len(text) > _LONGEST:
         return False
     around = _around(tuple(names), tuple(marks))
+    if len(text) > 2 * _BEGIN and _begins_otherwise(text[:_BEGIN], around):
+        return False
     shown = _without(text, around)
     if _NOT_COURTESY.search(shown):
         return False
@@ -73,6 +80,19 @@ def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ())
         negated = courtesy.negated
         found = found or courtesy.found
     return found and not negated
+
+
+def _begins_otherwise(text: str, around: "_Around") -> bool:
+    """Return whether the beginning of a text has a sentence that is not part of a farewell."""
+    shown, negated = _without(text, around), False
+    # The end of the text may split a mark or a name, and the half splits a sentence, the last one.
+    for sentence, _ in pairwise(_sentences(shown[: len(shown) // 2])):
+        if _LETTER.search(sentence):
+            courtesy = _read(words_and_commas(sentence), around.words, negated=negated)
+            if courtesy is None:
+                return True
+            negated = courtesy.negated
+    return False
 
 
 class _Around(NamedTuple):

