@@ -37,7 +37,15 @@ from ...graphs.speakers.reply_parts import Stop, StopCause
 from ...graphs.speakers.structured_answers import read_structured
 from ...graphs.text.structures import UnreadableJsonError
 from ...graphs.text.words import tokens_of_message
-from .adapters.base import Adapter, AnswerForm, Ask, SettingRefusedError, ToolCalling, make_call
+from .adapters.base import (
+    Adapter,
+    AnswerForm,
+    Ask,
+    Repeat,
+    SettingRefusedError,
+    ToolCalling,
+    make_call,
+)
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
 from .adapters.provider_parameters import ListPrice, load_list
@@ -262,7 +270,7 @@ class Model:
         """Call the model with retries, and read the answer. The adapter converts the errors."""
         adapter, caller = self.adapter, speaker or "Judge"
 
-        async def call_once(sent: CallSettings) -> AIMessage:
+        async def call_once(sent: CallSettings, repeat: Repeat) -> AIMessage:
             shown: dict[str, Any] = {"purpose": kind_name(purpose), "speaker": speaker}
             name = purpose.run_name.format(speaker=caller)
             config = RunnableConfig(metadata=shown, run_name=name)
@@ -281,7 +289,7 @@ class Model:
                 shown["answer"] = uuid4().hex
                 return ask(sent)([*adapter.own_messages(prompt), *paused], config)
 
-            found = await answer_to_end(call, adapter.answer_in, adapter.label)
+            found = await answer_to_end(call, repeat, adapter.answer_in, adapter.label)
             answer = read(adapter.check_size(found))
             stop = stop_of(answer)
             return answer if stop is None else self._settle_stop(answer, stop, found, sent)

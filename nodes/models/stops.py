@@ -288,6 +288,7 @@ def _blocked_answer(word: str, body: object) -> AIMessage:
 
 async def answer_to_end(
     call: Callable[[Sequence[BaseMessage]], Awaitable[Any]],
+    repeat: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]],
     find_rejected: Callable[[Exception], AIMessage | None],
     label: str,
 ) -> object:
@@ -299,6 +300,7 @@ async def answer_to_end(
     Args:
         call: Calls the model with further messages after the prompt. Returns the answer; for an
             answer with a schema it is a dict with the answer as ``raw``.
+        repeat: Makes one request, and repeats it if it fails for now.
         find_rejected: Returns the answer that the client rejected with an error, or None.
         label: Name of the model in errors.
 
@@ -307,13 +309,18 @@ async def answer_to_end(
     """
     whole: AIMessage | None = None
     paused, failed = 0, 0
-    while True:
+
+    async def request() -> Any:  # noqa: ANN401
         try:
-            found = await call([] if whole is None else [whole])
+            return await call([] if whole is None else [whole])
         except Exception as error:
             found = find_rejected(error) or _answer_in(error)
             if found is None:
                 raise
+            return found
+
+    while True:
+        found = await repeat(request)
         answer = found["raw"] if type(found) is dict else found
         if not isinstance(answer, AIMessage):
             return found

@@ -38,6 +38,9 @@ with a schema it may be a dict with ``raw`` and ``parsed``. The answer is stream
 the configuration listens to streams.
 """
 
+Repeat: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+"""Makes a request, and repeats it if it fails for now. Each attempt passes the gate, if any."""
+
 ToolCalling = Literal["native", "schema"]
 """How a model calls tools: by its API, or by an answer that a JSON schema constrains."""
 
@@ -261,7 +264,7 @@ class SettingRefusedError(ModelError):
 async def make_call(
     adapter: Adapter,
     settings: CallSettings,
-    once: Callable[[CallSettings], Awaitable[T]],
+    once: Callable[[CallSettings, Repeat], Awaitable[T]],
     *,
     at_gate: GatedCall | None,
     notify: Callable[[str], None],
@@ -271,7 +274,7 @@ async def make_call(
     1. Check the settings.
     2. Make the call without the defaults that the model refused before.
     3. If the connection fails, the answer is interrupted, or the server refuses the call for now,
-       repeat the call.
+       repeat the request.
     4. If the model refuses a default, repeat the call without it, or with its other name.
     5. If the model then answers, remember the refused defaults.
     6. Turn an error of the client into one of duologue.
@@ -279,7 +282,7 @@ async def make_call(
     Args:
         adapter: The adapter of the model.
         settings: The settings of the call.
-        once: Makes the call once, with the settings to send.
+        once: Makes the call once, with the settings to send. It may make several requests.
         at_gate: The object through which the call passes a gate. None if it passes no gate.
         notify: Called with a notice when the call is repeated.
 
@@ -305,7 +308,7 @@ async def make_call(
             refused = adapter.learned.refused | dropped
             sent = settings.drop(refused) if refused else settings
             try:
-                answer = await repeat(partial(once, sent))
+                answer = await once(sent, repeat)
             except Exception as error:
                 name = refused_setting(error, adapter.sent_names(sent), sent)
                 if name is None:
