@@ -25,7 +25,7 @@ from ..answers import CALL_FIELDS, DETAILS, OPAQUE, RAW, fields_of_calls
 from ..opaque_fields import add_fields
 from ..stops import NO_END, is_stop
 from ..tool_calls import raw_calls, read_calls
-from .http_client import request_completion
+from .http_client import is_patched, request_completion
 from .reply_reader import ReplyReader
 
 _BLOCK: Final = 500
@@ -144,9 +144,8 @@ class ChatModel(ChatOpenAI):
         manager = AsyncCallbackManager.configure(
             config.get("callbacks"), self.callbacks, self.verbose
         )
-        # Some tracers replace the methods.
         methods = (BaseChatModel.ainvoke, BaseChatModel.agenerate)
-        return bool(manager.handlers) or any(hasattr(one, "__wrapped__") for one in methods)
+        return bool(manager.handlers) or any(is_patched(one, _LANGCHAIN) for one in methods)
 
     async def _agenerate(
         self,
@@ -294,6 +293,9 @@ def _is_plain(payload: dict[str, Any]) -> bool:
     """Return whether a request is a chat completion whose reply is not parsed into a class."""
     return "messages" in payload and not isinstance(payload.get("response_format"), type)
 
+
+_LANGCHAIN = "langchain_core.language_models.chat_models"
+"""The module of LangChain's methods."""
 
 _TRACED = frozenset({"ls_structured_output_format", "structured_output_format"})
 """Options of a call that only tracers read."""

@@ -109,7 +109,6 @@ def by_patch(_: ChatModel, __: RunnableConfig) -> Iterator[Seen]:
         return await stock(self, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
-        traced.__wrapped__ = stock  # type: ignore[attr-defined]
         patch.setattr(BaseChatModel, "agenerate", traced)
         yield lambda: len(seen) == 1
 
