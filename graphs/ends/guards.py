@@ -251,9 +251,13 @@ class BlankReplies(_RowGuard):
         return RowTally(heard_replies(_is_blank))
 
 
+_ASTONISHED: Final = re.compile(r"[\s*_\"'“”.…]*[?!？！؟][\s*_\"'“”.…?!？！؟]*")  # noqa: RUF001
+"""A reply of question marks or exclamation marks alone, such as "?!". People write it in chats."""
+
+
 def _is_blank(message: BaseMessage, about: SpeechMetadata) -> bool | None:
     """Return whether a reply is blank, or None if its source could not say anything else."""
-    if not is_blank(message.text):
+    if not is_blank(message.text) or _ASTONISHED.fullmatch(message.text):
         return False
     return None if about.source in FIXED else True
 

@@ -7,12 +7,12 @@ loses the result. In a doubtful sentence a word counts as a mention, which ends 
 
 import re
 import tomllib
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from .doubts import is_doubtful
 from .sentences import (
     CLOSERS,
     EMPHASIS,
@@ -29,9 +29,10 @@ from .sentences import (
     line_start,
     unlabelled,
 )
+from .spellings import Spelling, is_ordinary, spelling
 from .structures import Span
 from .thoughts import thoughts
-from .words import DENSE, has_phrase, last_phrase_length, phrase_length, spellings, words_of
+from .words import DENSE, fold, has_phrase, last_phrase_length, phrase_length, spellings, words_of
 
 _CLAUSE: Final = re.compile(r"[,;，；、،]|\s[-–—]+\s|[–—]")  # noqa: RUF001
 _OPEN: Final = " \t,;，；、،–—-"  # noqa: RUF001
@@ -170,79 +171,6 @@ def _has(words: Sequence[str], known: _Phrases) -> bool:
     return any(one in letters for one in known.dense)
 
 
-_IN_BRACKETS: Final = re.compile(r"([<\[{(]+)([^<>\[\]{}()]+)([>\]})]+)")
-
-_UNSEEN: Final = r"(?:[^\S\n]|[\u200b-\u200f\u2060\ufeff])*"
-
-_LAST: Final = 200
-"""Number of characters at the end of a text that are searched for a word in another case."""
-
-
-class Spelling(NamedTuple):
-    """The patterns that find a word in a text."""
-
-    word: str
-    """The word."""
-    exact: re.Pattern[str]
-    """The whole word, in this case."""
-    loose: re.Pattern[str]
-    """The whole word, in any case."""
-    line: re.Pattern[str]
-    """A line that contains nothing else, in this case."""
-    core: str
-    """The part that every match contains: the word, or the word without its brackets."""
-
-    def may_be_in(self, text: str) -> bool:
-        """Return whether a text could contain the word. This is much faster than searching."""
-        return self.core in text or self.core.lower() in text.rstrip()[-_LAST:].lower()
-
-    def is_all_of(self, text: str) -> bool:
-        """Return whether a text is only the word, in any case and decorated."""
-        return self.loose.search(text) is not None and is_decorative(self.loose.sub(" ", text))
-
-
-def is_ordinary(word: str) -> bool:
-    """Return whether a word consists of letters and digits alone."""
-    # Vowel signs are marks, but belong to words.
-    return all(unicodedata.category(sign)[0] in "LMN" for sign in word)
-
-
-@lru_cache
-def spelling(word: str) -> Spelling:
-    """Return the patterns that find a word.
-
-    The brackets of a word are optional unless the word inside is ordinary: "TASK_DONE" matches
-    "<TASK_DONE>", but "done" does not match "<done>".
-    """
-    written, core = _as_whole(word), word
-    in_brackets = _IN_BRACKETS.fullmatch(word)
-    if in_brackets is not None and not is_ordinary(in_brackets[2].strip()):
-        opening, core, closing = in_brackets.groups()
-        # One bracket may be missing, as in an answer that a stop sequence has cut off.
-        bare = f"(?:{re.escape(opening)})?{re.escape(core)}(?:{re.escape(closing)})?"
-        written = rf"(?:{written}|(?<!\w){bare}(?!\w))"
-    return Spelling(
-        word,
-        re.compile(written),
-        re.compile(written, re.IGNORECASE),
-        re.compile(rf"^{_UNSEEN}({written}){_UNSEEN}$", re.MULTILINE),
-        core,
-    )
-
-
-def _as_whole(word: str) -> str:
-    """Return the pattern of a word that is not a part of a longer word."""
-    # An underscore can be emphasis, but within a word it is a letter.
-    begin = "" if _is_open(word[:1]) else rf"(?:(?<![^\W_])(?<![^\W_]_)|(?<={DENSE}))"
-    end = "" if _is_open(word[-1:]) else rf"(?:(?![^\W_])(?!_[^\W_])|(?={DENSE}))"
-    return f"{begin}{re.escape(word)}{end}"
-
-
-def _is_open(sign: str) -> bool:
-    """Return whether a word with this first or last character may touch another word."""
-    return re.fullmatch(rf"\W|{DENSE}", sign) is not None
-
-
 NEAR: Final = 300
 """Maximum number of characters before a word that are examined."""
 
@@ -306,9 +234,9 @@ def find_closing(word: Spelling, text: str) -> Part | None:
     talk about it.
     """
     end = content_end(text, word.core)
-    near = word.exact.finditer(text, max(0, end - len(word.word)))
-    start, after = next((one.span() for one in near if one.end() >= end), (0, 0))
-    if not after:
+    near = [one.span() for one in word.exact.finditer(text, max(0, end - NEAR - len(word.word)))]
+    start, after = near[-1] if near else (0, 0)
+    if not after or after < end:
         return None
     bare = start
     while bare and text[bare - 1] in PAIRS:
@@ -321,22 +249,21 @@ def find_closing(word: Spelling, text: str) -> Part | None:
     if is_about:
         return None
     span = start, after
-    start = _first_of(word.word, text, start)
+    start = _first_of(near, text)
     start, closing = _unpaired(text, start, after)
     while start and (text[start - 1] in _LEADING or is_unseen(text[start - 1])):
         start -= 1
     return Part(start, len(text), span, _opened(closing, text[:start]))
 
 
-def _first_of(word: str, text: str, start: int) -> int:
-    """Return the index of the first of several equal words, the last of which begins at `start`."""
-    while True:
-        end = start
-        while end and (is_unseen(text[end - 1]) or text[end - 1] in ".!"):
-            end -= 1
-        if not text.endswith(word, 0, end):
-            return start
-        start = end - len(word)
+def _first_of(near: Sequence[Span], text: str) -> int:
+    """Return the index of the first of the last equal words with nothing but signs between."""
+    start = near[-1][0]
+    for begin, end in reversed(near[:-1]):
+        if not all(is_unseen(sign) or sign in ".!" for sign in text[end:start]):
+            break
+        start = begin
+    return start
 
 
 def _is_bare(text: str, bare: int, start: int) -> bool:
@@ -391,6 +318,12 @@ Match: TypeAlias = Literal["alone", "last", "anywhere"]
 _HELD: Final = frozenset((*PAIRS, *CLOSERS, *JOINTS, *":;"))
 """Signs that may belong to a done token."""
 
+_AROUND: Final = frozenset((*CLOSERS, *".!"))
+"""Signs directly after a token that belong to it."""
+
+LONGEST_GOODBYE: Final = 200
+"""Maximum number of characters of farewells and stage directions after a token."""
+
 _FACE_BEGUN: Final = ":;'-<"
 """Signs that may be the beginning of an emoticon."""
 
@@ -414,8 +347,8 @@ def says(token: str, text: str, match: Match = "alone", name: str | None = None)
         token: The token. Its case does not matter if it is the whole text or its whole last line.
         text: The text.
         match: ``alone``: the token counts as the whole text, or alone on a line. ``last``: it also
-            counts at the end of a text that does not talk about it, but not on a line in the
-            middle. ``anywhere``: it counts at any place.
+            counts at the end of a text that does not talk about it, also before a farewell or a
+            stage direction. ``anywhere``: it counts at any place.
         name: The speaker of the text. This name and a colon may precede the token.
     """
     return bool(_parts(token, text, match, name))
@@ -524,21 +457,21 @@ def settled(
         # On an unfinished line, backticks may turn out not to mark code. An emoticon may have
         # begun. The same token may come again, and then the lines before it are removed, too.
         uncoded = text[:line] + text[line:].replace("`", " ")
-        variants = text, uncoded, uncoded.rstrip(_FACE_BEGUN), text[:at]
-        matches: tuple[Match, ...] = ("last", "alone") if match == "last" else (match,)
-        parts = (_parts(token, one, how, name) for one in variants for how in matches)
+        variants = [text, uncoded, uncoded.rstrip(_FACE_BEGUN), text[:at]]
+        # A farewell after the token may go on.
+        *_, end = (one.end() for one in spelling(token).loose.finditer(text, since))
+        if match == "last" and len(text) - end <= LONGEST_GOODBYE:
+            variants.append(text[:end])
+        parts = (_parts(token, one, match, name) for one in variants)
         at = min([at, *(found[0].start for found in parts if found)])
     return max(_held_from(text, at, name), since)
 
 
 def _begun(token: str, text: str) -> int:
     """Return the index from which a text may contain the beginning of a token."""
-    written = (token.lower(), spelling(token).core.lower())
-    end = text[-len(token) :].lower()
-    begun = (
-        size for one in written for size in range(len(one) - 1, 0, -1) if end.endswith(one[:size])
-    )
-    return len(text) - max(begun, default=0)
+    # A spelling is at most twice as long as the token, and has two spaces.
+    found = spelling(token).begun.search(text, max(0, len(text) - 2 * len(token) - 2))
+    return len(text) if found is None else found.start()
 
 
 def _held_from(text: str, at: int, name: str | None) -> int:
@@ -558,7 +491,7 @@ def _may_surround(line: str, name: str | None) -> bool:
     bare = unlabelled(unlabelled(line, name), name).strip(_FACE_BEGUN)
     if name is None or is_decorative(bare):
         return is_decorative(bare)
-    return name.lower().startswith(bare[content_start(bare) : content_end(bare)].lower())
+    return fold(name).startswith(fold(bare[content_start(bare) : content_end(bare)]))
 
 
 def _parts(token: str, text: str, match: Match, name: str | None) -> list[Part]:
@@ -572,8 +505,11 @@ def _parts(token: str, text: str, match: Match, name: str | None) -> list[Part]:
     last = find_last_line(word, shown, name)
     if last is None and match == "last":
         last = find_closing(word, shown)
+        if last is None and (goodbye := _goodbye_start(word, shown, name)) is not None:
+            before = shown[:goodbye]
+            last = find_last_line(word, before, name) or find_closing(word, before)
     others = [*(find_everywhere(word, shown) if match == "anywhere" else find_lines(word, whole))]
-    if last is None and not (others and match != "last"):
+    if last is None and not others:
         return []
     # Backticks and quotation marks around a whole line or sentence are decoration.
     if last is not None and is_hidden(last.token, hidden_parts(shown, word.is_all_of)):
@@ -582,10 +518,31 @@ def _parts(token: str, text: str, match: Match, name: str | None) -> list[Part]:
     others = [one for one in others if not is_hidden(one.token, hidden)]
     if last is not None:
         return [*(one for one in others if one.end <= last.start), last]
-    is_said = match == "anywhere" or (
-        match == "alone" and not all(is_announced(shown, one.start) for one in others)
-    )
+    is_said = match == "anywhere" or not all(is_announced(shown, one.start) for one in others)
     return others if is_said else []
+
+
+_DIRECTION: Final = re.compile(r"\(([^()\n]+)\)|\[([^\[\]\n]+)\]|\*+([^*\n]+)\*+|_+([^_\n]+)_+")
+"""A stage direction, such as "*hangs up*"."""
+
+
+def _goodbye_start(word: Spelling, text: str, name: str | None) -> int | None:
+    """Return the index of the farewells and stage directions after the last word, or None."""
+    near = len(text) - LONGEST_GOODBYE
+    found = [*word.loose.finditer(text, max(0, near - 2 * len(word.word)))]
+    if not found:
+        return None
+    begin = found[-1].end()
+    while begin < len(text) and text[begin] in _AROUND:
+        begin += 1
+    after = text[begin:]
+    directions = [one[one.lastindex or 0] for one in _DIRECTION.finditer(after)]
+    rest = _DIRECTION.sub(" ", after)
+    is_goodbye = begin >= near and (
+        is_farewell(rest, (name,) if name else ()) or (directions and is_decorative(rest))
+    )
+    is_clear = not any(is_doubtful(one, is_yes=True) for one in directions)
+    return begin if is_goodbye and is_clear else None
 
 
 def _with_line_feeds(text: str) -> str:

@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
 from .structures import Span, fences
-from .words import Kind, Part, courtesies, phrases, words_and_commas, words_of
+from .words import Kind, Part, any_case, courtesies, phrases, words_and_commas, words_of
 
 _LONGEST = 100_000
 """Maximum length of a farewell, in characters. Reading 16 MiB would take many seconds."""
@@ -316,7 +316,7 @@ def _label(name: str) -> re.Pattern[str]:
     """Return a pattern for a speaker's name and a colon at the beginning of a text."""
     signs = rf"[{re.escape(EMPHASIS)}\"'`(\[\s]*"
     return re.compile(
-        rf"{signs}{re.escape(name)}[{re.escape(EMPHASIS)}\"'`)\]]*\s*[:：][{re.escape(EMPHASIS)}]*",  # noqa: RUF001
+        rf"{signs}{any_case(name)}[{re.escape(EMPHASIS)}\"'`)\]]*\s*[:：][{re.escape(EMPHASIS)}]*",  # noqa: RUF001
         re.IGNORECASE,
     )
 

@@ -249,6 +249,25 @@ def fold(text: str) -> str:
     return text.casefold()
 
 
+_CASES: Final = {
+    **dict.fromkeys("iıİI", "[iıİI]\u0307?"),
+    **dict.fromkeys("ßẞ", "(?:ss|[ßẞ])"),
+}
+"""Letters with other case variants than those of `re.IGNORECASE`, each with its pattern."""
+
+
+def any_case(letters: str) -> str:
+    """Return a pattern for letters in any case, to be used with `re.IGNORECASE`.
+
+    The dotted and the dotless i are equal, and so are "ß" and "ss".
+    """
+    parts = re.split("(ss)", letters, flags=re.IGNORECASE)
+    ss = _CASES["ß"]
+    return ss.join(
+        "".join(_CASES.get(sign, re.escape(sign)) for sign in part) for part in parts[::2]
+    )
+
+
 def spellings(found: Iterable[str]) -> Iterator[tuple[str, ...]]:
     """Yield every spelling of these phrases, in words."""
     for phrase in found:
@@ -387,7 +406,7 @@ _PAIRS: Final = (
     ("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹϳο\u03bdρϲ", "ABEZHIKMNOPTYXCjovpc"),
     ("ՕօոսհԼ", "OonuhL"),
     ("ᎪᏴᎬᎻᏆᎫᏦᎷᏢᎡᏚᎢᏔᏃ", "ABEHIJKMPRSTWZ"),
-    ("ıɑɡ", "iag"),
+    ("ıİɑɡ", "iIag"),
     ("‐‑‒–—−’ʼ", "------''"),
 )
 _LATIN: Final = {ord(one): latin for pair in _PAIRS for one, latin in zip(*pair, strict=True)}

@@ -155,6 +155,13 @@ def test_r1_tokens_of_any_make_are_found_last(token: str, text: str, said: bool)
     assert says(token, text, "last") is said
 
 
+@each_row("labels")
+def test_r1_the_name_before_a_token_is_compared_in_any_case(
+    name: str, text: str, said: bool
+) -> None:
+    assert says("Bitti", text, "last", name) is said
+
+
 @each_row("matches")
 def test_r1_a_token_that_is_no_ordinary_word_counts_last(token: str, match: str) -> None:
     assert default_match(token) == match

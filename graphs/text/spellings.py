@@ -1,0 +1,146 @@
+"""Spellings of a done token: in another case, with spaces in it, escaped, or cut off at its end.
+
+Pure functions.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache, reduce
+from typing import Final, NamedTuple
+
+from .sentences import is_decorative
+from .words import DENSE, any_case, fold
+
+_IN_BRACKETS: Final = re.compile(r"([<\[{(]+)([^<>\[\]{}()]+)([>\]})]+)")
+_IN_SIGNS: Final = re.compile(r"([^\w\s]+)(\w(?:.*\w)?)([^\w\s]+)", re.DOTALL)
+"""A token of words between signs, such as ``###STOP###``."""
+
+_UNSEEN: Final = r"(?:[^\S\n]|[\u200b-\u200f\u2060\ufeff])*"
+
+_LAST: Final = 200
+"""Number of characters at the end of a text that are searched for a word in another case."""
+
+
+class Spelling(NamedTuple):
+    """The patterns that find a word in a text."""
+
+    word: str
+    """The word."""
+    exact: re.Pattern[str]
+    """The whole word, in this case."""
+    loose: re.Pattern[str]
+    """The whole word, in any case."""
+    line: re.Pattern[str]
+    """A line that contains nothing else, in this case."""
+    begun: re.Pattern[str]
+    """The beginning of the word at the end of a text, in any case."""
+    core: str
+    """The part that every match contains, in any case: the longest run of letters and digits."""
+
+    def may_be_in(self, text: str) -> bool:
+        """Return whether a text could contain the word. This is much faster than searching."""
+        return self.core in text or fold(self.core) in fold(text.rstrip()[-_LAST:])
+
+    def is_all_of(self, text: str) -> bool:
+        """Return whether a text is only the word, in any case and decorated."""
+        return self.loose.search(text) is not None and is_decorative(self.loose.sub(" ", text))
+
+
+def is_ordinary(word: str) -> bool:
+    """Return whether a word consists of letters and digits alone."""
+    # Vowel signs are marks, but belong to words.
+    return all(unicodedata.category(sign)[0] in "LMN" for sign in word)
+
+
+@lru_cache
+def spelling(word: str) -> Spelling:
+    """Return the patterns that find a word.
+
+    These spellings of a word between signs count, too:
+
+    - spaces at the signs, as in "### STOP ###";
+    - a backslash before a sign, as Markdown needs it;
+    - another joint of its parts: "###GIVE_UP###" matches "###GIVE-UP###";
+    - without the signs at the end if it ends the line, as in an answer that a stop sequence has cut
+      off, and at least two signs come first;
+    - without its brackets unless the word inside is ordinary: "TASK_DONE" matches "<TASK_DONE>",
+      but "done" does not match "<done>".
+    """
+    exact, loose = (_write(word, in_any_case=in_any_case) for in_any_case in (False, True))
+    return Spelling(
+        word,
+        re.compile(exact, re.MULTILINE),
+        re.compile(loose, re.MULTILINE | re.IGNORECASE),
+        re.compile(rf"^{_UNSEEN}({exact}){_UNSEEN}$", re.MULTILINE),
+        re.compile(_write_beginning(word), re.IGNORECASE),
+        max(re.findall(r"[^\W_]+", word), key=len, default=word),
+    )
+
+
+def _write(word: str, *, in_any_case: bool) -> str:
+    """Return a pattern for all spellings of a word."""
+
+    def join(part: str, *, joints: bool = False) -> str:
+        return "".join(_signs_of(part, joints=joints, in_any_case=in_any_case))
+
+    begin, end = _bounds(word)
+    written = [f"{begin}{join(word)}{end}"]
+    if (parts := _IN_SIGNS.fullmatch(word)) is not None:
+        opening, inner, closing = parts.groups()
+        cut_off = f"{begin}{join(opening)}{join(inner, joints=True)}"
+        written.append(
+            f"{begin}{join(opening)}[ \t]?{join(inner, joints=True)}[ \t]?{join(closing)}{end}"
+        )
+        if len(opening) > 1:
+            written.append(rf"{cut_off}(?=[^\w\n]*$)")
+    in_brackets = _IN_BRACKETS.fullmatch(word)
+    if in_brackets is not None and not is_ordinary(in_brackets[2].strip()):
+        opening, inner, closing = map(join, in_brackets.groups())
+        # One bracket may be missing, as in an answer that a stop sequence has cut off.
+        written.append(rf"(?<!\w)(?:{opening})?{inner}(?:{closing})?(?!\w)")
+    return f"(?:{'|'.join(written)})"
+
+
+def _write_beginning(word: str) -> str:
+    """Return a pattern for the beginning of any spelling of a word at the end of a text."""
+    begun = [_signs_of(word, joints=False, in_any_case=True)]
+    if (parts := _IN_SIGNS.fullmatch(word)) is not None:
+        opening, inner, closing = (
+            _signs_of(one, joints=True, in_any_case=True) for one in parts.groups()
+        )
+        begun += [[*opening, "[ \t]?", *inner, "[ \t]?", *closing], inner]
+    nested = (reduce(lambda rest, sign: f"{sign}(?:{rest})?", reversed(one), "") for one in begun)
+    return rf"(?:{'|'.join(nested)})\Z"
+
+
+def _signs_of(word: str, *, joints: bool, in_any_case: bool) -> list[str]:
+    """Return the patterns of the characters of a word. Markdown may escape each sign."""
+    found = []
+    for part in re.findall(r"ss|.", word, re.DOTALL | re.IGNORECASE):
+        if joints and part in "-_ ":
+            found += [r"\\?", "[-_ ]"]
+        elif part.isalnum() or part.isspace():
+            found.append(any_case(part) if in_any_case else re.escape(part))
+        else:
+            found += [r"\\?", re.escape(part)]
+    return found
+
+
+def _bounds(word: str) -> tuple[str, str]:
+    """Return the patterns before and after a word that is not a part of a longer word."""
+    # An underscore can be emphasis, but within a word it is a letter.
+    begin = rf"(?:(?<![^\W_])(?<![^\W_]_)|(?<={DENSE}))"
+    end = rf"(?:(?![^\W_])(?!_[^\W_])|(?={DENSE}))"
+    if not word[:1].isalnum():
+        has_words = re.search(r"[^\W_]", word) is not None
+        begin = rf"(?:(?<![^\W\d_])|(?<={DENSE}))" if has_words else ""
+    return "" if _is_dense(word[:1]) else begin, "" if _is_open(word[-1:]) else end
+
+
+def _is_open(sign: str) -> bool:
+    """Return whether a word with this last character may touch another word."""
+    return re.fullmatch(rf"\W|{DENSE}", sign) is not None
+
+
+def _is_dense(sign: str) -> bool:
+    return re.fullmatch(DENSE, sign) is not None
