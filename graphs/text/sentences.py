@@ -14,7 +14,17 @@ from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
 from .structures import Span, fences
-from .words import Kind, Part, any_case, courtesies, phrases, words_and_commas, words_of
+from .words import (
+    DENSE,
+    Kind,
+    Part,
+    any_case,
+    courtesies,
+    phrases,
+    words_and_commas,
+    words_in,
+    words_of,
+)
 
 _LONGEST = 100_000
 """Maximum length of a farewell, in characters. Reading 16 MiB would take many seconds."""
@@ -47,6 +57,7 @@ _HONORIFIC = re.compile(
 _EMPHASIS = re.compile(r"[*_~#]+")
 _QUOTE_SIGN = re.compile(r"(?m)^[ \t]*>+")
 _LETTER = re.compile(r"[^\W_]")
+_IS_DENSE = re.compile(DENSE).match
 _WORDS_ALONE = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)*")
 
 
@@ -178,16 +189,16 @@ def _read(words: list[str], names: frozenset[str], *, negated: bool) -> _Courtes
         return None
     stops = courtesies().stops
     tail, topic, others = set[str](), set[str](), set[str]()
-    found, left = False, 0
+    found, left = False, 0.0
     for start, end, part in pieces:
         if part is None:
             word = words[start]
             if word == ",":
                 left = 0
-            elif word in topic:
+            elif word in topic and not _IS_DENSE(word):
                 left = _TOPIC_WORDS
-            elif left and word not in stops:
-                left -= word not in tail
+            elif left > 0 and word not in stops:
+                left -= 0 if word in tail else words_in(word)
             else:
                 others.add(word)
         elif part.kind is Kind.FILLER:

@@ -42,6 +42,10 @@ _WORD_OR_COMMA = re.compile(f"{WORD}|,")
 _OTHER_COMMA = re.compile("[،、]")
 # The Turkish dotless i is replaced as well, because its capital is "I".
 _NO_APOSTROPHES = str.maketrans("ı", "i", APOSTROPHES)
+_APART = re.compile(
+    rf"[ \t]+(?=(?:[{APOSTROPHES}](?:re|s|ll|ve|m|d)|n[{APOSTROPHES}]?t)\b)", re.IGNORECASE
+)
+"""Spaces within "you 're" and "do n't", as tokenizers write them."""
 _CHUNK = re.compile(r"(?:[^\s()]|\([^()]*\))+")
 _BRACKETS = re.compile(r"\(([^()]*)\)")
 
@@ -242,8 +246,8 @@ def words_and_commas(text: str) -> list[str]:
 
 
 def fold(text: str) -> str:
-    """Return a text without case, accents and apostrophes."""
-    text = text.translate(_NO_APOSTROPHES)
+    """Return a text without case, accents and apostrophes. Tokenized endings are joined."""
+    text = _APART.sub("", text).translate(_NO_APOSTROPHES)
     if not text.isascii():
         text = "".join(filterfalse(unicodedata.combining, unicodedata.normalize("NFKD", text)))
     return text.casefold()
