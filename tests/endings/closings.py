@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duologue.graphs.text.sentences import is_farewell
+from duologue.graphs.text.words import words_in
 from endings.dialogue import half_of
 from endings.intervals import Estimate, Table, kappa, share
-from endings.readers import sgd, texts
+from endings.readers import sgd, texts, woz
 
 LONGEST = 12
 """Maximum number of words of a short message."""
@@ -68,10 +69,14 @@ class Agreement:
         return kappa(self.tables)
 
 
-def lines(folders: Iterable[Path]) -> Iterator[Line]:
-    """Read the short messages of copies of SGD, and our own rows of farewells."""
+def lines(folders: Iterable[Path], convlab: Iterable[Path] = ()) -> Iterator[Line]:
+    """Read the short messages of copies of SGD and ConvLab-2, and our own rows of farewells."""
     for name, text, is_closing in texts.closing_lines():
         yield Line(name, "our own texts", text, is_closing)
+    for folder in convlab:
+        for group, message in woz.messages_of(folder):
+            if words_in(message.text) <= LONGEST:
+                yield Line(message.dialogue, group, message.text, message.is_closing)
     for folder in folders:
         for one in sgd.utterances_of(folder):
             if len(one.text.split()) > LONGEST:

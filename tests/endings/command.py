@@ -158,7 +158,7 @@ def _run(given: argparse.Namespace, folders: dict[str, list[Path]], halves: Sequ
         if given.wide:
             _print(report.by_case(part))
     _print("### By kind of case", report.halves_by_case(parts))
-    read = closings.lines(folders.get("sgd", ()))
+    read = closings.lines(folders.get("sgd", ()), folders.get("convlab", ()))
     agreed = closings.agreements(one for one in read if half_of(one.dialogue) in halves)
     _print("### Farewells", report.closing_table(agreed))
     if given.errors is not None:

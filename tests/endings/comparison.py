@@ -24,6 +24,11 @@ SOURCES = {
     "sgd": "Schema-Guided Dialogue",
     "tau": "tau-bench",
     "tau2": "tau2-bench",
+    "multiwoz": "MultiWOZ",
+    "multiwoz_zh": "MultiWOZ in Chinese",
+    "crosswoz": "CrossWOZ",
+    "star": "STAR",
+    "deal": "Deal or No Deal",
     "own": "your own",
     "corpus": "our own texts",
 }

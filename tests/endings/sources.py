@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from endings.dialogue import Case, Dialogue, Label, Origin
-from endings.readers import autogen, casino, intercode, own, sgd, tau2, texts
+from endings.readers import autogen, casino, deal, intercode, own, sgd, star, tau2, texts, woz
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,27 @@ SOURCES = {
         intercode.read,
         "MIT",
         ("github.com/princeton-nlp/intercode c3e46d827cfc9d4c704ec078f7abf9f41e3191d8",),
+    ),
+    "convlab": Source(
+        "--convlab",
+        woz.read,
+        "Apache 2.0",
+        ("github.com/thu-coai/ConvLab-2 b014b81fcb1ff74f54681917eee39c14c87af3e5",),
+    ),
+    "star": Source(
+        "--star",
+        star.read,
+        "MIT",
+        ("github.com/RasaHQ/STAR 3058975092cdd09798e4a3a9e4ae135755824545",),
+    ),
+    "deal": Source(
+        "--deal",
+        deal.read,
+        "CC BY-NC 4.0",
+        (
+            "github.com/facebookresearch/end-to-end-negotiator "
+            "bbb93bbf00f69fced75d5c0d22e855bda07c9b78",
+        ),
     ),
     "own": Source("--own", own.read, "yours", ()),
 }

@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
 from endings.dialogue import Call, Case, Dialogue, Label, Origin, Turn, Word
-from endings.readers import autogen, casino, intercode, own, sgd, tau2
+from endings.readers import autogen, casino, deal, intercode, own, sgd, star, tau2, woz
 from endings.readers.loops import loop_label
 
 
@@ -361,3 +362,63 @@ def test_runs_of_intercode_go_on_until_their_reward_or_are_stuck(
     assert [call.failed for turn in dialogue.turns for call in turn.calls] == [
         not is_valid for *_, is_valid in steps
     ]
+
+
+def zipped(folder: Path, source: str, dialogues: dict[str, Any]) -> None:
+    path = folder / "data" / source / "test.json.zip"
+    path.parent.mkdir(parents=True)
+    with ZipFile(path, "w") as archive:
+        archive.writestr("test.json", json.dumps(dialogues))
+
+
+def test_talks_about_tasks_end_with_the_farewells_of_their_acts(tmp_path: Path) -> None:
+    said = (
+        ("I need a train .", "Train-Inform"),
+        ("Where to ?", "Train-Request"),
+        ("That 's all , thanks .", "general-thank"),
+        ("You 're welcome .", "general-welcome"),
+    )
+    log = [{"text": text, "dialog_act": {act: []}} for text, act in said]
+    zipped(tmp_path, "multiwoz", {"A.json": {"log": log}, "B.json": {"log": log[:2]}})
+    ended, open_ended = woz.read(tmp_path)
+    assert placed(ended.label) == (Case.FAREWELL, 3, 4, False)
+    assert placed(open_ended.label) == (Case.NO_END, 3, 3, False)
+    assert (ended.id, ended.names) == ("multiwoz/A.json", ("User", "System"))
+
+
+def test_closings_of_crosswoz_are_those_of_its_acts(tmp_path: Path) -> None:
+    said = [
+        ("谢谢你", [["General", "thank", "none"]]),
+        ("好的。", []),
+        ("几点?", [["General", "bye"]]),
+    ]
+    turns = [{"content": text, "dialog_act": acts} for text, acts in said]
+    zipped(tmp_path, "crosswoz", {"1": {"messages": turns}})
+    found = [(group, one.is_closing) for group, one in woz.messages_of(tmp_path)]
+    assert found == [("CrossWOZ", True), ("CrossWOZ", None), ("CrossWOZ", None)]
+
+
+def test_star_ends_with_the_goodbye_that_was_picked(tmp_path: Path) -> None:
+    events = [
+        {"Agent": "UserGuide", "Action": "instruct", "Text": "Ask for a ride."},
+        {"Agent": "User", "Action": "utter", "Text": "A ride, please."},
+        {"Agent": "Wizard", "Action": "query", "Text": ""},
+        {"Agent": "Wizard", "Action": "pick_suggestion", "ActionLabel": "ride_bye", "Text": "Bye!"},
+    ]
+    folder = tmp_path / "dialogues"
+    folder.mkdir()
+    folder.joinpath("7.json").write_text(json.dumps({"Events": events}))
+    folder.joinpath("8.json").write_text(json.dumps({"Events": events[:3]}))
+    ended, open_ended = star.read(tmp_path)
+    assert [turn.text for turn in ended.turns] == ["A ride, please.", "Bye!"]
+    assert placed(ended.label) == (Case.FAREWELL, 1, 2, False)
+    assert placed(open_ended.label) == (Case.NO_END, 2, 2, False)
+
+
+def test_a_deal_is_read_once_and_ends_with_its_selection(tmp_path: Path) -> None:
+    talk = "1 0 4 2 1 2 {}: i take the hats . <eos> {}: deal <eos> {}: <selection> item0=0"
+    lines = [talk.format("YOU", "THEM", "YOU"), talk.format("THEM", "YOU", "THEM")]
+    tmp_path.joinpath("data.txt").write_text("\n".join(lines))
+    dialogue = only(list(deal.read(tmp_path)))
+    assert [turn.text for turn in dialogue.turns] == ["i take the hats .", "deal", "<selection>"]
+    assert placed(dialogue.label) == (Case.WORD_SAID, 3, 3, True)

@@ -8,7 +8,7 @@ user has closed it with GOODBYE or THANK_YOU, an end does as well. If the system
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ def read(folder: Path) -> Iterator[Dialogue]:
     """Read all dialogues below a folder."""
     for utterances in _dialogues(folder):
         turns = tuple(Turn(one.speaker, one.text) for one in utterances)
-        yield Dialogue(utterances[0].dialogue, "sgd", turns, _label(utterances))
+        yield Dialogue(utterances[0].dialogue, "sgd", turns, label_of(utterances))
 
 
 def utterances_of(folder: Path) -> Iterator[Utterance]:
@@ -62,7 +62,8 @@ def _utterance(dialogue: str, turn: dict[str, Any]) -> Utterance:
     return Utterance(dialogue, speaker, turn["utterance"], frozenset(acts))
 
 
-def _label(utterances: list[Utterance]) -> Label:
+def label_of(utterances: Sequence[Utterance]) -> Label:
+    """Return the label of a dialogue, by its acts."""
     length = len(utterances)
     by_user = [
         place
