@@ -13,7 +13,7 @@ from endings.intervals import Estimate
 from endings.metrics import measure
 from endings.report import table
 from endings.scoring import Outcome, Scored
-from endings.systems import OURS, System
+from endings.systems import System
 
 WORD_CASES = (Case.WORD_SAID, Case.WORD_MENTIONED)
 """Kinds of case that a rule about a word can decide alone."""
@@ -166,26 +166,12 @@ def write_tables(found: Comparison, root: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def _summary(found: Comparison) -> str:
-    ours = next(one for one in found.systems if one.name == OURS)
-    public = [share for name, share in ours.all.items() if name != OWN]
-    count = sum(share.dialogues for share in public)
-    early = sum(round(share.premature[0] * share.dialogues) for share in public if share.premature)
-    others = {one.title.split()[0].strip(",") for one in found.systems if one.name != OURS}
-    return (
-        f"Of {count:,} recorded dialogues, duologue ends {early} too early. [A comparison]"
-        f"(docs/ends.md#compared-with-other-libraries) with the stop rules of {len(others)} other "
-        f"libraries, of {found.date}, shows also where they are better."
-    )
-
-
 PARTS = {
     "all": lambda found: show(found, "all", (OWN,)),
     "words": lambda found: show(found, "words", (OWN,)),
     "date": lambda found: f"Measured on {found.date}, on the half `{found.half}`.",
-    "summary": _summary,
 }
-PLACES = {"docs/ends.md": ("date", "all", "words"), "README.md": ("summary",)}
+PLACES = {"docs/ends.md": ("date", "all", "words")}
 
 
 def _replaced(text: str, place: str, part: str) -> str:
