@@ -42,9 +42,8 @@ _WORD_OR_COMMA = re.compile(f"{WORD}|,")
 _OTHER_COMMA = re.compile("[،、]")
 # The Turkish dotless i is replaced as well, because its capital is "I".
 _NO_APOSTROPHES = str.maketrans("ı", "i", APOSTROPHES)
-_APART = re.compile(
-    rf"[ \t]+(?=(?:[{APOSTROPHES}](?:re|s|ll|ve|m|d)|n[{APOSTROPHES}]?t)\b)", re.IGNORECASE
-)
+_SHORT = rf"(?:[{APOSTROPHES}](?:re|s|ll|ve|m|d)|n[{APOSTROPHES}]t)\b"
+_APART = re.compile(rf"(?<=\w)[ \t]+(?={_SHORT}(?![{APOSTROPHES}]))", re.IGNORECASE)
 """Spaces within "you 're" and "do n't", as tokenizers write them."""
 _CHUNK = re.compile(r"(?:[^\s()]|\([^()]*\))+")
 _BRACKETS = re.compile(r"\(([^()]*)\)")
