@@ -408,11 +408,13 @@ def test_star_ends_with_the_goodbye_that_was_picked(tmp_path: Path) -> None:
     folder = tmp_path / "dialogues"
     folder.mkdir()
     folder.joinpath("7.json").write_text(json.dumps({"Events": events}))
-    folder.joinpath("8.json").write_text(json.dumps({"Events": events[:3]}))
+    asked = [events[1], events[3] | {"ActionLabel": "ask_name"}]
+    folder.joinpath("8.json").write_text(json.dumps({"Events": asked}))
+    folder.joinpath("9.json").write_text(json.dumps({"Events": events[:3]}))
     ended, open_ended = star.read(tmp_path)
     assert [turn.text for turn in ended.turns] == ["A ride, please.", "Bye!"]
     assert placed(ended.label) == (Case.FAREWELL, 1, 2, False)
-    assert placed(open_ended.label) == (Case.NO_END, 2, 2, False)
+    assert placed(open_ended.label) == (Case.NO_END, 3, 3, False)
 
 
 def test_a_deal_is_read_once_and_ends_with_its_selection(tmp_path: Path) -> None:

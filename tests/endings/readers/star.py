@@ -22,7 +22,7 @@ def read(folder: Path) -> Iterator[Dialogue]:
         events = json.loads(path.read_text(encoding="utf-8"))["Events"]
         said = [one for one in events if one["Action"] in SAYS and one["Agent"] in SPEAKERS]
         length = len(said)
-        if not length:
+        if {one["Agent"] for one in said} != SPEAKERS:
             continue
         label = Label(Case.NO_END, length + 1, Origin.FIELD)
         if "bye" in said[-1].get("ActionLabel", ""):
