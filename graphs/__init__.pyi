@@ -16,6 +16,7 @@ from .batch.status import (
 )
 from .build import build_graph as build_graph
 from .common.errors import (
+    AgentError as AgentError,
     AnswerError as AnswerError,
     BatchError as BatchError,
     ContextTooLongError as ContextTooLongError,

@@ -17,6 +17,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from ..common.errors import (
+    AgentError,
     AnswerError,
     BatchError,
     DuologueError,
@@ -61,6 +62,7 @@ _CODES: dict[type[DuologueError], ExitCode] = {
     SpecError: ExitCode.BAD_INPUT,
     AnswerError: ExitCode.BAD_INPUT,
     ModelError: ExitCode.MODEL,
+    AgentError: ExitCode.MODEL,
     BatchError: ExitCode.SESSION,
     SessionError: ExitCode.SESSION,
     StoreError: ExitCode.SESSION,

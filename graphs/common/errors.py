@@ -70,6 +70,13 @@ class ModelUnavailableError(ModelError):
     """
 
 
+class AgentError(DuologueError):
+    """An agent of the user did not answer: it raised an error, or its server is down or refuses.
+
+    The message names the agent and, without secrets, the address of its server if it is known.
+    """
+
+
 class ContextTooLongError(ModelError):
     """A model refused a prompt that is too long for it. Contains both lengths if they are known.
 
@@ -155,15 +162,18 @@ class ServerDownError(PausedError):
         self.outage = outage
 
 
-def function_error(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
-    """Return the error for a user's function or model that raised an exception."""
+def function_error(
+    what: str, name: str, error: BaseException, at: str | None = None
+) -> SpecError | AgentError:
+    """Return the error for a user's function, model or agent that raised an exception."""
     where = "" if at is None else f" in {at}"
     address = None if isinstance(error, DuologueError) else find_address(error)
     server = "" if address is None else f" (its server is {address})"
     said = hide_addresses(f"{type(error).__name__}: {error}")
     is_unknown = what == "agent" and server and getattr(error, "status_code", None) == 404
     remedy = "; name the model of this server by agent_model (--agent-model)" if is_unknown else ""
-    return SpecError(f"the {what} {name!r} failed{where}: {said}{server}{remedy}")
+    kind = AgentError if what == "agent" else SpecError
+    return kind(f"the {what} {name!r} failed{where}: {said}{server}{remedy}")
 
 
 def find_address(error: BaseException) -> str | None:

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from ...nodes.models.recorder import note_new_ids
 from ..common.content import files_of, name_of_file
-from ..common.errors import SpecError
+from ..common.errors import AgentError
 from .http_agent import make_reply_error, open_client
 
 A2A: Final = "a2a:"
@@ -252,7 +252,7 @@ class A2aAgent:
         path = f"{found['root']}/a2a/{name}"
         return urlunsplit(parts._replace(path=path)) if _is_uuid(name) else None
 
-    def _refuse(self, problem: str) -> SpecError:
+    def _refuse(self, problem: str) -> AgentError:
         return make_reply_error("A2A endpoint", self._url, problem, "its address and its log")
 
 

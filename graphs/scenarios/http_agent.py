@@ -19,7 +19,7 @@ from ..common.addresses import (
     show_address,
 )
 from ..common.content import files_of
-from ..common.errors import SpecError
+from ..common.errors import AgentError, SpecError
 from ..common.sanitize import excerpt
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def open_client() -> "httpx2.AsyncClient":
     return httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS))
 
 
-def make_reply_error(what: str, url: str, problem: str, remedy: str) -> SpecError:
+def make_reply_error(what: str, url: str, problem: str, remedy: str) -> AgentError:
     """Return the error for an endpoint that does not reply, without secrets.
 
     Args:
@@ -133,7 +133,7 @@ def make_reply_error(what: str, url: str, problem: str, remedy: str) -> SpecErro
         remedy: The things that the user should check.
     """
     told = excerpt(hide_addresses(problem))
-    return SpecError(
+    return AgentError(
         f"agent: the {what} {show_address(url)} does not reply: {told}; check {remedy}"
     )
 
@@ -190,7 +190,7 @@ class HttpAgent:
         """Send the newest message, and return the text of the reply.
 
         Raises:
-            SpecError: The endpoint can't be reached, answers with an error, or its response does
+            AgentError: The endpoint can't be reached, answers with an error, or its response does
                 not contain the reply.
         """
         import httpx2
@@ -237,7 +237,7 @@ class HttpAgent:
             raise self._refuse(f"{self.reply!r} of its response is no text: {whole}")
         return found or ""
 
-    def _refuse(self, problem: str) -> SpecError:
+    def _refuse(self, problem: str) -> AgentError:
         return make_reply_error("endpoint", self.url, problem, "its address, request and reply")
 
 

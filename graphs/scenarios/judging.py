@@ -1,6 +1,7 @@
 """The verdicts of judges and of checks about a simulation, which are stored with its session."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -8,12 +9,13 @@ from ...nodes.models.adapters.composed import Chat
 from ...nodes.models.adapters.families import adapter_of
 from ...tools.registry.functions import call
 from ..common.errors import SpecError, name_type
-from ..conversation.judges import Finding, FindingReason, Verdict
+from ..common.sanitize import excerpt
+from ..conversation.judges import Finding, FindingReason
 from ..session.judging import judge_with
 from ..session.listing import known_store
 from ..session.options import Options
 from ..session.session import Result, result_of
-from ..session.stored_session import verdicts_on
+from ..session.stored_session import LaterVerdict, verdicts_on
 from .result import SimulationResult, classify_end, find_blank_reply
 from .scenario import USER_KEPT, JudgeOpinion, Scenario, ScenarioVerdict
 
@@ -102,12 +104,13 @@ async def judge_scenario(
     replies = check_replies(scenario, found)
     if not scenario.judged:
         return found, replies
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[str, LaterVerdict] = {}
     for name in judges.names:
         async with known_store(found.session.store) as store:
             judged = await judge_with(store, found.session.id, None, name, judges.options)
             found = result_of(judged.session, store.address)
-        verdicts[name or ""] = judged.verdict
+        stored = (one for one in reversed(found.later_verdicts) if one.verdict == judged.verdict)
+        verdicts[name or ""] = next(stored)
     return found, (*_read_verdicts(scenario, verdicts), *replies)
 
 
@@ -117,19 +120,23 @@ def _name_judged(scenario: Scenario) -> Iterator[tuple[str, str]]:
 
 
 def _read_verdicts(
-    scenario: Scenario, verdicts: Mapping[str, Verdict]
+    scenario: Scenario, verdicts: Mapping[str, LaterVerdict]
 ) -> tuple[ScenarioVerdict, ...]:
     """Return the verdicts of one or two judges, by their names, as verdicts about the criteria."""
-    return tuple(
+    read = all(one.verdict.readable for one in verdicts.values())
+    found = (
         _combine(name, [JudgeOpinion(judge, *_read(one, text)) for judge, one in verdicts.items()])
         for name, text in _name_judged(scenario)
     )
+    return tuple(replace(one, is_readable=read) for one in found)
 
 
-def _read(verdict: Verdict, criterion: str) -> tuple[Finding, str, int | None]:
+def _read(stored: LaterVerdict, criterion: str) -> tuple[Finding, str, int | None]:
     """Return the decision on a criterion or check, its reason, and the message that shows it."""
+    verdict = stored.verdict
     if not verdict.readable:
-        return Finding.INCONCLUSIVE, "the judge's answer could not be read", None
+        said = excerpt(stored.answer) or "(no text)"
+        return Finding.INCONCLUSIVE, f"the judge's answer could not be read: {said}", None
     reason = verdict.reasons.get(criterion) or FindingReason(text="")
     return verdict.findings[criterion], reason.text, reason.message
 
@@ -186,10 +193,10 @@ def check_replies(scenario: Scenario, found: Result) -> tuple[ScenarioVerdict, .
     return () if blank is None else (blank,)
 
 
-def find_stored_checks(result: Result, names: Sequence[str]) -> Verdict | None:
+def find_stored_checks(result: Result, names: Sequence[str]) -> LaterVerdict | None:
     """Return the stored verdict of the checks with these names, or None."""
     found = verdicts_on(result.messages, result.later_verdicts)
-    own = (one.verdict for one in found if one.judge.criteria == tuple(names) and not one.answer)
+    own = (one for one in found if one.judge.criteria == tuple(names) and not one.answer)
     return next(own, None)
 
 
@@ -206,7 +213,7 @@ def read_criteria(
     own = by_judge or {"": found}
     # The newest verdict that could be read, or the newest one.
     verdicts = {
-        name: max(reversed(given), key=lambda one: one.verdict.readable).verdict
+        name: max(reversed(given), key=lambda one: one.verdict.readable)
         for name, given in own.items()
         if given
     }

@@ -118,9 +118,14 @@ class SimulationResult:
                 open_verdict = next(
                     one for one in self.verdicts if one.finding is Finding.INCONCLUSIVE
                 )
+                remedy = (
+                    "read the report, and make the criterion or the judge more precise"
+                    if open_verdict.is_readable
+                    else "choose a judge that answers in the format, such as a larger model"
+                )
                 raise InconclusiveResult(
-                    f"criteria: inconclusive, {open_verdict.name!r}: {open_verdict.reason}; read "
-                    "the report, and make the criterion or the judge more precise"
+                    f"criteria: inconclusive, {open_verdict.name!r}: {open_verdict.reason}; "
+                    f"{remedy}"
                 )
         return self.at_fault is None
 

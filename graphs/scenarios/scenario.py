@@ -425,6 +425,8 @@ class ScenarioVerdict:
     """The number of the message that shows it, as in the report. None if there is none."""
     opinions: tuple[JudgeOpinion, ...] = ()
     """The decisions of two judges. Empty if one judge was asked."""
+    is_readable: bool = True
+    """Whether the answers of all judges could be read."""
 
     def __str__(self) -> str:
         # A criterion is a sentence. A colon does not follow its period.

@@ -24,7 +24,7 @@ from ...nodes.models.gate import reply_limit
 from ...nodes.models.recorder import note_new_ids
 from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
 from ..common.addresses import show_address
-from ..common.errors import SpecError, name_type
+from ..common.errors import AgentError, SpecError, name_type
 from .a2a_agent import A2A, A2aAgent
 from .http_agent import HTTP, HttpAgent, ModelServer, read_address
 
@@ -140,7 +140,7 @@ class TestedAgent:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise SpecError(
+            raise AgentError(
                 f"agent_timeout: the agent {self.name!r} did not answer in {self.timeout:g} s, "
                 "so its reply was cancelled; raise the limit or make the agent faster"
             ) from None

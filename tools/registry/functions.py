@@ -19,7 +19,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ...graphs.common.data import NAME_LENGTH, Name
-from ...graphs.common.errors import SpecError, function_error, list_names, name_type
+from ...graphs.common.errors import AgentError, SpecError, function_error, list_names, name_type
 from ...graphs.common.threads import in_thread
 from ...graphs.conversation.sandbox import Language
 from ...graphs.speakers.formats import schema_of
@@ -63,8 +63,8 @@ async def call(
             if raised is not None:
                 raise raised
         return cast("T", await answer if isawaitable(answer) else answer)
-    except GeneratorExit:
-        # The caller no longer waits for the answer.
+    except (AgentError, GeneratorExit):
+        # It names the agent already, or the caller no longer waits for the answer.
         raise
     except BaseException as error:
         # A BaseException, such as SystemExit, would end the event loop that runs all sessions.

@@ -114,7 +114,7 @@ def test_the_exit_codes_tell_passed_and_inconclusive_apart() -> None:
     unclear = duologue(*RUN, "--name", "judged", "--output", "judged-report.html")
     assert unclear.exit_code == 7
     assert "4 passed, 4 inconclusive" in unclear.stdout
-    assert "the judge's answer could not be read" in unclear.stdout
+    assert "the judge's answer could not be read: ###STOP###" in unclear.stdout
     assert Path("judged-report.html").exists()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duologue import Scenario, SpecError, simulate
+from duologue import AgentError, Scenario, simulate
 from duologue.graphs.scenarios import SimulationResult
 from duologue.nodes.testing import ScriptedChatModel
 from support.faulty_server import Body, FaultyServer, Sent
@@ -67,11 +67,11 @@ def test_an_endpoint_replies_with_tasks_and_messages_in_one_context() -> None:
 def test_an_endpoint_that_does_not_reply_is_one_error(sent: Sent, words: str) -> None:
     with FaultyServer(lambda path, body: sent) as server:
         url = f"{server.url}/a2a"
-        with pytest.raises(SpecError) as caught:
+        with pytest.raises(AgentError) as caught:
             play(url, "Refund it.")
     said = f"agent: the A2A endpoint {url} does not reply: {words}; check its address and its log"
     assert said in str(caught.value)
-    with pytest.raises(SpecError, match="does not reply: ConnectError"):
+    with pytest.raises(AgentError, match="does not reply: ConnectError"):
         play(url, "Refund it.")
 
 
@@ -149,7 +149,7 @@ def test_an_answer_of_an_unknown_form_is_an_error_and_no_blank_reply(result: Any
     sent = Sent(json.dumps({"result": result}).encode())
     with (
         FaultyServer(lambda path, body: sent) as server,
-        pytest.raises(SpecError, match="does not reply: it answered 200"),
+        pytest.raises(AgentError, match="does not reply: it answered 200"),
     ):
         play(f"{server.url}/", "Refund it.")
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from langgraph.pregel.remote import RemoteGraph
 
-from duologue import Scenario, SpecError, simulate
+from duologue import AgentError, Scenario, SpecError, simulate
 from duologue.graphs.scenarios import HttpAgent, SimulationResult, run_suite
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.cli_help import duologue
@@ -74,7 +75,7 @@ def test_a_server_gets_its_key_and_its_model_s_name(monkeypatch: pytest.MonkeyPa
         result = play(f"{url}/v1", agent_key_env="SHOP_KEY", agent_model="shop-2")
         assert result.transcript[1] == ("Agent", "shop-2: refunded.")
         assert asked[0].path == "/v1/chat/completions"
-        with pytest.raises(SpecError, match="no key"):
+        with pytest.raises(AgentError, match="no key"):
             play(f"{url}/v1", agent_model="shop-2")
     assert "s3cret" not in str(result.conversation.conversation.model_dump())
 
@@ -153,7 +154,7 @@ def test_an_endpoint_of_any_json_form_is_an_agent(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_a_wrong_response_is_one_error(sent: object, problem: str) -> None:
-    with served(lambda request: sent) as (url, _), pytest.raises(SpecError, match=problem):
+    with served(lambda request: sent) as (url, _), pytest.raises(AgentError, match=problem):
         play(HttpAgent(url))
 
 
@@ -162,10 +163,28 @@ def test_wrong_arguments_are_refused_when_the_agent_is_made() -> None:
         HttpAgent("shop.example/ask")
     with pytest.raises(SpecError, match="reply: must be a path"):
         HttpAgent("http://127.0.0.1:1/", reply="")
-    with pytest.raises(SpecError, match=r"headers_env.X-Key: the environment variable 'NO_SUCH"):
+    with pytest.raises(AgentError, match=r"headers_env.X-Key: the environment variable 'NO_SUCH"):
         play(HttpAgent("http://127.0.0.1:1/", headers_env={"X-Key": "NO_SUCH_KEY"}))
-    with pytest.raises(SpecError, match="does not reply: ConnectError"):
-        play(HttpAgent("http://127.0.0.1:1/"))
+
+
+@pytest.mark.parametrize(
+    ("agent", "shown"),
+    [
+        (HttpAgent("http://me:pass-1@127.0.0.1:1/ask?token=word-1"), "127.0.0.1:1/ask"),
+        ("a2a:http://me:pass-1@127.0.0.1:1/a2a/shop?token=word-1", "127.0.0.1:1/a2a/shop"),
+        ("http://me:pass-1@127.0.0.1:1/v1", "127.0.0.1:1/v1"),
+        (RemoteGraph("shop", url="http://me:pass-1@127.0.0.1:1"), "127.0.0.1:1/threads"),
+    ],
+    ids=["any JSON", "A2A", "OpenAI", "LangGraph"],
+)
+def test_an_agent_that_is_down_is_one_line_with_its_address_and_no_password(
+    agent: object, shown: str
+) -> None:
+    with pytest.raises(AgentError) as caught:
+        play(agent)
+    text = str(caught.value)
+    assert shown in text
+    assert not [one for one in ("pass-1", "word-1", "\n") if one in text]
 
 
 def test_the_simulations_of_a_suite_are_conversations_of_their_own(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState
 from langgraph.types import interrupt
 
-from duologue import InconclusiveResult, Scenario, SpecError, asimulate, simulate
+from duologue import AgentError, InconclusiveResult, Scenario, SpecError, asimulate, simulate
 from duologue.graphs.scenarios import EndKind, SimulationResult
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
@@ -348,7 +348,7 @@ def test_wrong_options_and_faults_of_the_agent_and_of_checks_are_named() -> None
     def broken(_: object) -> str:
         raise KeyError("order")
 
-    with pytest.raises(SpecError, match=r"the agent 'broken' failed.*KeyError: 'order'"):
+    with pytest.raises(AgentError, match=r"the agent 'broken' failed.*KeyError: 'order'"):
         play(broken)
     with pytest.raises(SpecError, match="the check 'broken' failed: KeyError"):
         play(checks=[broken])
@@ -372,7 +372,7 @@ def test_an_agent_that_hangs_is_cancelled_at_its_time_limit() -> None:
         return "Never."
 
     with pytest.raises(
-        SpecError, match=r"agent_timeout: the agent 'hangs' did not answer in 0\.05 s"
+        AgentError, match=r"agent_timeout: the agent 'hangs' did not answer in 0\.05 s"
     ):
         play(hangs, options={"agent_timeout": 0.05})
     assert cancelled == ["hangs"]

@@ -15,7 +15,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 
-from duologue import Scenario, SpecError, asimulate, simulate
+from duologue import AgentError, Scenario, SpecError, asimulate, simulate
 from duologue.graphs.scenarios import SimulationResult, rerun_simulation, run_suite
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.agents import requesting
@@ -113,7 +113,7 @@ def test_a_world_is_closed_after_a_failure(world: Callable[[], Any]) -> None:
         seen.append(shop)
         return fail
 
-    with pytest.raises(SpecError, match="out of order"):
+    with pytest.raises(AgentError, match="out of order"):
         simulate(refund(world=world), make_agent=make_agent, model=requesting(), store="memory:")
     (shop,) = seen
     assert shop.is_closed
