@@ -23,6 +23,9 @@ def simulate(
     agent_key_env: str | None = None,
     agent_timeout: float | None = None,
     output: Path | None = None,
+    junit: Path | None = None,
+    markdown: Path | None = None,
+    compare_to: str | None = None,
     concurrency: Concurrency = 20,
     retry_failed: bool = False,
     ray: str | None = None,
@@ -57,16 +60,22 @@ def simulate(
         agent_timeout (--agent-timeout SECONDS): Seconds after which a reply is an error. [default:
             300]
         output (--output FILE): The report to write. [default: NAME.html]
+        junit (--junit FILE): Also write the results as JUnit's XML, which CI servers read.
+        markdown (--markdown FILE): Also write a comment for a pull request: the counts, the
+            failures with their reasons, and the comparison of --compare-to.
+        compare_to (--compare-to NAME): An earlier run to compare this one with, as `duologue
+            compare` does.
         retry_failed (--retry-failed): Run the simulations that failed with an error again.
         ray (--ray auto|HOST:PORT): Run the simulations with Ray, as `duologue batch run`.
 
     Examples:
         duologue simulate scenarios.toml --agent shop:agent --trials 5
+        duologue simulate scenarios.toml --agent shop:agent --junit shop.xml --markdown shop.md
     """
     from ..batch.driver import BatchSettings
     from ..common.errors import SpecError
     from ..scenarios.simulate import SimulateOptions
-    from .run_batch import simulate_here
+    from .run_batch import SuiteFiles, simulate_here
 
     if (agent is None) is (make_agent is None):
         raise SpecError("simulate: name the agent by --agent, or by --make-agent")
@@ -87,7 +96,7 @@ def simulate(
         settings,
         options,
         trials=trials,
-        output=output,
+        files=SuiteFiles(output, junit, markdown, compare_to),
         as_json=as_json,
     )
 

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..batch.driver import BatchSettings, Driver
 from ..batch.export import ExportManifest
@@ -14,7 +14,9 @@ from ..batch.run import BatchRun, open_driver, plan_batch
 from ..batch.status import BatchStatus, read_status
 from ..batch.worker import COLLECTED
 from ..common.errors import SpecError
-from ..scenarios.compare import compare_suites
+from ..common.files import make_folders, write_file
+from ..scenarios.ci_files import describe_junit, describe_markdown
+from ..scenarios.compare import SuiteComparison, compare_suites
 from ..scenarios.run_suite import open_suite
 from ..scenarios.simulate import SimulateOptions
 from ..scenarios.suite_report import (
@@ -174,6 +176,19 @@ _DETAILED: Final = 3
 """Number of these that are listed with all reasons and verdicts."""
 
 
+class SuiteFiles(NamedTuple):
+    """The files of a run, and the earlier run to compare it with."""
+
+    output: Path | None
+    """The page. It is named after the run if None."""
+    junit: Path | None
+    """The file for JUnit's XML, or None."""
+    markdown: Path | None
+    """The file for a comment in Markdown, or None."""
+    compare_to: str | None
+    """The name of the earlier run, or None."""
+
+
 def simulate_here(
     file: Path,
     agent: str | None,
@@ -181,12 +196,16 @@ def simulate_here(
     options: SimulateOptions,
     *,
     trials: int | None,
-    output: Path | None,
+    files: SuiteFiles,
     as_json: bool,
 ) -> None:
     """Run a suite in this process until it ends, pauses or is stopped."""
 
     async def play() -> ExitCode:
+        before: SuiteReport | None = None
+        if files.compare_to is not None:
+            async with known_store(options.get("store")) as store:
+                before = await read_suite(store, files.compare_to)
         async with open_suite(file, agent, settings, options, trials=trials) as driver:
             command = BatchCommand(driver, as_json=False, is_suite=True)
             code = await command.play()
@@ -196,9 +215,17 @@ def simulate_here(
         # After the block, because the report of a leased batch says that it is running.
         async with known_store(options.get("store")) as store:
             report = await read_suite(store, name)
-            page = output or Path(f"{name}.html")
+            page = files.output or Path(f"{name}.html")
             await write_suite_page(store, report, page)
+        comparison = None if before is None else compare_suites(before, report)
+        texts = (describe_junit(report), describe_markdown(report, comparison))
+        for path, text in zip((files.junit, files.markdown), texts, strict=True):
+            if path is not None:
+                make_folders(path)
+                write_file(path, text)
         _print(report, page, as_json=as_json)
+        if comparison is not None and not as_json:
+            _print_lines(comparison)
         return _CODES[report.verdict]
 
     gc.set_threshold(*COLLECTED)
@@ -215,11 +242,15 @@ def compare_here(before: str, after: str, store: str | None, *, as_json: bool) -
         if as_json:
             json_line(found.model_dump_json())
         else:
-            for line in str(found).splitlines():
-                plain(stdout(), one_line(line))
+            _print_lines(found)
         return ExitCode.FAILED if found.is_worse else ExitCode.DONE
 
     run_to_exit(play())
+
+
+def _print_lines(found: SuiteComparison) -> None:
+    for line in str(found).splitlines():
+        plain(stdout(), one_line(line))
 
 
 def _print(report: SuiteReport, page: Path, *, as_json: bool) -> None:

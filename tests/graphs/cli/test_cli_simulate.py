@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,9 @@ pytestmark = pytest.mark.live
 AGENT = """
 def agent(messages):
     return "No." if "garden" in messages[0].text else "It is refunded."
+
+def good(messages):
+    return "It is refunded."
 
 def is_refunded(result):
     assert "refunded." in str(result.transcript), "nothing was refunded"
@@ -106,6 +110,39 @@ def test_a_suite_is_run_reported_and_resumed(server: ScriptedServer) -> None:
     assert "begun with another value of agent_version; choose another name" in changed.stderr
 
 
+def test_files_for_continuous_integration_are_written_and_compare_with_an_earlier_run() -> None:
+    failing = SCENARIOS.replace("trials = 2", "trials = 8") + SCENARIO_THAT_FAILS
+    Path("shop.toml").write_text(failing, encoding="utf-8")
+    good = ("simulate", "shop.toml", "--agent", "cli_shop:good", "--name", "before")
+    assert duologue(*good).exit_code == 0
+    unknown = duologue(*RUN, "--compare-to", "befor")
+    assert (unknown.exit_code, unknown.stdout) == (4, "")
+    files = ("--junit", "ci/shop.xml", "--markdown", "ci/shop.md", "--compare-to", "before")
+    ran = duologue(*RUN, "--name", "after", *files)
+    assert ran.exit_code == 1
+    assert "before → after: the share of passed trials changes by -0.50" in ran.stdout
+    whole = ET.parse("ci/shop.xml").getroot()  # noqa: S314  # made by this test
+    (suite,) = whole
+    for element in (whole, suite):
+        counts = {name: element.get(name) for name in ("tests", "failures", "errors", "skipped")}
+        assert counts == {"tests": "32", "failures": "16", "errors": "0", "skipped": "0"}
+    cases = [*suite]
+    assert {case.tag for case in cases} == {"testcase"}
+    assert len({(case.get("classname"), case.get("name")) for case in cases}) == 32
+    failed = [case.find("failure") for case in cases if case.get("classname") == "after.refusal"]
+    messages = {one.get("message") for one in failed if one is not None}
+    assert messages == {"failed: [not met] is_refunded: nothing was refunded"}
+    comment = Path("ci/shop.md").read_text(encoding="utf-8").splitlines()
+    assert comment[0] == "### ❌ after: 16 passed, 16 failed"
+    reason = "\\[not met\\] is\\_refunded: nothing was refunded (8 times)"
+    assert f"- failed: refusal, calm - {reason}" in comment
+    assert "| refund, calm | 8 | 0 | 0 | 0 |" in comment
+    compared = next(line for line in comment if line.startswith("**Compared with an earlier run"))
+    assert compared.endswith(", significant).")
+    change = "  - refusal, calm: 8 of 8 → 0 of 8 passed (p = 0.00016, significant)"
+    assert comment[comment.index("- New failures:") + 1] == change
+
+
 @pytest.mark.exhaustive
 def test_the_exit_codes_tell_passed_and_inconclusive_apart() -> None:
     passed = duologue(*RUN)
@@ -114,7 +151,7 @@ def test_the_exit_codes_tell_passed_and_inconclusive_apart() -> None:
     unclear = duologue(*RUN, "--name", "judged", "--output", "judged-report.html")
     assert unclear.exit_code == 7
     assert "4 passed, 4 inconclusive" in unclear.stdout
-    assert "the judge's answer could not be read: ###STOP###" in unclear.stdout
+    assert "the judge's answer could not be read: Please refund my order." in unclear.stdout
     assert Path("judged-report.html").exists()
 
 

@@ -1,0 +1,120 @@
+"""The files of a suite for continuous integration: JUnit's XML, and a comment in Markdown."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from typing import Final
+
+from ..common.sanitize import clean, escape_markdown, excerpt
+from .compare import SuiteComparison
+from .result import describe_outcome
+from .suite_report import SimulationRow, SuiteReport, TrialOutcome, describe_passes
+
+_ELEMENTS: Final[dict[TrialOutcome, str]] = {
+    "failed": "failure",
+    "error": "error",
+    "unfinished": "error",
+    # It has neither passed nor failed, and JUnit has no other word.
+    "inconclusive": "skipped",
+}
+"""The elements of simulations that have not passed."""
+
+
+def describe_junit(report: SuiteReport) -> str:
+    """Return a report of a suite as JUnit's XML.
+
+    Each simulation is a test case of the class of its scenario. An inconclusive one is skipped.
+    """
+    rows = report.simulations
+    found = [_ELEMENTS.get(one.outcome) for one in rows]
+    counts = {
+        "tests": len(rows),
+        "failures": found.count("failure"),
+        "errors": found.count("error"),
+        "skipped": found.count("skipped"),
+    }
+    texts = {name: str(many) for name, many in counts.items()}
+    whole = ET.Element("testsuites", {"name": "duologue simulate", **texts})
+    suite = ET.SubElement(whole, "testsuite", {"name": clean(report.batch), **texts})
+    # Readers of continuous integration show the cases in this order.
+    for row in sorted(rows, key=lambda one: (one.scenario, one.persona or "", one.trial)):
+        _add_case(suite, report.batch, row)
+    ET.indent(whole)
+    return ET.tostring(whole, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add_case(suite: ET.Element, batch: str, row: SimulationRow) -> None:
+    name = f"{row.name}, trial {row.trial}"
+    place = {"classname": clean(f"{batch}.{row.scenario}"), "name": clean(name)}
+    case = ET.SubElement(suite, "testcase", place)
+    if (element := _ELEMENTS.get(row.outcome)) is not None:
+        message = describe_outcome(row.outcome, row.reasons)
+        fields = {"message": clean(message), "type": row.outcome}
+        ET.SubElement(case, element, fields).text = clean("\n".join(row.reasons))
+    lines = (f"Session: {row.session}", *row.list_details(), *row.lines)
+    ET.SubElement(case, "system-out").text = clean("\n".join(lines))
+
+
+_LISTED: Final = 30
+"""Maximum number of failures, of scenarios and of changes that a comment lists."""
+
+_OPEN: Final[dict[TrialOutcome, str]] = {"passed": "✅", "inconclusive": "⚠️"}
+
+
+def describe_markdown(report: SuiteReport, comparison: SuiteComparison | None = None) -> str:
+    """Return a report of a suite as a comment for a pull request.
+
+    Args:
+        report: The report.
+        comparison: The comparison with an earlier run. None if there is none.
+    """
+    mark = _OPEN.get(report.verdict, "❌")
+    left = f", {report.left:,} not begun" if report.left else ""
+    parts = [f"### {mark} {_plain(report.batch)}: {report.counts}{left}"]
+    version = f", version {_plain(report.agent_version)}" if report.agent_version else ""
+    rate = describe_passes(report.passes)
+    parts.append(f"Agent {_plain(report.agent)}{version}{_plain(rate)}.")
+    if failures := [*_list_failures(report)]:
+        parts.append("\n".join(failures))
+    parts.append("\n".join(_tabulate(report)))
+    parts += [f"{_plain(note)}." for note in report.notes]
+    if comparison is not None:
+        title, *lines = str(comparison).splitlines()
+        parts.append(f"**Compared with an earlier run:** {_plain(title)}.")
+        parts.append("\n".join(_list_changes(lines)))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _list_failures(report: SuiteReport) -> Iterator[str]:
+    failures = report.failures
+    for group in failures[:_LISTED]:
+        times = f" ({len(group)} times)" if len(group) > 1 else ""
+        yield f"- {_plain(excerpt(f'{group[0]}{times}', 600))}"
+    if more := sum(map(len, failures[_LISTED:])):
+        yield f"- and {more:,} more that have not passed"
+
+
+def _tabulate(report: SuiteReport) -> Iterator[str]:
+    yield "| Scenario | Passed | Failed | Inconclusive | Error or unfinished |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for one in report.scenarios[:_LISTED]:
+        name = one.scenario if one.persona is None else f"{one.scenario}, {one.persona}"
+        counts = [one.outcomes.get(kind, 0) for kind in ("passed", "failed", "inconclusive")]
+        counts.append(one.outcomes.get("error", 0) + one.outcomes.get("unfinished", 0))
+        yield f"| {_plain(name)} | {' | '.join(map(str, counts))} |"
+    if more := len(report.scenarios[_LISTED:]):
+        yield f"| and {more:,} more | | | | |"
+
+
+def _list_changes(lines: list[str]) -> Iterator[str]:
+    """Yield the lines of a comparison as a list; an indented line belongs to the one above."""
+    for line in lines[:_LISTED]:
+        indent = "  " if line.startswith(" ") else ""
+        yield f"{indent}- {_plain(line.strip())}"
+    if more := len(lines[_LISTED:]):
+        yield f"- and {more:,} more lines; `duologue compare` prints them"
+
+
+def _plain(text: str) -> str:
+    # On GitHub, "@name" would notify a person, and "#1" would link to an issue.
+    shown = escape_markdown(clean(text))
+    return shown.replace("@", "@<!-- -->")
