@@ -12,7 +12,7 @@ from .options import Concurrency, Json, ModelOption, StoreOption, ToolsOption, a
 
 
 def simulate(
-    file: Path,
+    file: Path | None = None,
     agent: str | None = None,
     make_agent: str | None = None,
     trials: Annotated[int | None, typer.Option(min=1)] = None,
@@ -26,6 +26,8 @@ def simulate(
     junit: Path | None = None,
     markdown: Path | None = None,
     compare_to: str | None = None,
+    generate: Annotated[int | None, typer.Option(min=1)] = None,
+    policy: Path | None = None,
     concurrency: Concurrency = 20,
     retry_failed: bool = False,
     ray: str | None = None,
@@ -65,17 +67,31 @@ def simulate(
             failures with their reasons, and the comparison of --compare-to.
         compare_to (--compare-to NAME): An earlier run to compare this one with, as `duologue
             compare` does.
+        generate (--generate N): In place of a run, print N scenarios that the model writes from the
+            tools of --agent and from --policy. At least a third want something forbidden.
+        policy (--policy FILE): With --generate: a text file with the agent's policy.
         retry_failed (--retry-failed): Run the simulations that failed with an error again.
         ray (--ray auto|HOST:PORT): Run the simulations with Ray, as `duologue batch run`.
 
     Examples:
         duologue simulate scenarios.toml --agent shop:agent --trials 5
         duologue simulate scenarios.toml --agent shop:agent --junit shop.xml --markdown shop.md
+        duologue simulate --generate 10 --agent shop:agent --policy policy.md > scenarios.toml
     """
     from ..batch.driver import BatchSettings
     from ..common.errors import SpecError
     from ..scenarios.simulate import SimulateOptions
-    from .run_batch import SuiteFiles, simulate_here
+    from .run_batch import SuiteFiles, generate_here, simulate_here
+
+    if generate is not None:
+        if agent is None or policy is None or file is not None:
+            raise SpecError(
+                "--generate: needs --agent and --policy, and no FILE, because it prints the file"
+            )
+        generate_here(agent, policy, generate, model)
+        return
+    if file is None:
+        raise SpecError("simulate: name the file with the scenarios")
 
     if (agent is None) is (make_agent is None):
         raise SpecError("simulate: name the agent by --agent, or by --make-agent")

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ...tools.registry.imports import import_object
 from ..batch.driver import BatchSettings, Driver
 from ..batch.export import ExportManifest
 from ..batch.run import BatchRun, open_driver, plan_batch
 from ..batch.status import BatchStatus, read_status
 from ..batch.worker import COLLECTED
 from ..common.errors import SpecError
-from ..common.files import make_folders, write_file
+from ..common.files import make_folders, read_file, write_file
 from ..scenarios.ci_files import describe_junit, describe_markdown
 from ..scenarios.compare import SuiteComparison, compare_suites
+from ..scenarios.generate import agenerate_scenarios
 from ..scenarios.run_suite import open_suite
 from ..scenarios.simulate import SimulateOptions
 from ..scenarios.suite_report import (
@@ -230,6 +232,19 @@ def simulate_here(
 
     gc.set_threshold(*COLLECTED)
     run_to_exit(play())
+
+
+def generate_here(agent: str, policy: Path, count: int, model: str | None) -> None:
+    """Print scenarios for an agent as TOML."""
+    text = read_file(policy, str)
+    found = import_object(agent, "agent")
+
+    async def write() -> str:
+        with Progress(stderr(), f"Writing {count} scenarios"):
+            return await agenerate_scenarios(found, text, count, model=model)
+
+    plain(stdout(), asyncio.run(write()).rstrip())
+    plain(stderr(), "Read and correct each scenario before you use the file.")
 
 
 def compare_here(before: str, after: str, store: str | None, *, as_json: bool) -> None:

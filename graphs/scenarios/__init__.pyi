@@ -3,6 +3,10 @@ from .compare import (
     SuiteComparison as SuiteComparison,
     compare_suites as compare_suites,
 )
+from .generate import (
+    agenerate_scenarios as agenerate_scenarios,
+    generate_scenarios as generate_scenarios,
+)
 from .http_agent import HttpAgent as HttpAgent
 from .red_team import Tactic as Tactic, load_tactics as load_tactics, red_team as red_team
 from .result import (

@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue, NonNegativeInt, model_validator
 from ...tools.registry.imports import import_object
 from ..batch.grid import set_values
 from ..batch.spec import Batch, BatchLimits
+from ..batch.values import canonical_json
 from ..common.data import Accepts, Cap, Fields, Name, Spec, Text, default
 from ..common.errors import SpecError, name_type, validate
 from ..common.files import read_fields
@@ -120,7 +121,9 @@ class Suite(Spec):
 def load_suite(source: Mapping[str, Any] | str | Path) -> Suite:
     """Read a suite.
 
-    In a file, each check and each world is named as ``module:function``, and so can be each tool.
+    In a file, each check and each world is named as ``module:function``, and so can be each tool. A
+    check can also be a table, such as ``{ called = "refund", arguments = { number = 7 } }`` or
+    ``{ not_called = "refund" }``.
     Each scenario has the fields of a `Scenario`, and those of the table ``shared`` that it does not
     set.
 
@@ -170,6 +173,8 @@ def _import_functions(fields: dict[str, Any], where: str) -> dict[str, Any]:
     """Import the checks, the world and the tools that are written as ``module:function``."""
 
     def read(given: object, at: str, *, is_name: bool = False) -> object:
+        if at.startswith("checks.") and isinstance(given, Mapping):
+            return ToolCheck.read(given, f"{where}.{at}")
         is_reference = isinstance(given, str) and (":" in given or not is_name)
         return import_object(str(given), f"{where}.{at}") if is_reference else given
 
@@ -181,3 +186,41 @@ def _import_functions(fields: dict[str, Any], where: str) -> dict[str, Any]:
                 for place, one in enumerate(given)
             ]
     return fields | {"world": read(fields["world"], "world")} if "world" in fields else fields
+
+
+class ToolCheck:
+    """A check that the agent has called a tool, or that it has not."""
+
+    def __init__(self, tool: str, arguments: Mapping[str, JsonValue], *, is_called: bool) -> None:
+        self.tool, self.arguments, self.is_called = tool, {**arguments}, is_called
+        # Verdicts are stored under this name, so a changed check is another one.
+        what = f"{tool} with {canonical_json(self.arguments)}" if arguments else tool
+        self.__name__ = f"called {what}" if is_called else f"not called {what}"
+
+    def __call__(self, result: Any) -> None:  # noqa: ANN401  # a SimulationResult
+        """Raise an AssertionError if the agent has not called the tool, or should not have."""
+        if result.called(self.tool, **self.arguments) is not self.is_called:
+            calls = (f"{name} with {canonical_json(args)}" for name, args in result.tool_calls())
+            raise AssertionError(f"the agent called {'; '.join(calls) or 'no tool'}")
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Any], where: str) -> Self:
+        """Read a check from a table with ``called`` or ``not_called``, and ``arguments``.
+
+        Raises:
+            SpecError: A field is missing, unknown or wrong; names it.
+        """
+        kinds = [name for name in ("called", "not_called") if name in fields]
+        unknown = [name for name in fields if name not in (*kinds, "arguments")]
+        if len(kinds) != 1 or unknown:
+            raise SpecError(
+                f"{where}: must name a function as 'module:function', or have one of the fields "
+                "called and not_called with the name of a tool, and optionally arguments"
+            )
+        (kind,) = kinds
+        arguments = fields.get("arguments", {})
+        if not isinstance(fields[kind], str) or not fields[kind].strip():
+            raise SpecError(f"{where}.{kind}: must be the name of a tool")
+        if not isinstance(arguments, Mapping):
+            raise SpecError(f"{where}.arguments: must be a table with arguments of the tool")
+        return cls(fields[kind], arguments, is_called=kind == "called")

@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,6 +142,30 @@ def test_files_for_continuous_integration_are_written_and_compare_with_an_earlie
     assert compared.endswith(", significant).")
     change = "  - refusal, calm: 8 of 8 → 0 of 8 passed (p = 0.00016, significant)"
     assert comment[comment.index("- New failures:") + 1] == change
+
+
+def test_scenarios_are_generated_from_an_agent_and_a_policy() -> None:
+    wrong = (
+        ("--generate", "2", "--agent", "cli_shop:agent"),
+        ("--generate", "2", "--policy", "policy.md"),
+        ("shop.toml", "--generate", "2", "--agent", "cli_shop:agent", "--policy", "policy.md"),
+        (),
+    )
+    for arguments in wrong:
+        refused = duologue("simulate", *arguments)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+    Path("policy.md").write_text("Refund nothing.", encoding="utf-8")
+
+    def write(prompt: Prompt) -> Line:
+        draft = {"name": "Refund", "goal": "You want order 7 back.", "knows": "It is order 7."}
+        return json.dumps({**draft, "criteria": ["It is polite."], "tool": None, "arguments": []})
+
+    arguments = ("--generate", "1", "--agent", "cli_shop:agent", "--policy", "policy.md")
+    with ScriptedServer(write) as server:
+        written = duologue("simulate", *arguments, env={"OPENAI_BASE_URL": server.url})
+    (fields,) = tomllib.loads(written.stdout)["scenarios"].values()
+    assert fields["expected_ends"] == ["gave_up", "handed_over"]
+    assert "Read and correct each scenario" in written.stderr
 
 
 @pytest.mark.exhaustive
