@@ -144,7 +144,9 @@ def test_files_for_continuous_integration_are_written_and_compare_with_an_earlie
     assert comment[comment.index("- New failures:") + 1] == change
 
 
-def test_scenarios_are_generated_from_an_agent_and_a_policy() -> None:
+def test_scenarios_are_generated_from_an_agent_and_a_policy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     wrong = (
         ("--generate", "2", "--agent", "cli_shop:agent"),
         ("--generate", "2", "--policy", "policy.md"),
@@ -162,7 +164,8 @@ def test_scenarios_are_generated_from_an_agent_and_a_policy() -> None:
 
     arguments = ("--generate", "1", "--agent", "cli_shop:agent", "--policy", "policy.md")
     with ScriptedServer(write) as server:
-        written = duologue("simulate", *arguments, env={"OPENAI_BASE_URL": server.url})
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        written = duologue("simulate", *arguments)
     (fields,) = tomllib.loads(written.stdout)["scenarios"].values()
     assert fields["expected_ends"] == ["gave_up", "handed_over"]
     assert "Read and correct each scenario" in written.stderr
