@@ -253,7 +253,7 @@ def _group() -> typer.core.TyperGroup:
 
 
 COMMANDS = [
-    shlex.split(line)
+    shlex.split(line.partition(" > ")[0])
     for block in blocks("console")
     for line in re.findall(r"^\$ (.*)$", block.text, re.MULTILINE)
 ]
