@@ -12,7 +12,7 @@ import pytest
 from langgraph.pregel.remote import RemoteGraph
 from langgraph_sdk import get_client
 
-from duologue import Scenario, SpecError, asimulate, simulate
+from duologue import AgentError, Scenario, SpecError, asimulate, simulate
 from duologue.graphs.scenarios import SimulationResult
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
@@ -96,7 +96,7 @@ async def test_an_a2a_endpoint_is_an_agent_with_one_context(shop_server: DevServ
     assert texts == ["Shall I refund it?", "You said Yes!", "I know 5 messages."]
     assert (result.agent_state, result.tool_calls()) == (None, [])
     model = ScriptedChatModel(["Refund it."])
-    with pytest.raises(SpecError, match=r"the A2A endpoint http\S+ does not reply: it answered"):
+    with pytest.raises(AgentError, match=r"the A2A endpoint http\S+ does not reply: it answered"):
         await asimulate(Scenario("Get a refund."), f"{agent}s", model=model, store="memory:")
 
 
