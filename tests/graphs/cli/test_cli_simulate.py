@@ -162,10 +162,10 @@ def test_scenarios_are_generated_from_an_agent_and_a_policy(
         draft = {"name": "Refund", "goal": "You want order 7 back.", "knows": "It is order 7."}
         return json.dumps({**draft, "criteria": ["It is polite."], "tool": None, "arguments": []})
 
-    arguments = ("--generate", "1", "--agent", "cli_shop:agent", "--policy", "policy.md")
+    one = ("--generate", "1", "--agent", "cli_shop:agent", "--policy", "policy.md")
     with ScriptedServer(write) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        written = duologue("simulate", *arguments)
+        written = duologue("simulate", *one)
     (fields,) = tomllib.loads(written.stdout)["scenarios"].values()
     assert fields["expected_ends"] == ["gave_up", "handed_over"]
     assert "Read and correct each scenario" in written.stderr
