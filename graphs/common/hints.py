@@ -67,7 +67,7 @@ def suggest_replacement(unknown: str) -> str:
 def _name_kind(value: Any) -> str:  # noqa: ANN401  # any wrong value
     """Return the kind of a value, without importing the class of a LangChain object."""
     if isinstance(value, str):
-        return "text"
+        return "word" if value.isidentifier() else "text"
     if isinstance(value, bool | int | float):
         return "number"
     if isinstance(value, list | tuple):
@@ -85,7 +85,7 @@ _MODEL_REMEDY: Final = "pass the model to the run, as in converse(conversation, 
 
 _VALUES: Final[Sequence[tuple[str, str, str]]] = (
     (r"speakers\.\d+", "agent|function|conversation", 'write Speaker("NAME", replies=[{kind}])'),
-    (r"speakers\.\d+", "text", "write Speaker({value!r})"),
+    (r"speakers\.\d+", "text|word", "write Speaker({value!r})"),
     (r"speakers\.\d+", "model", f'write Speaker("NAME"), and {_MODEL_REMEDY}'),
     (r"(.*\.)?model", "agent", 'an agent speaks by Speaker("NAME", replies=[agent])'),
     (r"(.*\.)?model", "model", f"a conversation contains only its name; {_MODEL_REMEDY}"),
@@ -93,7 +93,7 @@ _VALUES: Final[Sequence[tuple[str, str, str]]] = (
     (r"(.*\.)?end_chat", "number", "write MaxMessages({value}) or EndChat(max_iterations={value})"),
     (
         r"(.*\.)?end_chat\.mode",
-        "text",
+        "text|word",
         "for a word that ends it, write DoneToken({value!r})",
     ),
     (r"(.*\.)?judge", "list", "write judge=SeparateJudge([…])"),
@@ -113,7 +113,9 @@ def suggest_value(path: str, value: Any, *, wants_list: bool = False) -> str:  #
         if kind in kinds.split("|") and re.fullmatch(pattern, path):
             return "; " + remedy.format(kind=kind, value=value)
     if wants_list:
-        shown = repr(value) if kind in ("text", "number") else "…" if kind == "other" else kind
+        shown = (
+            repr(value) if kind in ("text", "word", "number") else "…" if kind == "other" else kind
+        )
         return f"; put it into a list, as in {path.rpartition('.')[2]}=[{shown}]"
     name = getattr(value, "name", None)
     return f"; write its name, {name!r}" if kind == "other" and isinstance(name, str) else ""

@@ -271,9 +271,8 @@ def _read_speaker(role: str, given: object) -> dict[str, Any]:
     if isinstance(given, Mapping | Speaker):
         return dict(set_fields(given))
     remedy = suggest_value(role, given) or "; write its name, or its fields"
-    raise SpecError(
-        f"{role}: must be a name or a dict of a speaker's fields, not {name_type(given)}{remedy}"
-    )
+    shown = repr(given) if isinstance(given, int | float) else name_type(given)
+    raise SpecError(f"{role}: must be a name or a dict of a speaker's fields, not {shown}{remedy}")
 
 
 def _check_nesting(changes: Mapping[str, object]) -> None:
