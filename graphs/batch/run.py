@@ -247,6 +247,8 @@ async def open_driver(
     name = batch_name(settings.name, source)
     batch, cells = await asyncio.to_thread(check_batch, source, name)
     found = await asyncio.to_thread(find_scores, batch.score, settings.scores)
+    # The stored names are those of the columns: `solved` for `words:solved`.
+    batch = batch.model_copy(update={"score": tuple(found)})
     own_settings = await asyncio.to_thread(load_settings)
     store = options.get("store") or own_settings.store
     async with open_store(store) as opened, opened.lock_batch(name) as lease:

@@ -173,6 +173,12 @@ _TONES: Final[Mapping[Strength, Tone]] = {
 }
 
 
+def tone_of(reason: str | None) -> Tone:
+    """Return the tone of a stored reason, which may be unknown."""
+    known = {one.value: _TONES[end.strength] for one, end in ENDS.items()}
+    return known.get(reason or "", "plain")
+
+
 def ending_of(
     conversation: Conversation,
     log: Sequence[AnyMessage],

@@ -23,7 +23,8 @@ from markupsafe import Markup, escape
 
 from ..common.display import TEMPLATES
 from ..common.sanitize import clean, dump_exact_json, escape_invisible
-from .ending import colour
+from ..rules.questions import call_shown
+from .ending import colour, tone_of
 from .page_data import Ending, Line, Page
 
 _FOLDED: Final = 10
@@ -136,6 +137,13 @@ def exact_json(value: object) -> Markup:
     )
 
 
+def describe_call(call: Mapping[str, Any]) -> str:
+    """Return the description of a call to approve, without arguments that it quotes."""
+    name = str(call["name"])
+    before, quoted, _ = str(call.get("description") or "").partition(call_shown(name, call["args"]))
+    return exact(f"{before}{name}" if quoted else before)
+
+
 def editable_json(value: object) -> str:
     """Return a value as JSON that a person can edit and that is read back as the same value."""
     return dump_exact_json(value, indent=2)
@@ -218,4 +226,5 @@ def templates(*more: Path) -> Environment:
     )
     found.filters |= {"markdown": as_html, "shown": show_text, "colour": colour}
     found.filters |= {"exact": exact, "exact_json": exact_json, "editable": editable_json}
+    found.filters |= {"tone": tone_of, "describe_call": describe_call}
     return found

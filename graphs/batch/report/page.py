@@ -1,5 +1,6 @@
 """The data of a batch's page, computed from the batch's rows."""
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -133,6 +134,7 @@ def gather_report(
             if spread.most
         ),
         scores=tuple(_score(rows, name) for name in rows.columns),
+        absent=_absent_scores(rows, batch),
         varied=tuple(
             _describe_field(rows, path, colours)
             for path, one in rows.fields.items()
@@ -146,6 +148,15 @@ def gather_report(
         more_scores=rows.more_scores,
         pages=len(written),
     )
+
+
+def _absent_scores(rows: Rows, batch: BatchRow) -> tuple[str, ...]:
+    """Return the names of the batch's scores that no session has, if a session has ended."""
+    asked: Sequence[str] = json.loads(batch.settings).get("score", ())
+    # A score that returns a dict has a column for each key.
+    known = {*rows.columns, *(name.partition(".")[0] for name in rows.columns)}
+    is_known = rows.more_scores or not rows.all.ended
+    return () if is_known else tuple(name for name in asked if name not in known)
 
 
 class _Links:

@@ -213,6 +213,8 @@ class BatchReport(Shown, Data):
     """The distributions of messages, tokens and cost."""
     scores: tuple[Score, ...]
     """The scores."""
+    absent: tuple[str, ...] = ()
+    """The names of the batch's scores that no session has."""
     more_scores: bool
     """Whether the batch has more scores than the report contains."""
     varied: tuple[Varied, ...]

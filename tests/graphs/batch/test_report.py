@@ -377,3 +377,13 @@ def test_what_can_not_be_read_or_written_is_one_sentence(tmp_path: Path) -> None
     found = BatchRun("grid", store=store).report(output=tmp_path / "r.html")
     assert (found.cells, found.of("not_begun")) == (2, 2)
     assert "No cell has begun." in (tmp_path / "r.html").read_text("utf-8")
+
+
+def test_the_report_begins_with_the_scores_also_with_those_that_no_session_has() -> None:
+    rows = [cell(number, scores={"solved": 1.0}) for number in (1, 2)]
+    settings = json.dumps({"score": ["solved", "complete", "found"]})
+    shown = render(report([*rows, cell(3, scores={"solved": 0, "found.a": 1})], settings=settings))
+    assert report(rows, settings=settings).absent == ("complete", "found")
+    assert re.search("<bdi>complete</bdi></th><td>.</td><td>0</td><td>3</td>", shown)
+    assert "<bdi>found</bdi></th>" not in shown
+    assert shown.index('id="scores"') < shown.index('id="stands"')

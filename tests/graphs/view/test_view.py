@@ -364,7 +364,8 @@ def test_what_only_a_program_registers_is_said(user: TestClient, store: str) -> 
     converse(talk, session="s", store=store, model=model, tools=[peel])
     user.post("/sessions/s/answer", data={"question": question(store, "s"), "decision0": "approve"})
     page = user.get("/sessions/s").text
-    assert "peel" in page
+    assert '<dt><bdi>fruit</bdi></dt><dd dir="ltr"><bdi>&#34;pear&#34;</bdi></dd>' in page
+    assert '<p class="k" dir="auto">Assistant wants to call peel</p>' in page
     assert "duologue view --tools MODULE`" in page
     assert Session("s", store=store).state().pending
 
