@@ -85,12 +85,12 @@ PRINTED = [
         "waiting_chat",
         ["The Forum.", "The Pantheon."],
         """
-        Waiting for User: User, it is your turn. exit: leave.
+        Waiting for User: User, it is your turn. Enter exit to leave.
         User: What should I see in Rome?
 
         Guide: The Forum.
 
-        Waiting for User: User, it is your turn. exit: leave.
+        Waiting for User: User, it is your turn. Enter exit to leave.
         The Pantheon.
         quit
         # Chat with Guide

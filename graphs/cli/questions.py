@@ -180,7 +180,7 @@ class Asker:
         keys = {key: word for key, word in _KEYS.items() if word in question.allowed(call)}
         self._gap()
         cut = self._call(call, _LONGEST_ARGUMENT)
-        self._explain(f"Ctrl-D: decide later. {EXIT}: leave.")
+        self._explain(f"Ctrl-D: decide later. Enter {EXIT} to leave.")
         shown = [f"{word} ({key})" for key, word in keys.items()] + ["view all (v)"] * cut
         prompt = Text(f"{', '.join(shown)}> ", "bold")
         while True:

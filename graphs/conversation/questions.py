@@ -302,7 +302,7 @@ _EMPTY = {
 
 def _prompt(asked: Asking) -> str:
     told = _PROMPTS[asked.because].format(speaker=asked.speaker, why=asked.why)
-    return f"{told} {_EMPTY[asked.empty]}{EXIT}: leave."
+    return f"{told} {_EMPTY[asked.empty]}Enter {EXIT} to leave."
 
 
 def read_question(interrupt: Interrupt[Any], by: Literal["tool", "agent"]) -> Question:

@@ -321,4 +321,4 @@ def _describe_result(event: ToolCallFinished) -> str:
     if event.decision == "respond":
         return f"A person answers in its place: {event.text}"
     text = describe_content(make_content(event.text, event.files))
-    return f"{'The call failed' if event.failed else 'It answers'}: {text}"
+    return f"{'The call failed' if event.failed else 'It returns'}: {text}"

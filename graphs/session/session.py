@@ -132,7 +132,7 @@ class Session:
             >>> model = ScriptedChatModel(script=["Hello! What is it about?"])
             >>> result = converse(chat(), model=model, store="memory:")
             >>> print(result)
-            Waiting for User: User, it is your turn. exit: leave.
+            Waiting for User: User, it is your turn. Enter exit to leave.
             >>> result = result.session.answer("Good morning.", model=model)
             >>> result.transcript
             [('User', 'Good morning.'), ('Assistant', 'Hello! What is it about?')]

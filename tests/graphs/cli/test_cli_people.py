@@ -22,7 +22,9 @@ CHAT = ["chat", "--session", "c"]
 
 def waits() -> str:
     """Return the lines about a session "c" that waits for a message."""
-    return f"Session c waits for an answer. User, it is your turn. exit: leave.\n{ways_on()}"
+    return (
+        f"Session c waits for an answer. User, it is your turn. Enter exit to leave.\n{ways_on()}"
+    )
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def test_the_end_of_the_input_leaves_the_session_waiting(server: ScriptedServer)
     assert ran.stdout.endswith("\nUser:\nHello.\n\nAssistant:\nIt is 42.\n")
     assert duologue("sessions").stdout.split()[:2] == ["c", "waiting"]
     assert duologue("show", "c").stdout.endswith(
-        f"\n\nWaits for an answer. User, it is your turn. exit: leave.\n{ways_on()}"
+        f"\n\nWaits for an answer. User, it is your turn. Enter exit to leave.\n{ways_on()}"
     )
     shown = json.loads(duologue("show", "c", "--json").stdout.splitlines()[-1])
     assert (shown["event"], shown["question"]["kind"]) == ("question", "message")
@@ -144,7 +146,7 @@ def test_a_call_is_decided_on_by_letters_and_words(
     offer("send")
     ran = duologue("chat", "Go.", "--session", "c", "--tool", "send", lines=lines)
     assert ran.exit_code == 5
-    assert f"(It answers: { ({'decisions': [decision]}) })" in ran.stdout
+    assert f"(It returns: { ({'decisions': [decision]}) })" in ran.stdout
 
 
 def test_a_call_that_waits_is_told_with_a_command_that_lets_it_run(
@@ -163,7 +165,7 @@ def test_a_call_that_waits_is_told_with_a_command_that_lets_it_run(
     assert ran.stderr.startswith("Error: the answer is not JSON (")
     assert ran.stderr.endswith('write, for example, {"decisions": [{"type": "approve"}]}\n')
     ran = duologue("answer", "c", '{"decisions": [{"type": "approve"}]}')
-    assert "(It answers: {'decisions': [{'type': 'approve'}]})" in ran.stdout
+    assert "(It returns: {'decisions': [{'type': 'approve'}]})" in ran.stdout
 
 
 @pytest.mark.exhaustive
@@ -203,7 +205,7 @@ def test_a_tools_own_question_takes_json_or_text(
         assert 'waits for an answer. A tool asks: {"pick": "card"}' in ran.stderr
         ran = duologue("answer", "c", text)
     assert ran.exit_code == 5
-    assert f"(It answers: picked {picked}".rstrip() in ran.stdout
+    assert f"(It returns: picked {picked}".rstrip() in ran.stdout
 
 
 def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
@@ -216,7 +218,10 @@ def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
     server = serve("4. TERMINATE", "8. TERMINATE", "4. TERMINATE")
     ran = duologue("run", "sums.toml", "--session", "s")
     assert ran.exit_code == 5
-    assert "Write a message to continue. Empty: the conversation ends. exit: leave." in ran.stderr
+    assert (
+        "Write a message to continue. Empty: the conversation ends. Enter exit to leave."
+        in ran.stderr
+    )
     ran = duologue("resume", "s", lines="And 4 + 4?\n\n")
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert "\nUser:\nAnd 4 + 4?\n\nAssistant:\n8. TERMINATE\n" in ran.stdout

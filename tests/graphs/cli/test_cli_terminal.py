@@ -49,7 +49,7 @@ def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedSe
         "Chat with Assistant\n"
         "Session c starts. Ctrl-C pauses it.\n"
         "\n"
-        "User, it is your turn. exit: leave.\n"
+        "User, it is your turn. Enter exit to leave.\n"
         "User> \n"
         "A message is required here. Enter exit to leave.\n"
         "User> What is it?\n"
@@ -73,7 +73,8 @@ def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedSe
         (
             "\x04",
             5,
-            "\nSession c waits for an answer. User, it is your turn. exit: leave.\n{ways_on}",
+            "\nSession c waits for an answer. User, it is your turn. Enter exit to leave."
+            "\n{ways_on}",
         ),
         (signal.SIGTERM, 143, "\nTerminated.\nContinue with: duologue resume c\n"),
     ],

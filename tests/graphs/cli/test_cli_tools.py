@@ -87,7 +87,7 @@ def test_a_printed_command_works_after_a_run_in_another_process(serve: Serve) ->
     assert missing.stderr.startswith(f"Continue with: duologue resume {places}one\n")
     assert f"duologue answer {places}{answer}" in duologue("show", "one").stdout
     assert duologue("answer", "--tools", "shop", "one", APPROVE).exit_code == 0
-    assert "(It answers: Paid order 7 back.)" in duologue("show", "one").stdout
+    assert "(It returns: Paid order 7 back.)" in duologue("show", "one").stdout
 
 
 @pytest.mark.parametrize("tools", ["find_order", "find_order refund"])

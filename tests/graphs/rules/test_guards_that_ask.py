@@ -44,7 +44,7 @@ def test_the_person_is_told_why_and_its_words_begin_the_count_anew() -> None:
     assert played.reason == "quit"
     assert because(played) == ["turn", "turn", "guard", "turn", "guard"]
     prompts = [one.prompt for one in played.asked if isinstance(one, MessageQuestion)]
-    assert prompts[2] == f"User, it is your turn: {WHY}. exit: leave."
+    assert prompts[2] == f"User, it is your turn: {WHY}. Enter exit to leave."
     assert [cause.text for cause in played.result.why()] == ["User left"]
 
 

@@ -538,7 +538,7 @@ async def test_it_waits_for_the_persons_message(session: Session) -> None:
     (question,) = found.pending
     assert isinstance(question, MessageQuestion)
     assert (question.speaker, question.heard) == ("User", "One.")
-    assert str(found).endswith("Waiting for User: User, it is your turn. exit: leave.")
+    assert str(found).endswith("Waiting for User: User, it is your turn. Enter exit to leave.")
     assert found.output == "One."
 
 

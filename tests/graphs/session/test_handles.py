@@ -155,7 +155,7 @@ def test_a_result_that_has_ended_says_why(result: Result) -> None:
 def test_a_result_that_waits_says_for_whom(store: str) -> None:
     waits = converse(chat(), store=store, model=model())
     assert waits.stop_reason is None
-    assert str(waits) == "Waiting for User: User, it is your turn. exit: leave."
+    assert str(waits) == "Waiting for User: User, it is your turn. Enter exit to leave."
 
 
 def test_a_result_that_was_broken_off_says_why_if_it_is_known(store: str) -> None:

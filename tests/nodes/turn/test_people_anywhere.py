@@ -160,7 +160,7 @@ def test_it_shows_what_is_heard_as_the_speaker_hears_it(more: dict[str, Any], sh
     (first, _) = found.asked
     assert isinstance(first, MessageQuestion)
     assert (first.speaker, first.because, first.empty) == ("You", "turn", None)
-    assert first.prompt == "You, it is your turn. exit: leave."
+    assert first.prompt == "You, it is your turn. Enter exit to leave."
 
 
 def test_hooks_see_what_a_person_says_and_may_speak_for_it() -> None:
