@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from importlib import invalidate_caches
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,9 @@ def _words(tmp_path: Path) -> Iterator[None]:
     (tmp_path / "words.py").write_text(WORDS)
     (tmp_path / "sums.toml").write_text(LINES)
     before = [*sys.path]
+    # Another test may have imported its own module of this name.
+    sys.modules.pop("words", None)
+    invalidate_caches()
     yield
     sys.path[:] = before
     sys.modules.pop("words", None)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from importlib import invalidate_caches
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,9 @@ def _shop(tmp_path: Path) -> Iterator[None]:
     (tmp_path / "shop.py").write_text(SHOP)
     (tmp_path / "desk.toml").write_text(DESK)
     before = [*sys.path]
+    # Another test may have imported its own module of this name.
+    sys.modules.pop("shop", None)
+    invalidate_caches()
     yield
     sys.path[:] = before
     sys.modules.pop("shop", None)
