@@ -16,12 +16,33 @@ from typing import Any
 
 import pytest
 
-from benchmarks import calls, peers, server, starting, talks
-from benchmarks.calls import BY_HAND, JUDGED, LENGTHS, MEMORY, PLAIN, STREAMED, TOOLS
+from benchmarks import calls, peers, server, simulations, starting, talks
+from benchmarks.calls import (
+    BY_HAND,
+    JUDGED,
+    MEMORY,
+    PLAIN,
+    ROLE_PLAY,
+    ROLE_PLAY_IN_MEMORY,
+    STREAMED,
+    TOOLS,
+)
 from benchmarks.sizes import bytes_per_round
 from support import postgres
 
-PARTS = ("calls", "set-ups", "sizes", "crowds", "batches", "starting")
+PARTS = ("calls", "sessions", "simulations", "sizes", "crowds", "suites", "batches", "starting")
+
+AIMS = {
+    "SQLite, 10 messages, of LangGraph by hand": 0.8,
+    "memory, 10 messages, of LangGraph by hand": 0.65,
+    "SQLite, 400 messages, of LangGraph by hand": 0.12,
+    "a simulated round of 60, of one of 5": 1.0,
+    "a simulated round in memory, of langwatch-scenario": 0.85,
+    "100 simulations, 20 at once, of latency": 1.3,
+    "a role-play message of 3,000 words, of one of 60": 2.0,
+    "100 conversations at once, of latency": 1.25,
+}
+"""The aim of each ratio that has one: it is no larger than this."""
 
 CROWDS = ((100, 0, 3), (500, 0, 1), (500, 50_000, 1), (1000, 0, 1), (1000, 50_000, 1))
 """Number of conversations at once, threshold of the garbage collector (0: Python's own), and number
@@ -56,6 +77,8 @@ def main() -> None:
         os.environ["OPENAI_BASE_URL"] = f"{address}/{LATENCY * 1000:.0f}/v1"
         if "crowds" in given.only:
             found["crowds"] = [_crowd(*crowd, folder) for crowd in CROWDS]
+        if "suites" in given.only:
+            found["suites"] = [_suite(folder)]
         if "batches" in given.only:
             has_ray = find_spec("ray") is not None
             batches = [one for one in BATCHES if has_ray or one[2] != "ray"]
@@ -92,8 +115,11 @@ async def _in_this_process(given: argparse.Namespace, folder: Path) -> Found:
                 _tell(f"without PostgreSQL: {missing}")
             rows = [row for row in rows if given.rows in row.name]
             found["cpu_ms_per_message"] = await calls.measured(rows, given.rounds, folder, _tell)
-    if "set-ups" in given.only:
-        found["set_up_in_messages"] = await calls.set_ups(given.rounds, folder, _tell)
+    if "sessions" in given.only:
+        spent = await calls.sessions(given.rounds, folder, _tell)
+        found["cpu_ms_per_message_of_sessions"] = spent
+    if "simulations" in given.only:
+        found["cpu_ms_per_round"] = await simulations.measured(given.rounds, folder, _tell)
     if "sizes" in given.only:
         _tell("bytes per round")
         found["bytes_per_round_at_400"] = {
@@ -116,6 +142,14 @@ def _crowd(count: int, threshold: int, times: int, folder: Path) -> dict[str, fl
     return found | {"gc_threshold": threshold}
 
 
+def _suite(folder: Path) -> dict[str, Any]:
+    """Run a suite of 100 simulations in a separate process."""
+    _tell("a suite of 20 scenarios, five trials each, 20 at once")
+    command = [sys.executable, "-m", "benchmarks.suites", "20", "5", "20", str(folder / "suite.db")]
+    run: dict[str, Any] = json.loads(subprocess.check_output(command, cwd=Path(__file__).parent))
+    return run
+
+
 def _batch(count: int, at_once: int, by: str, folder: Path) -> dict[str, Any]:
     """Run a batch in a separate process."""
     _tell(f"a batch of {count} sessions, {at_once} at once, by {by}")
@@ -130,8 +164,6 @@ def _ratios(found: Found) -> Iterator[tuple[str, float]]:
     """Yield the ratios that have a target, if they were measured."""
     spent = found.get("cpu_ms_per_message", {})
     for name, (above, below) in {
-        "SQLite at 10 messages, of LangGraph by hand": ((PLAIN, 10), (BY_HAND, 10)),
-        "SQLite at 400 messages, of LangGraph by hand": ((PLAIN, 400), (BY_HAND, 400)),
         "SQLite at 400 messages, of SQLite at 10": ((PLAIN, 400), (PLAIN, 10)),
         "memory, of SQLite": ((MEMORY, 10), (PLAIN, 10)),
         "streamed by tokens, of whole answers": ((STREAMED, 10), (PLAIN, 10)),
@@ -140,13 +172,44 @@ def _ratios(found: Found) -> Iterator[tuple[str, float]]:
     }.items():
         if above[0] in spent and below[0] in spent:
             yield name, spent[above[0]][above[1]] / spent[below[0]][below[1]]
+    for part in (_ratios_of_words, _ratios_of_sessions, _ratios_at_once):
+        yield from part(found)
+    started = found.get("cpu_seconds_to_start", {})
+    for name, seconds in started.items():
+        if name != starting.LANGGRAPH:
+            yield f"`{name}`, of `{starting.LANGGRAPH}`", seconds / started[starting.LANGGRAPH]
+
+
+def _ratios_of_words(found: Found) -> Iterator[tuple[str, float]]:
+    spent = found.get("cpu_ms_per_message", {})
+    shortest, *_, longest = (calls.playing(words, formed=True) for words in calls.LONG)
+    if shortest in spent and longest in spent:
+        name = f"a role-play message of {calls.LONG[-1]:,} words, of one of {calls.LONG[0]}"
+        yield name, spent[longest][10] / spent[shortest][10]
     for words in calls.LONG:
         plain, formed = (calls.playing(words, formed=formed) for formed in (False, True))
         if plain in spent and formed in spent:
             name = f"a role-play message of {words:,} words, of one without its format"
             yield name, spent[formed][10] / spent[plain][10]
-    for name, messages in found.get("set_up_in_messages", {}).items():
-        yield f"set-up of a session, of a message ({name})", messages
+
+
+def _ratios_of_sessions(found: Found) -> Iterator[tuple[str, float]]:
+    whole = found.get("cpu_ms_per_message_of_sessions", {})
+    for name in (PLAIN, ROLE_PLAY, MEMORY, ROLE_PLAY_IN_MEMORY) if whole else ():
+        for length in calls.SESSIONS:
+            shown = f"{name.removeprefix('duologue, ')}, {length} messages"
+            yield f"{shown}, of LangGraph by hand", whole[name][length] / whole[BY_HAND][length]
+    if simulated := found.get("cpu_ms_per_round"):
+        few, many = simulations.ROUNDS
+        ours = simulated[simulations.MEMORY]
+        yield f"a simulated round of {many}, of one of {few}", ours[many] / ours[few]
+        if peer := simulated.get(simulations.LANGWATCH):
+            yield "a simulated round in memory, of langwatch-scenario", ours[few] / peer[few]
+
+
+def _ratios_at_once(found: Found) -> Iterator[tuple[str, float]]:
+    for suite in found.get("suites", ()):
+        yield "100 simulations, 20 at once, of latency", suite["ratio"]
     for crowd in found.get("crowds", ()):
         seldom = ", garbage collected seldom" if crowd["gc_threshold"] else ""
         name = f"{crowd['conversations']:,} conversations at once{seldom}, of latency"
@@ -155,31 +218,30 @@ def _ratios(found: Found) -> Iterator[tuple[str, float]]:
         how = f"{batch['at_once']} at once by {batch['by']}"
         name = f"a batch of {batch['sessions']:,} sessions, {how}, of latency"
         yield name, batch["of_latency"]
-    started = found.get("cpu_seconds_to_start", {})
-    for name, seconds in started.items():
-        if name != starting.LANGGRAPH:
-            yield f"`{name}`, of `{starting.LANGGRAPH}`", seconds / started[starting.LANGGRAPH]
 
 
 def _tables(found: Found) -> Iterator[str]:
     """Yield the lines of the tables in Markdown."""
-    if spent := found.get("cpu_ms_per_message"):
-        yield from _table(
-            ["CPU ms a message, at", *(f"{length} messages" for length in LENGTHS)],
-            ([name, *map(_number, map(by.get, LENGTHS))] for name, by in spent.items()),
-        )
+    for part, title, lengths in (
+        ("cpu_ms_per_message", "CPU ms a message, at that length", calls.LENGTHS),
+        ("cpu_ms_per_message_of_sessions", "CPU ms a message, set-up included", calls.SESSIONS),
+        ("cpu_ms_per_round", "CPU ms a simulated round, set-up included", simulations.ROUNDS),
+    ):
+        if spent := found.get(part):
+            rows = ([name, *map(_number, map(by.get, lengths))] for name, by in spent.items())
+            yield from _table([title, *map(str, lengths)], rows)
     if bytes_ := found.get("bytes_per_round_at_400"):
         rows = ([name, f"{size / 1024:.1f}"] for name, size in bytes_.items())
         yield from _table(["KiB a round of two messages, at 400 messages", ""], rows)
-    for runs in filter(None, (found.get("crowds"), found.get("batches"))):
+    for runs in filter(None, map(found.get, ("crowds", "suites", "batches"))):
         names = [name.replace("_", " ") for name in runs[0]]
         yield from _table(names, (map(_number, run.values()) for run in runs))
     if started := found.get("cpu_seconds_to_start"):
         rows = ([f"`{name}`", _number(seconds)] for name, seconds in started.items())
         yield from _table(["CPU seconds to start", ""], rows)
     if ratios := found["ratios"]:
-        rows = ([name, _number(ratio)] for name, ratio in ratios.items())
-        yield from _table(["ratio", ""], rows)
+        rows = ([name, _number(ratio), _number(AIMS.get(name))] for name, ratio in ratios.items())
+        yield from _table(["ratio", "", "aim"], rows)
 
 
 def _table(titles: list[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:

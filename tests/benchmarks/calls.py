@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import peers, talks
 from benchmarks.peers import Mark
+from benchmarks.server import WORDS
 
 LENGTHS = (10, 100, 400)
 
@@ -29,10 +30,11 @@ LONG = (60, 600, 3000)
 """Lengths of messages in a role-play, in words."""
 
 PLAIN = "duologue, SQLite"
-NEW_FILE = "duologue, SQLite, a new file"
 MEMORY = "duologue, memory"
 POSTGRES = "duologue, PostgreSQL"
 STREAMED = "duologue, SQLite, streamed by tokens"
+ROLE_PLAY = "duologue, SQLite, role-play"
+ROLE_PLAY_IN_MEMORY = "duologue, memory, role-play"
 BY_HAND = "LangGraph and SQLite by hand"
 TOOLS = "a tool call in each turn (two model calls)"
 JUDGED = "a structured judge (two model calls)"
@@ -104,28 +106,38 @@ def _new_file(folder: Path) -> Path:
     return folder / f"{len(list(folder.iterdir()))}.db"
 
 
-async def set_ups(rounds: int, folder: Path, tell: Callable[[str], None]) -> Mapping[str, float]:
-    """Measure the fixed cost of a session of ten messages, in messages.
+SESSIONS = (2, 10, 100, 400)
+"""Numbers of messages of whole sessions."""
 
-    The median of some rounds, each with a session in memory, one in a SQLite file with earlier
-    sessions, and one in a new file.
+SESSION_ROWS = (
+    *(row for row in ROWS if row.name in (BY_HAND, PLAIN, MEMORY)),
+    Row(ROLE_PLAY, talks.playing(WORDS, formed=True, in_memory=False)),
+    Row(ROLE_PLAY_IN_MEMORY, talks.playing(WORDS, formed=True)),
+)
+
+
+async def sessions(rounds: int, folder: Path, tell: Callable[[str], None]) -> Found:
+    """Measure whole sessions, set-up included, and return the median of some rounds.
+
+    All sessions of a row in a SQLite file use one file, as in a program that runs many.
     """
-    rows = [row for row in ROWS if row.name in (MEMORY, PLAIN)]
-    rows.append(rows[0]._replace(name=NEW_FILE))
-    found: dict[str, list[float]] = {row.name: [] for row in rows}
-    used = _new_file(folder)
-    for row in rows:  # loads modules and fills caches
-        await row.run(4, lambda: None, used)
-    for number in range(4 * rounds):
-        tell(f"set-up {number + 1} of {4 * rounds}")
-        for row in rows:
-            gc.collect()
-            began = time.process_time()
-            store = _new_file(folder) if row.name == NEW_FILE else used
-            stamps = await _said(row, 10, store)
-            spent, message = time.process_time() - began, (stamps[9] - stamps[1]) / 8
-            found[row.name].append(spent / message - 10)
-    return {name: median(messages) for name, messages in found.items()}
+    lengths = {row.name: (row, _new_file(folder)) for row in SESSION_ROWS}
+    found: dict[str, dict[int, list[float]]] = {
+        name: {length: [] for length in SESSIONS} for name in lengths
+    }
+    for number in range(-1, rounds):  # the first round loads modules and fills caches
+        for length in SESSIONS:
+            tell(f"round {number + 1} of {rounds}: sessions of {length} messages")
+            for name, (row, store) in lengths.items():
+                gc.collect()
+                began = time.process_time()
+                await row.run(length, lambda: None, store)
+                spent = (time.process_time() - began) / length * 1000
+                found[name][length] += [spent] if number >= 0 else []
+    return {
+        name: {length: median(spent) for length, spent in by_length.items()}
+        for name, by_length in found.items()
+    }
 
 
 async def _stamps(row: Row, store: Path) -> list[float]:

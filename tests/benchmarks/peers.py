@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import uuid4
 
 import httpx2
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -116,5 +117,5 @@ async def langgraph_by_hand(count: int, mark: Mark, store: Path) -> None:
     builder.add_conditional_edges("bob", goes_on)
     async with AsyncSqliteSaver.from_conn_string(str(store)) as saver:
         graph = builder.compile(checkpointer=saver)
-        config: Any = {"configurable": {"thread_id": "one"}, "recursion_limit": 2 * count}
+        config: Any = {"configurable": {"thread_id": uuid4().hex}, "recursion_limit": 2 * count}
         await graph.ainvoke({"messages": []}, config)

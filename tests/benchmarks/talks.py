@@ -58,11 +58,14 @@ def role_play_of(count: int, words: int = 0, *, formed: bool) -> Conversation:
     )
 
 
-def playing(words: int, *, formed: bool) -> Callable[[int, Mark, Path | str], Any]:
+def playing(
+    words: int, *, formed: bool, in_memory: bool = True
+) -> Callable[[int, Mark, Path | str], Any]:
     """Return a function that runs a role-play with messages of so many words."""
 
     async def run(count: int, mark: Mark, store: Path | str) -> None:
-        await _converse(role_play_of(count, words, formed=formed), mark, "memory:")
+        kept = "memory:" if in_memory else store
+        await _converse(role_play_of(count, words, formed=formed), mark, kept)
 
     return run
 
