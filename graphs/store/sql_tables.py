@@ -52,7 +52,7 @@ _ACQUIRE_NEW: Final = (
 """Acquires a lease on a session that does not exist."""
 
 _RETRY: Final = 1.0  # seconds
-_FRESH: Final = 0.05
+_FRESH: Final = 0.01
 """Seconds after a write during which no other process is expected to request a stop."""
 
 
