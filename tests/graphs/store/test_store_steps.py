@@ -78,6 +78,8 @@ async def run(rounds: int, store: str, session: str = "s") -> None:
 
 
 async def test_an_utterance_is_one_transaction(target: str, written: list[Sequence[Any]]) -> None:
+    async with open_store(target):
+        pass  # creates the tables
     counts = []
     for rounds in (1, 2, 7):
         before = len(written)
