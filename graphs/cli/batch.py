@@ -34,6 +34,8 @@ def simulate(
     store: StoreOption = None,
     model: ModelOption = None,
     as_json: Json = False,
+    tau2: Path | None = None,
+    domain: str | None = None,
 ) -> None:
     """Test an agent by simulated users, and write a report.
 
@@ -72,15 +74,20 @@ def simulate(
         policy (--policy FILE): With --generate: a text file with the agent's policy.
         retry_failed (--retry-failed): Run the simulations that failed with an error again.
         ray (--ray auto|HOST:PORT): Run the simulations with Ray, as `duologue batch run`.
+        tau2 (--tau2 FOLDER): In place of FILE, a checkout of tau2-bench. The agent is a function as
+            of --make-agent, whose parameter has the tools and the policy.
+        domain (--domain NAME): The domain of tau2-bench, such as retail.
 
     Examples:
         duologue simulate scenarios.toml --agent shop:agent --trials 5
         duologue simulate scenarios.toml --agent shop:agent --junit shop.xml --markdown shop.md
         duologue simulate --generate 10 --agent shop:agent --policy policy.md > scenarios.toml
+        duologue simulate --tau2 tau2-bench --domain retail --agent shop:make_agent
     """
     from ..batch.driver import BatchSettings
     from ..common.errors import SpecError
     from ..scenarios.simulate import SimulateOptions
+    from ..scenarios.suite import Suite
     from .run_batch import SuiteFiles, generate_here, simulate_here
 
     if generate is not None:
@@ -90,12 +97,21 @@ def simulate(
             )
         generate_here(agent, policy, generate, model)
         return
-    if file is None:
-        raise SpecError("simulate: name the file with the scenarios")
 
+    if tau2 is not None and agent is not None:
+        agent, make_agent = make_agent, agent
+    source: Path | Suite
+    if file is not None and tau2 is None and domain is None:
+        source = file
+    elif file is None and tau2 is not None and domain is not None:
+        from ..scenarios.tau2 import load_tau2
+
+        source = load_tau2(tau2, domain)
+    else:
+        raise SpecError("simulate: name either a file with scenarios, or --tau2 and --domain")
     if (agent is None) is (make_agent is None):
         raise SpecError("simulate: name the agent by --agent, or by --make-agent")
-    settings = BatchSettings(name, concurrency, retry_failed, ray)
+    settings = BatchSettings(name or (domain and f"tau2-{domain}"), concurrency, retry_failed, ray)
     options = SimulateOptions(
         store=store,
         model=model,
@@ -107,7 +123,7 @@ def simulate(
         make_agent=make_agent,
     )
     simulate_here(
-        file,
+        source,
         agent,
         settings,
         options,

@@ -21,6 +21,7 @@ from ..scenarios.compare import SuiteComparison, compare_suites
 from ..scenarios.generate import agenerate_scenarios
 from ..scenarios.run_suite import open_suite
 from ..scenarios.simulate import SimulateOptions
+from ..scenarios.suite import Suite
 from ..scenarios.suite_report import (
     SuiteReport,
     TrialOutcome,
@@ -192,7 +193,7 @@ class SuiteFiles(NamedTuple):
 
 
 def simulate_here(
-    file: Path,
+    source: Path | Suite,
     agent: str | None,
     settings: BatchSettings,
     options: SimulateOptions,
@@ -208,7 +209,7 @@ def simulate_here(
         if files.compare_to is not None:
             async with known_store(options.get("store")) as store:
                 before = await read_suite(store, files.compare_to)
-        async with open_suite(file, agent, settings, options, trials=trials) as driver:
+        async with open_suite(source, agent, settings, options, trials=trials) as driver:
             command = BatchCommand(driver, as_json=False, is_suite=True)
             code = await command.play()
             if command.signals:
@@ -225,7 +226,7 @@ def simulate_here(
             if path is not None:
                 make_folders(path)
                 write_file(path, text)
-        _print(report, page, as_json=as_json)
+        _print(report, page, as_json=as_json, has_all_passes=isinstance(source, Suite))
         if comparison is not None and not as_json:
             _print_lines(comparison)
         return _CODES[report.verdict]
@@ -268,13 +269,16 @@ def _print_lines(found: SuiteComparison) -> None:
         plain(stdout(), one_line(line))
 
 
-def _print(report: SuiteReport, page: Path, *, as_json: bool) -> None:
+def _print(report: SuiteReport, page: Path, *, as_json: bool, has_all_passes: bool) -> None:
     if as_json:
         for one in report.simulations:
             json_line(one.model_dump_json())
         return
     out = stdout()
     out.print(report)
+    if has_all_passes:
+        for k, passed in enumerate(report.passes, start=1):
+            plain(out, f"Pass^{k} {passed.value:.3f}")
     failures = report.failures
     for place, group in enumerate(failures[:_LISTED]):
         times = f" ({len(group)} times)" if len(group) > 1 else ""

@@ -35,6 +35,9 @@ GIVE_UP: Final = "###GIVE-UP###"
 HAND_OVER: Final = "###TRANSFER###"
 """The user's word for being passed to a person, as in tau2-bench."""
 
+OUT_OF_SCOPE: Final = "###OUT-OF-SCOPE###"
+"""The word of tau2-bench's users for a scenario that does not say how to continue."""
+
 USER = read_kind_prompt("simulation_user")
 
 _RULES: Final = {

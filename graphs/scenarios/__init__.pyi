@@ -40,3 +40,4 @@ from .suite_report import (
     SimulationRow as SimulationRow,
     SuiteReport as SuiteReport,
 )
+from .tau2 import load_tau2 as load_tau2

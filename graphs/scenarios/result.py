@@ -13,7 +13,7 @@ from ..common.errors import InconclusiveResult
 from ..common.sanitize import excerpt
 from ..conversation.judges import Finding
 from ..ends.end_chat import Reason
-from ..kinds.simulation import DONE, GIVE_UP, HAND_OVER
+from ..kinds.simulation import DONE, GIVE_UP, HAND_OVER, OUT_OF_SCOPE
 from ..log.heard_text import done_tokens, heard_text
 from ..log.messages import metadata, place_of
 from ..log.transcript import NO_REPLY, transcript_lines
@@ -318,6 +318,7 @@ def numbered_lines(found: Result) -> list[str]:
 _TOKENS: Final[Mapping[str, EndKind]] = {
     # A user that says several words is taken at its worst.
     GIVE_UP: "gave_up",
+    OUT_OF_SCOPE: "gave_up",
     HAND_OVER: "handed_over",
     DONE: "done",
 }

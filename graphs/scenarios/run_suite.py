@@ -321,7 +321,7 @@ async def open_suite(
     judge_model, second_judge = (*judges.names, None)[:2]
     suite = source if isinstance(source, Suite) else load_suite(source)
     if trials is not None:
-        suite = Suite(**dict(suite) | {"trials": trials})
+        suite = type(suite)(**dict(suite) | {"trials": trials})
     make_agent = take_maker(agent, given)
     is_made = make_agent is not None
     agent = take_server(make_agent if is_made else agent, given)

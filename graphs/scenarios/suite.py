@@ -66,6 +66,10 @@ class Suite(Spec):
                 )
         return self
 
+    def conversation(self) -> dict[str, Any]:
+        """Return the conversation of all scenarios, as data. Each scenario replaces its values."""
+        return {"kind": "simulation", "goal": "-", "agent": AGENT, "user": {"name": "User"}}
+
     @property
     def has_criteria(self) -> bool:
         """Return whether a judge is asked about one of the scenarios."""
@@ -99,8 +103,7 @@ class Suite(Spec):
         if self.personas:
             vary[f"{PERSONA}, persona"] = [[*pair] for pair in self.personas.items()]
         return Batch(
-            # The first values are replaced by those of each scenario.
-            {"kind": "simulation", "goal": "-", "agent": AGENT, "user": {"name": "User"}},
+            self.conversation(),
             vary=vary,
             trials=self.trials,
             seed=self.seed,

@@ -18,6 +18,11 @@ _PARAMETER: Final = "world"
 """The name of the parameter by which a tool of the user receives the world."""
 
 
+def get_world() -> Any:  # noqa: ANN401  # any object
+    """Return the world of the simulation that runs."""
+    return _WORLD.get()
+
+
 @asynccontextmanager
 async def open_world(make: Callable[[], Any] | None) -> AsyncIterator[Any]:
     """Make a world, yield it, and close it if it is a context manager.
@@ -73,13 +78,13 @@ def give_world(tool: Any) -> Any:  # noqa: ANN401  # any tool
 
         @wraps(tool)
         async def hidden(*args: Any, **given: Any) -> Any:  # noqa: ANN401
-            return await tool(*args, **given, world=_WORLD.get())
+            return await tool(*args, **given, world=get_world())
 
     else:
 
         @wraps(tool)
         def hidden(*args: Any, **given: Any) -> Any:  # noqa: ANN401
-            return tool(*args, **given, world=_WORLD.get())
+            return tool(*args, **given, world=get_world())
 
     left = [one for name, one in shape.parameters.items() if name != _PARAMETER]
     hints = {name: hint for name, hint in tool.__annotations__.items() if name != _PARAMETER}
