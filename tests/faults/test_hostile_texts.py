@@ -260,14 +260,19 @@ def test_what_is_approved_shows_each_of_its_characters(
     with TestClient(view_app(Runs(store), lambda: False)) as client:
         page = client.get("/sessions/approving").text
     (form,) = approvals(page)
-    (shown,) = re.findall(r'(?s)<pre tabindex="0" dir="ltr">(.*?)</pre>', form)
+    pairs = re.findall(r'(?s)<dt><bdi>(.*?)</bdi></dt><dd dir="ltr">(.*?)</dd>', form)
+    shown = "".join(value for _, value in pairs)
+    assert [unescape(name) for name, _ in pairs] == [
+        escape_invisible(name, keep="\n") for name in arguments
+    ]
+    values = [unescape(re.sub("</?bdi>", "", value)) for _, value in pairs]
+    assert [json.loads(value) for value in values] == [*arguments.values()]
     (edited,) = re.findall(r"(?s)<textarea name=\"args0\"[^>]*>\n(.*?)</textarea>", form)
-    for text in (re.sub("</?bdi>", "", shown), edited):
-        written = unescape(text)
+    assert json.loads(unescape(edited)) == arguments
+    for written in (*values, unescape(edited)):
         assert escape_invisible(written, keep="\n") == written
-        assert json.loads(written) == arguments
     # No string is displayed in the place of another.
-    assert len(re.findall(r"<bdi>&#34;", shown)) == shown.count("<bdi>") > 1
+    assert len(re.findall(r"<bdi>&#34;", shown)) == shown.count("<bdi>") > 0
     (question,) = Session("approving", store=store).state().pending
     _, _, call = question.summary().partition("calculator with ")
     assert json.loads(call.removesuffix(".")) == arguments
