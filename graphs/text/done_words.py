@@ -454,6 +454,9 @@ def settled(
     """
     at, line = _begun(token, text), line_start(text, len(text))
     if spelling(token).loose.search(text, since) is not None:
+        if is_decorative(unlabelled(spelling(token).loose.sub(" ", text[:at]), name)):
+            # Another token may follow, after which nothing of the message is left.
+            return since
         # On an unfinished line, backticks may turn out not to mark code. An emoticon may have
         # begun. The same token may come again, and then the lines before it are removed, too.
         uncoded = text[:line] + text[line:].replace("`", " ")
