@@ -171,7 +171,7 @@ PARTS = {
     "words": lambda found: show(found, "words", (OWN,)),
     "date": lambda found: f"Measured on {found.date}, on the half `{found.half}`.",
 }
-PLACES = {"docs/ends.md": ("date", "all", "words")}
+PLACES = {"docs/measurements/endings.md": ("date", "all", "words")}
 
 
 def _replaced(text: str, place: str, part: str) -> str:

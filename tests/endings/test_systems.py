@@ -205,7 +205,7 @@ def test_a_table_has_a_row_for_each_system() -> None:
 
 def test_the_tables_in_the_pages_are_those_of_the_stored_results(tmp_path: Path) -> None:
     for page in PLACES:
-        tmp_path.joinpath(page).parent.mkdir(exist_ok=True)
+        tmp_path.joinpath(page).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / page, tmp_path / page)
     write_tables(Comparison.model_validate_json(RESULTS.read_text(encoding="utf-8")), tmp_path)
     for page, places in PLACES.items():
