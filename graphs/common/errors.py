@@ -467,7 +467,9 @@ def suggest_option(unknown: str, known: Sequence[str]) -> str:
     same = [name for name in SYNONYMS.get(unknown.casefold(), ()) if name in known]
     if same:
         return f"; did you mean {list_names(same)}?"
-    return suggest_replacement(unknown) or suggest_near_or_all(unknown, known)
+    # `ask` has no conversation of the user.
+    replacement = "" if "end_when" in known else suggest_replacement(unknown)
+    return replacement or suggest_near_or_all(unknown, known)
 
 
 def first_fault(error: ValidationError) -> ErrorDetails:

@@ -11,7 +11,7 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.graph import MessagesState
 
-from duologue import Scenario, SpecError, simulate
+from duologue import AgentError, Scenario, SpecError, simulate
 from duologue.graphs.scenarios import HttpAgent, Suite, agent, proceed, run_suite, user
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 from support.agents import graph_of
@@ -198,7 +198,7 @@ def test_an_endpoint_of_json_receives_the_image_or_the_error_names_the_remedy(
             shop = HttpAgent(f"{server.url}/ask", request=request)
             assert simulate(scenario, shop, model=model, store="memory:").passed
         scenario, model = user_that_sends(receipt)
-        with pytest.raises(SpecError) as caught:
+        with pytest.raises(AgentError) as caught:
             simulate(scenario, HttpAgent(f"{server.url}/ask"), model=model, store="memory:")
     assert bodies[0] == {"q": "Here it is.", "images": [address]}
     assert address in json.dumps(bodies[1])
