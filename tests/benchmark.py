@@ -1,4 +1,4 @@
-"""Compare duologue with hand-written code; docs/how-it-works.md explains the figures."""
+"""Compare duologue with hand-written code; docs/measurements/speed.md explains the figures."""
 
 import argparse
 import asyncio
