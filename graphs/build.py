@@ -30,7 +30,7 @@ from ..nodes.turn.node_context import AskedToStop, Resources, session_id, waitin
 from ..nodes.turn.running_sessions import RunningSession, RunningSessions, wait_for
 from ..nodes.user_agent import user_agent
 from ..tools.registry.registry import Registered, Registry
-from .common.errors import SpecError
+from .common.errors import SpecError, hide_frames
 from .common.model_help import check_options, list_options
 from .conversation.conversation import Conversation, Form
 from .conversation.served import (
@@ -78,6 +78,7 @@ _NODES = (
 )
 
 
+@hide_frames
 @list_options
 def build_graph(
     *,

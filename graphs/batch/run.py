@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, Unpack, cast
 
 from ...tools.registry.registry import Registered
 from ..common.addresses import show_address
-from ..common.errors import SpecError, how_to_install
+from ..common.errors import SpecError, hide_frames, how_to_install
 from ..common.model_help import check_options, list_options
 from ..common.settings import load_settings
 from ..common.threads import in_background
@@ -87,6 +87,7 @@ class BatchRun:
         store = show_address(self.store) if isinstance(self.store, str) else self.store
         return f"BatchRun({self.name!r}, store={store!r})"
 
+    @hide_frames
     async def astatus(self) -> BatchStatus:
         """Return the batch's status: how many cells have ended, for which reasons, and their usage.
 
@@ -97,6 +98,7 @@ class BatchRun:
 
     status = in_background(astatus)
 
+    @hide_frames
     async def arows(self) -> list[dict[str, Any]]:
         """Return one row for each cell that has begun, without reading sessions.
 
@@ -111,6 +113,7 @@ class BatchRun:
 
     rows = in_background(arows)
 
+    @hide_frames
     async def areport(
         self,
         output: str | Path | None = None,
@@ -145,6 +148,7 @@ class BatchRun:
 
     report = in_background(areport)
 
+    @hide_frames
     @list_options
     async def aexport(
         self,
@@ -199,6 +203,7 @@ class BatchRun:
 
     export = in_background(aexport)
 
+    @hide_frames
     async def adelete(self) -> None:
         """Delete the batch with all its sessions.
 
@@ -351,6 +356,7 @@ def _check_whole(name: str, value: object, least: int) -> None:
         raise SpecError(f"{name}: must be a whole number, {least} or more, not {value!r}")
 
 
+@hide_frames
 @list_options
 async def arun_batch(
     batch: BatchLike,

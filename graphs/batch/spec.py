@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from ..common.data import Accepts, Cap, DistinctNames, Fields, Spec, Thing, default
-from ..common.errors import SpecError, check_depth, name_type, validate
+from ..common.errors import SpecError, check_depth, hide_frames, name_type, validate
 from ..common.files import read_fields
 from ..conversation.conversation import Conversation
 
@@ -304,6 +304,7 @@ _OF_CONVERSATIONS: Final = ("kind", "speakers")
 """A conversation has one of these fields; a batch has none of them."""
 
 
+@hide_frames
 def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
     """Read a batch.
 

@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt
 
 from ..common.data import Data, sum_known
 from ..common.display import Panel, Shown
+from ..common.errors import hide_frames
 from ..common.sanitize import escape_invisible
 from ..common.threads import in_background
 from ..session.listing import known_store
@@ -189,6 +190,7 @@ async def read_statuses(store: Store) -> list[BatchStatus]:
     return [await read_status(store, row.batch, row) for row in rows]
 
 
+@hide_frames
 async def alist_batches(*, store: str | Path | None = None) -> list[BatchStatus]:
     """Return the status of all batches of a store, newest first.
 

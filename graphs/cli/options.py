@@ -25,6 +25,7 @@ from ..common.errors import (
     SessionError,
     SpecError,
     StoreError,
+    hide_frames,
 )
 from .terminal.console import on_screen, one_line, stderr
 
@@ -276,6 +277,7 @@ class Commands(Group):
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # typer does not export its context's class
         """Run a command."""
+        hide_frames.is_on = not ctx.params["traceback"]
         try:
             with _escape_arguments():
                 return super().invoke(ctx)
@@ -283,6 +285,8 @@ class Commands(Group):
             if ctx.params["traceback"] or not isinstance(error, DuologueError | OSError):
                 raise
             raise typer.Exit(explain(error)) from None
+        finally:
+            hide_frames.is_on = True
 
 
 StoreOption = Annotated[

@@ -43,7 +43,7 @@ from pydantic_core.core_schema import (
 )
 
 from .addresses import has_secret
-from .errors import SpecError, check_data, explain_error, name_type
+from .errors import SpecError, check_data, explain_error, hide_frames, name_type
 from .model_help import DocumentedMeta, field_docs, merge_positional, own_doc
 
 T = TypeVar("T")
@@ -292,13 +292,15 @@ class Spec(Data):
     if not TYPE_CHECKING:
 
         def __init__(self, /, *values: object, **data: Any) -> None:
-            if values:
-                data = merge_positional(type(self), values, data)
-            check_data(data)
-            try:
-                super().__init__(**data)
-            except ValidationError as error:
-                raise SpecError(explain_error(error, type(self))) from error
+            with hide_frames:
+                if values:
+                    data = merge_positional(type(self), values, data)
+                check_data(data)
+                try:
+                    super().__init__(**data)
+                except ValidationError as error:
+                    text = explain_error(error, type(self))
+                    raise SpecError(text) from error.with_traceback(None)
 
         # Marked as pydantic marks its own `__init__`: pydantic then does not call this one for
         # nested models, whose errors the outermost model collects, with their paths.

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ContextDecorator, contextmanager, suppress
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from .addresses import hide_addresses, show_address
 from .sanitize import UNSTORABLE, shorten
@@ -196,20 +196,76 @@ def iter_causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def hide_frames(error: BaseException) -> None:
-    """Leave only the frames of the user's own code in an error and its causes.
+F = TypeVar("F", bound=Callable[..., Any])
 
-    A public function that raises the error adds its frame again. The causes keep their texts.
+
+class _HiddenFrames(ContextDecorator):
+    """A context and a decorator that end tracebacks in the user's own code.
+
+    A decorated function is sync or async. An async generator function uses the context.
+    """
+
+    is_on = True
+    """Whether it hides frames. The command line shows all of them if asked for a traceback."""
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _frames: object) -> None:
+        """Shorten the traceback of an error. It is raised again without this frame."""
+        if self.is_on and isinstance(error, Exception):
+            _hide_frames(error)
+
+    def __call__(self, func: F) -> F:
+        """Return the function with shorter tracebacks."""
+        # Imported here: `inspect` takes as long as the rest of this module.
+        from inspect import iscoroutinefunction
+
+        if not iscoroutinefunction(func):
+            return super().__call__(func)
+
+        @wraps(func)
+        async def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # any function's
+            with self:
+                return await func(*args, **kwargs)
+
+        return cast("F", call)
+
+
+hide_frames: Final = _HiddenFrames()
+"""For public functions: no frame of this or another library is above the user's frames."""
+
+
+def _hide_frames(error: Exception) -> None:
+    """Leave only the frames from the user's first one on in an error and its causes.
+
+    If there is none, a `DuologueError` has no frames, and a TypeError of ours and a cause have only
+    the place where they were raised. Any other error is a fault of a library, and keeps all frames.
     """
     for one in iter_causes(error):
         frames = last = one.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_libraries()):
             last, frames = frames, frames.tb_next
-        # The place of a cause in a library is better than none.
-        one.__traceback__ = None if frames is None and one is error else frames or last
+        if frames is not None or (one is error and isinstance(error, DuologueError)):
+            one.__traceback__ = frames
+        elif one is not error or _is_wrong_argument(one):
+            one.__traceback__ = last
         if notes := getattr(one, "__notes__", None):
             # LangGraph notes the name and the id of a task, which a user can't use.
             notes[:] = [note for note in notes if not note.startswith("During task with name")]
+
+
+def _is_wrong_argument(error: BaseException) -> bool:
+    """Return whether a statement of this package raised a TypeError, so that it is no fault."""
+    from traceback import extract_tb
+
+    place = extract_tb(error.__traceback__)[-1]
+    is_own = place.filename.startswith(str(_ROOT))
+    return isinstance(error, TypeError) and is_own and (place.line or "").startswith("raise ")
+
+
+_ROOT: Final = Path(__file__).parents[2]
+"""The folder of this package."""
 
 
 @cache
@@ -219,8 +275,7 @@ def _libraries() -> tuple[str, ...]:
     from sysconfig import get_path
 
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    root = Path(__file__).parents[2]
-    own = (root / "graphs", root / "nodes", root / "tools")
+    own = (_ROOT / "graphs", _ROOT / "nodes", _ROOT / "tools")
     folders = map(str, (*own, *(get_path(name) for name in names)))
     return (*(f"{folder}{os.sep}" for folder in folders), "<frozen")
 
@@ -300,7 +355,8 @@ def validate(
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise SpecError(where + explain_error(error, model)) from error
+        # The place in pydantic helps nobody.
+        raise SpecError(where + explain_error(error, model)) from error.with_traceback(None)
 
 
 def explain_error(error: ValidationError, model: type[BaseModel]) -> str:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
-from inspect import signature
+from inspect import signature, unwrap
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, ParamSpec, Self, TypeVar, get_args
 
@@ -176,16 +176,15 @@ has ended."""
 
 def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
     """Return the synchronous twin of an async function, such as ``converse`` of ``aconverse``."""
+    # The function without `hide_frames`, which would report wrong arguments only in the coroutine.
+    start: Callable[P, Coroutine[Any, Any, T]] = unwrap(function)
 
     @wraps(function)
+    @hide_frames
     def call_twin(*args: P.args, **kwargs: P.kwargs) -> T:
         with _name_of_twin(function):
-            work = function(*args, **kwargs)
-        try:
-            return run_coroutine(work)
-        except DuologueError as error:
-            hide_frames(error)
-            raise
+            work = start(*args, **kwargs)
+        return run_coroutine(work)
 
     return _name_as_twin(call_twin, function)
 
@@ -321,11 +320,9 @@ def _call(function: Callable[..., T], *given: object) -> T:
 def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:
     """Iterate over an asynchronous generator from synchronous code."""
     try:
-        while (item := run_coroutine(_next(source))) is not _END:
-            yield item  # type: ignore[misc]  # anything but the end is an item
-    except DuologueError as error:
-        hide_frames(error)
-        raise
+        with hide_frames:
+            while (item := run_coroutine(_next(source))) is not _END:
+                yield item  # type: ignore[misc]  # anything but the end is an item
     finally:
         run_coroutine(source.aclose())
 

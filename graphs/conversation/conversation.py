@@ -18,6 +18,7 @@ from ..common.errors import (
     check_data,
     check_depth,
     describe_unknown_field,
+    hide_frames,
     name_type,
     naming_path,
     validate,
@@ -115,6 +116,7 @@ class Conversation(Shown, ConversationFields):
                 )
         return self
 
+    @hide_frames
     def replace(self, **changes: Unpack[Changes]) -> "Conversation":
         """Return a copy of the conversation with other values of some fields.
 

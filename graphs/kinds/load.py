@@ -19,7 +19,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, get_args
 from pydantic import Field, create_model
 from typing_extensions import get_type_hints
 
-from ..common.errors import SpecError, check_depth, list_names, name_type
+from ..common.errors import SpecError, check_depth, hide_frames, list_names, name_type
 from ..common.files import read_fields
 from ..common.model_help import Shown, field_docs, format_default, type_name
 from ..conversation.conversation import Conversation, Form, restore_conversation
@@ -73,6 +73,7 @@ def short_form(
         declared = inspect.signature(function)
 
         @wraps(function)
+        @hide_frames
         def call(*args: P.args, **kwargs: P.kwargs) -> Conversation:
             try:
                 passed = declared.bind(*args, **kwargs).arguments
@@ -177,6 +178,7 @@ ConversationLike = Conversation | Mapping[str, Any] | str | Path
 """A conversation, or a dict or file that contains one."""
 
 
+@hide_frames
 def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
     """Read a conversation.
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, Unpack
 
 from pydantic import BaseModel, Field, StringConstraints, create_model
 
-from ..common.errors import SpecError, UnreadableAnswerError
+from ..common.errors import SpecError, UnreadableAnswerError, hide_frames
 from ..common.threads import in_background
 from ..prompts.prompts import fill_template
 from ..session.ask import aask
@@ -67,6 +67,7 @@ def list_tools(agent: object) -> dict[str, Any]:
     return found
 
 
+@hide_frames
 async def agenerate_scenarios(
     agent: object, policy: str, count: int, **options: Unpack[Options]
 ) -> str:

@@ -19,7 +19,7 @@ from ..batch.limiter import PATIENCE
 from ..batch.run import batch_name, open_driver
 from ..batch.scores import MissingScoreError
 from ..batch.values import canonical_json
-from ..common.errors import InconclusiveResult
+from ..common.errors import InconclusiveResult, hide_frames
 from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
 from ..conversation.judges import Finding, FindingReason, SeparateJudge, Verdict
@@ -236,6 +236,7 @@ SuiteLike: TypeAlias = Suite | Mapping[str, Any] | str | Path
 """A suite, or a dict or file that contains it."""
 
 
+@hide_frames
 @list_options
 async def arun_suite(
     suite: SuiteLike,

@@ -14,7 +14,7 @@ from langchain_core.runnables import Runnable
 from ...nodes.models.adapters.composed import Chat
 from ..common.content import Content, make_content
 from ..common.data import NamedObject
-from ..common.errors import SpecError, name_type
+from ..common.errors import SpecError, hide_frames, name_type
 from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
 from ..conversation.conversation import Conversation
@@ -73,6 +73,7 @@ class SimulateOptions(StoreOptions, total=False):
     to continue a run with another version. If None, changes of the agent are not noticed."""
 
 
+@hide_frames
 @list_options
 async def asimulate(
     scenario: Scenario,
@@ -139,6 +140,7 @@ async def _run_whole(run: "_Simulation") -> SimulationResult:
     return await run.play(_wait_for_script(conversation, scenario.script), scenario.script)
 
 
+@hide_frames
 @list_options
 async def arerun_simulation(
     session: Session,

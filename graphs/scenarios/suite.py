@@ -11,7 +11,7 @@ from ..batch.grid import set_values
 from ..batch.spec import Batch, BatchLimits
 from ..batch.values import canonical_json
 from ..common.data import Accepts, Cap, Fields, Name, Spec, Text, default
-from ..common.errors import SpecError, name_type, validate
+from ..common.errors import SpecError, hide_frames, name_type, validate
 from ..common.files import read_fields
 from .files import check_alike_files
 from .scenario import Scenario
@@ -121,6 +121,7 @@ class Suite(Spec):
         return {"scenarios": scenarios, "personas": {**self.personas}}
 
 
+@hide_frames
 def load_suite(source: Mapping[str, Any] | str | Path) -> Suite:
     """Read a suite.
 

@@ -22,7 +22,7 @@ from ...nodes.turn.node_context import Resources
 from ...tools.registry.registry import ConversationTool, Registry
 from ..build import compile_inner
 from ..common.data import Data
-from ..common.errors import ModelError, SpecError, check_depth, validate
+from ..common.errors import ModelError, SpecError, check_depth, hide_frames, validate
 from ..common.sanitize import clean
 from ..conversation.conversation import Conversation
 from ..conversation.questions import MessageQuestion, Question
@@ -163,6 +163,7 @@ def describe_question(question: Question) -> str:
     return clean("\n\n".join(filter(None, (heard, question.summary()))))
 
 
+@hide_frames
 def as_tool(
     conversation: ConversationLike,
     *,

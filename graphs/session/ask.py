@@ -16,7 +16,7 @@ from ..build import build_graph
 from ..common.content import Content, make_content
 from ..common.content_input import read_files
 from ..common.data import Fields, is_agent
-from ..common.errors import SpecError, UnreadableAnswerError, name_type
+from ..common.errors import SpecError, UnreadableAnswerError, hide_frames, name_type
 from ..common.model_help import check_options, list_options
 from ..common.sanitize import excerpt
 from ..common.settings import load_settings
@@ -68,6 +68,7 @@ OnFailure = Literal["raise", "return"]
 """The ways in which `ask` reports an answer that does not fit its schema."""
 
 
+@hide_frames
 @list_options
 async def aask(
     agent: AnySpeaker,
@@ -257,6 +258,7 @@ async def _is_unanswered(session: str, content: Content, options: StoreOptions) 
     return is_asked and not any(isinstance(one, MessageQuestion) for one in found.pending)
 
 
+@hide_frames
 @list_options
 async def aremember(
     speaker: AnySpeaker,

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Unpack
 
+from ..common.errors import hide_frames
 from ..common.model_help import list_options
 from ..common.threads import TaskIterator, in_background, iterate_in_background
 from ..events import Event
@@ -23,6 +24,7 @@ from .stored_session import StoredSession
 # that it uses.
 
 
+@hide_frames
 @list_options
 async def aconverse(
     conversation: ConversationLike,
@@ -111,15 +113,17 @@ async def astream(
 
     name = locate_session(session, options)
     run = run_session(conversation, name, options, reset=reset, tokens=True)
-    async with aclosing(TaskIterator(run)) as events:
-        async for event in events:
-            if not isinstance(event, StoredSession):
-                yield event
+    with hide_frames:
+        async with aclosing(TaskIterator(run)) as events:
+            async for event in events:
+                if not isinstance(event, StoredSession):
+                    yield event
 
 
 stream = iterate_in_background(astream)
 
 
+@hide_frames
 async def aload_session(
     dump: Mapping[str, Any] | str | Path,
     *,

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, PositiveInt
 
 from ..common.data import Data
-from ..common.errors import SessionError, suggest_near_or_all, validate
+from ..common.errors import SessionError, hide_frames, suggest_near_or_all, validate
 from ..common.settings import load_settings
 from ..common.threads import in_background
 from ..store.errors import unknown_batch, unknown_session
@@ -152,6 +152,7 @@ async def _make_query(store: Store, chosen: SessionFilter) -> Wanted:
     )
 
 
+@hide_frames
 async def alist_sessions(
     *,
     store: str | Path | None = None,

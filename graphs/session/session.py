@@ -16,6 +16,7 @@ from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.registry import Registered, Registry
 from ..common.addresses import show_address
 from ..common.content_input import ContentInput
+from ..common.errors import hide_frames
 from ..common.model_help import check_options, list_changes, list_options
 from ..common.threads import TaskIterator, in_background, iterate_in_background
 from ..conversation.conversation_options import Changes
@@ -78,6 +79,7 @@ class Session:
         store = show_address(self.store) if isinstance(self.store, str) else self.store
         return f"Session({self.id!r}, store={store!r})"
 
+    @hide_frames
     @list_options
     async def aresume(self, **options: Unpack[SessionOptions]) -> "Result":
         """Resume the session at the point where it stopped.
@@ -96,6 +98,7 @@ class Session:
         """
         return await self._run(options)
 
+    @hide_frames
     @list_options
     async def aanswer(
         self,
@@ -157,14 +160,16 @@ class Session:
         """
         from .run import run_session
 
-        check_options(options, SessionOptions)
-        given = Options(**options, store=self.store)
-        run = run_session(None, self.id, given, reset=False, tokens=True)
-        async with aclosing(TaskIterator(run)) as events:
-            async for event in events:
-                if not isinstance(event, StoredSession):
-                    yield event
+        with hide_frames:
+            check_options(options, SessionOptions)
+            given = Options(**options, store=self.store)
+            run = run_session(None, self.id, given, reset=False, tokens=True)
+            async with aclosing(TaskIterator(run)) as events:
+                async for event in events:
+                    if not isinstance(event, StoredSession):
+                        yield event
 
+    @hide_frames
     async def astate(self) -> "Result":
         """Read the session without running it.
 
@@ -176,6 +181,7 @@ class Session:
         async with known_store(self.store) as store:
             return result_of(await read_stored_session(store, self.id), store.address)
 
+    @hide_frames
     async def ajudge(
         self,
         criteria: SeparateJudge | Sequence[str] | None = None,
@@ -222,6 +228,7 @@ class Session:
             given = Options(callbacks=callbacks)
             return (await judge_with(store, self.id, criteria, model, given)).verdict
 
+    @hide_frames
     async def aadd_message(self, speaker: str, text: ContentInput) -> "Result":
         """Add a message in the name of a speaker. No run may be using the session.
 
@@ -250,6 +257,7 @@ class Session:
             return result_of(await add_message(store, self.id, speaker, text), store.address)
 
     @list_changes
+    @hide_frames
     async def afork(
         self,
         at: MessageLike | None = None,
@@ -287,6 +295,7 @@ class Session:
             new = await fork_session(store, self.id, at, into, changes)
         return Session(new, store=self.store)
 
+    @hide_frames
     async def acopy(self, *, into: str | None = None, to: str | Path | None = None) -> "Session":
         """Copy the session within its store or into another one.
 
@@ -312,6 +321,7 @@ class Session:
         async with known_store(target, create=True) as store:
             return Session(await load_dump(store, found, into), store=target)
 
+    @hide_frames
     async def astop(self) -> bool:
         """Stop the session. A running session, in any process, stops after its current turn.
 
@@ -327,6 +337,7 @@ class Session:
         async with known_store(self.store) as store:
             return await stop_session(store, self.id)
 
+    @hide_frames
     @list_options
     async def aprompt(self, speaker: str, **registered: Unpack[Registered]) -> list[BaseMessage]:
         """Return the prompt that was sent to a speaker's model in the speaker's newest turn.
@@ -352,6 +363,7 @@ class Session:
         async with known_store(self.store) as store:
             return await read_prompt(store, self.id, speaker, Registry(registered))
 
+    @hide_frames
     async def adump(self) -> dict[str, Any]:
         """Return the session, with all its steps, as plain JSON values.
 
@@ -364,6 +376,7 @@ class Session:
         async with known_store(self.store) as store:
             return to_plain(await dump_session(store, self.id))
 
+    @hide_frames
     @list_options
     async def aexport(
         self,
@@ -399,6 +412,7 @@ class Session:
         async with known_store(self.store) as store:
             return await export_session(store, self.id, format, speaker, known, metadata=metadata)
 
+    @hide_frames
     async def areset(self, *, speaker: str | None = None) -> None:
         """Forget all messages of the session, or one speaker's memory of them.
 
@@ -422,6 +436,7 @@ class Session:
             else:
                 await replace_memory(store, self.id, speaker)
 
+    @hide_frames
     async def aset_memory(
         self, speaker: str, messages: Sequence[MessageLikeRepresentation]
     ) -> None:
@@ -445,6 +460,7 @@ class Session:
         async with known_store(self.store) as store:
             await replace_memory(store, self.id, speaker, known)
 
+    @hide_frames
     async def adelete(self) -> None:
         """Delete the session and everything it contains.
 

@@ -8,7 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ..common.errors import SpecError, how_to_install, list_names
+from ..common.errors import SpecError, hide_frames, how_to_install, list_names
 from ..common.files import write_file
 from ..common.sanitize import clean
 from ..conversation.conversation import Conversation, hand_off_targets
@@ -37,6 +37,7 @@ _MOST = 5
 _LONGEST = 60
 
 
+@hide_frames
 def draw(
     conversation: Conversation | Mapping[str, Any] | str | Path, file: str | Path | None = None
 ) -> str:

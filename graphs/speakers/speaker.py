@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, ValidationInfo, field_validator
 from typing_extensions import TypedDict
 
 from ..common.data import AtLeast, DistinctNames, Fields, ModelName, Name, Named, Spec, Text, Thing
-from ..common.errors import did_you_mean
+from ..common.errors import did_you_mean, hide_frames
 from .call_settings import (
     Context,
     InterruptOn,
@@ -173,6 +173,7 @@ class Speaker(Spec):
             self, name: str, system_prompt: str | None = None, **fields: Unpack[SpeakerOptions]
         ) -> None: ...
 
+    @hide_frames
     def replace(self, **changes: Unpack[SpeakerChanges]) -> "Speaker":
         """Return a copy of the speaker with other values of some fields.
 

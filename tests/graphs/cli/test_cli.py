@@ -601,8 +601,9 @@ def test_a_file_that_is_no_database_stays_as_it_is(serve: Serve, tmp_path: Path)
 def test_a_traceback_is_shown_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     from duologue.graphs import SessionError
 
-    with pytest.raises(SessionError):
+    with pytest.raises(SessionError) as caught:
         duologue("--traceback", "show", "nobody")
+    assert caught.traceback[-1].name == "_require"
     monkeypatch.setenv("DUOLOGUE_TRACEBACK", "1")
     with pytest.raises(SessionError):
         duologue("show", "nobody")
