@@ -60,7 +60,6 @@ REFUSED: dict[str, Callable[[str, str], object]] = {
     "task": lambda store, bad: converse(role_play(bad, "A", "B"), model=_model(), store=store),
     "message": lambda store, bad: converse(chat(bad), model=_model(), store=store),
     "title": lambda store, bad: _run(store, title=bad),
-    "labels.team": lambda store, bad: _run(store, labels={"team": bad}),
     "speakers.Cook.system_prompt": lambda store, bad: _run(
         store, speakers={"Cook": {"system_prompt": bad}}
     ),
