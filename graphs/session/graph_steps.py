@@ -440,11 +440,15 @@ async def _end(
         )
     try:
         await held.end(outcome.reason.value, whole)
-    except StoreError:
+    except StoreError as error:
         if whole is None:
             raise
-        # Without the deletion, only the session's size is larger.
-        await held.end(outcome.reason.value)
+        try:
+            # Without the deletion, only the session's size is larger.
+            await held.end(outcome.reason.value)
+        except SessionError:
+            # The lease is released: the first try was committed, and failed afterwards.
+            raise error from None
 
 
 async def _find_finished(

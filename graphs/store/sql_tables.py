@@ -14,7 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final, LiteralString
 
 from ..common.data import Versions
-from ..common.errors import StoreError
+from ..common.errors import SessionError, StoreError
 from .base import LeaseHolder, SessionLease, Store
 from .batches import BatchLease, BatchRow, CellRow
 from .errors import taken_session, unknown_session
@@ -428,8 +428,16 @@ class SqlSessionLease(SessionLease):
         change = self._store.row_change(self.session, status="finished", reason=reason)
         saver = self.checkpointer
         replaced = () if whole is None else saver.replacement(self.session, *whole)
-        # The change of the row is the last, so that its number of rows is returned.
-        changed = await saver.flush(*replaced, release, change)
+        try:
+            # The change of the row is the last, so that its number of rows is returned.
+            changed = await saver.flush(*replaced, release, change)
+        except SessionError:
+            # A write that is retried after its connection broke may find its own end, which has
+            # released the lease.
+            row = await self._store.get(self.session)
+            if row is None or moment(row.updated_at) not in change.values:
+                raise
+            changed = 1
         self.lease.is_released = True
         if not changed:
             raise unknown_session(self.session, self.url)

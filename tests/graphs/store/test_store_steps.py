@@ -20,9 +20,10 @@ from duologue.graphs import Session, StoreError, aconverse, astream
 from duologue.graphs.common.errors import SessionError
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.store import saver
-from duologue.graphs.store.lease import Writer
+from duologue.graphs.store.lease import Job, Results, Statement, Writer
 from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.saver import SqliteSessionSaver
+from duologue.graphs.store.sql_tables import RELEASE
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.log import place_of
 from support.tables import read_rows
@@ -385,3 +386,40 @@ async def test_what_cannot_be_stored_keeps_no_session_locked(target: str) -> Non
             await held.checkpointer.aput_writes(HERE, [("said", object())], "task", NODE)
         assert not await store.is_locked("s")
         assert await read(store) == []
+
+
+def commit_end_first(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
+    """Commit each end of a session, then raise the next error, or commit the end once more."""
+    left = iter(errors)
+    write = Writer._results
+
+    async def commit(self: Writer, jobs: Sequence[Job]) -> Results:
+        found = await write(self, jobs)
+        if not any(job.lease and RELEASE in map(_generic, job.statements) for job in jobs):
+            return found
+        error = next(left, None)
+        return await write(self, jobs) if error is None else [error] * len(jobs)
+
+    monkeypatch.setattr(Writer, "_results", commit)
+
+
+def _generic(statement: Statement) -> str:
+    return statement.sql.replace("%s", "?")
+
+
+async def test_an_end_whose_commit_is_repeated_is_no_lost_session(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As after a connection that broke before it reported the commit.
+    commit_end_first(monkeypatch)
+    await run(1, target)
+    assert (await Session("s", store=target).astate()).stop_reason == "max_iterations"
+
+
+async def test_an_error_after_the_commit_of_an_end_is_the_error_of_the_run(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_end_first(monkeypatch, StoreError("the file was deleted"))
+    with pytest.raises(StoreError, match="deleted"):
+        await run(1, target)
+    assert (await Session("s", store=target).astate()).stop_reason == "max_iterations"
