@@ -127,7 +127,7 @@ class Cells:
         """Return the cell with this number, from 1."""
         if not 1 <= number <= self.count:
             raise IndexError(
-                f"there is no cell {number}; the batch has the cells 1 to {self.count}"
+                f"there is no session {number}; the batch has the sessions 1 to {self.count}"
             )
         combination, place = divmod(number - 1, self.trials)
         trial = place + 1
@@ -192,7 +192,7 @@ class RunCells:
         """Return the reason why the run ends before all cells of the batch have run, or None."""
         if len(self) == self.selection.cells:
             return None
-        return f"limit of {len(self):,} {'cell' if len(self) == 1 else 'cells'} is reached"
+        return f"limit of {len(self):,} {'session' if len(self) == 1 else 'sessions'} is reached"
 
 
 def select_cells(
@@ -252,7 +252,7 @@ def _check_order(name: str, known: Selection, seed: int | None, shuffle: bool | 
     if seed not in (None, was) or shuffle not in (None, was is not None):
         order = "in the order of their numbers" if was is None else f"in the order of seed {was}"
         raise BatchError(
-            f"Batch {name!r} runs its cells {order}; leave out seed and shuffle, or choose "
+            f"Batch {name!r} runs its sessions {order}; leave out seed and shuffle, or choose "
             "another name."
         )
 
@@ -261,11 +261,11 @@ def _check_sample(cells: Cells, known: Selection, sample: int | None) -> None:
     if known.sample is None:
         if sample is not None:
             raise BatchError(
-                f"Batch {cells.name!r} was begun with all cells, not with a sample; use limit, or "
-                "choose another name."
+                f"Batch {cells.name!r} was begun with all sessions, not with a sample; use limit, "
+                "or choose another name."
             )
         return
-    told = f"Batch {cells.name!r} was begun with a sample of {known.sample:,} cells"
+    told = f"Batch {cells.name!r} was begun with a sample of {known.sample:,} sessions"
     if known.values != _digest_values(cells):
         raise BatchError(
             f"{told}, so its values can't change; restore them, or choose another name."

@@ -176,7 +176,7 @@ class Driver:
         if failed is not None and many >= max(_ALIKE, self.settings.concurrency):
             await self._stop(
                 BatchError(
-                    f"Batch {self.row.batch!r} stopped: {many} cells in a row failed with the "
+                    f"Batch {self.row.batch!r} stopped: {many} sessions in a row failed with the "
                     f"same error: {failed}"
                 )
             )

@@ -193,4 +193,4 @@ def describe_sample(cells: int, sample_of: int | None, seed: int | None) -> str 
     """Describe a sample in a sentence. Return None for a batch that has all cells."""
     if sample_of is None:
         return None
-    return f"A random sample of {cells:,} of {sample_of:,} cells (seed {seed})."
+    return f"A random sample of {cells:,} of {sample_of:,} sessions (seed {seed})."

@@ -47,7 +47,7 @@ class FilledCell(Data):
 
     def lines(self) -> Iterator[str]:
         """Yield the lines that describe the cell."""
-        yield f"Cell {self.number:,}, session {self.session}: {_short(self.title)}"
+        yield f"Session {self.number:,}, {self.session}: {_short(self.title)}"
         for path, value in self.varied.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             yield f"  {path} = {_short(text)}"
@@ -100,7 +100,7 @@ class Preview(Data):
             )
         yield from _limits(self.limits)
         if self.in_all > 1:
-            seed = "the cells' numbers" if self.seed is None else f"shuffled, seed {self.seed}"
+            seed = "the sessions' numbers" if self.seed is None else f"shuffled, seed {self.seed}"
             yield f"Order: {seed}."
 
 

@@ -89,7 +89,7 @@ class BatchRun:
 
     @hide_frames
     async def astatus(self) -> BatchStatus:
-        """Return the batch's status: how many cells have ended, for which reasons, and their usage.
+        """Return the batch's status: how many sessions have ended, why, and their usage.
 
         The status can also be read during a run, even if another process runs the batch.
         """
@@ -100,11 +100,11 @@ class BatchRun:
 
     @hide_frames
     async def arows(self) -> list[dict[str, Any]]:
-        """Return one row for each cell that has begun, without reading sessions.
+        """Return one row for each session that has begun, without reading the session.
 
         Returns:
-            Plain dicts in the order of the cells, suitable for ``pandas.DataFrame``: the fields of
-            the cell; each field that varies as a column with its path as name, such as
+            Plain dicts in the order of the sessions, suitable for ``pandas.DataFrame``: fields of
+            the session; each field that varies as a column with its path as name, such as
             ``user_role`` or ``labels.level``; and each score as ``score.NAME``. A missing score is
             None, and ``error`` contains the reason.
         """
@@ -123,24 +123,24 @@ class BatchRun:
     ) -> BatchReport:
         """Write the batch's results as an HTML page, with a folder of transcripts next to it.
 
-        The page shows how the cells ended, their length, their cost and their scores, for each
+        The page shows how the sessions ended, their length, their cost and their scores, for each
         value of every field that varies. During a run, it shows the results so far.
 
         Args:
             output: The page's file. An existing file is replaced. If None, ``NAME.html`` in the
                 working folder. The transcripts are written to the folder ``NAME-sessions`` next to
                 the page.
-            transcripts: Maximum number of transcripts: first those of the cells that the page lists
-                with an error, then those of the first cells in the page's table.
-            sort: The name of a score. The table lists the cells with the lowest score first; with a
-                ``-`` before the name, those with the highest score. If None, the order of the run,
-                so that the first cells cover the values of each field equally.
+            transcripts: Maximum number of transcripts: first those of the sessions that the page
+                lists with an error, then those of the first sessions in the page's table.
+            sort: The name of a score. The table lists the sessions with the lowest score first;
+                with a ``-`` before the name, those with the highest score. If None, the order of
+                the run, so that the first sessions cover the values of each field equally.
 
         Returns:
             The figures on the page, and its path.
 
         Raises:
-            SpecError: The page cannot be written, or no cell has the score.
+            SpecError: The page cannot be written, or no session has the score.
         """
         page = Path(output if output is not None else f"{self.name}.html")
         async with known_store(self.store) as store:
@@ -163,7 +163,7 @@ class BatchRun:
         metadata: bool = True,
         **registered: Unpack[Registered],
     ) -> ExportManifest:
-        """Write the sessions of the batch to a file, in the order of the cells.
+        """Write the sessions of the batch to a file, in the order of the sessions.
 
         The file replaces an existing file once it is complete. The same batch produces the same
         JSON Lines. A manifest is written next to it, as ``FILE.manifest.json``.
@@ -375,17 +375,17 @@ async def arun_batch(
 ) -> BatchStatus:
     """Run a batch to its end, or resume it.
 
-    Each cell is an ordinary session, which a `Session` handle reads. Sessions that have ended are
-    not run again, and an interrupted session resumes at the point where it stopped. If a cell
-    fails, its row contains the error, and the other cells continue; `BatchRun` reads the rows. This
-    follows CAMEL's grids of roles and tasks, and tau2-bench's trials.
+    Each combination of values is an ordinary session, which a `Session` handle reads. Sessions that
+    have ended are not run again, and an interrupted session resumes at the point where it stopped.
+    If a session fails, its row contains the error, and the other sessions continue; `BatchRun`
+    reads the rows. This follows CAMEL's grids of roles and tasks, and tau2-bench's trials.
 
     Args:
         batch: The batch, or a dict or file (``.toml``, ``.json``) that contains it.
         name: The batch's name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``. The ids of the
             sessions begin with it. If None, the file's name without its extension.
         concurrency: Maximum number of sessions that run at once.
-        retry_failed: Whether failed cells run again.
+        retry_failed: Whether failed sessions run again.
         ray: The address ``HOST:PORT`` of a Ray cluster whose machines run the sessions; or
             ``auto``, which uses a cluster that runs on this machine, or else all its cores. If
             None, the sessions run in this process.
@@ -394,31 +394,31 @@ async def arun_batch(
             on, at least once a minute. If it is 0, the batch stops at once. If no call of the batch
             has been answered yet, only a server that has replied, such as with 503, is waited for.
         scores: Functions that score a session that has ended, by name. A function receives the
-            session's `Result`, or the `Result` and the cell's values by path, and returns a number,
-            a bool, or a dict of them by name.
-        limit: Maximum number of cells that have run at the end, including those of earlier runs.
-            A later run with a larger limit, or without one, runs the next cells. If None, all
-            cells run.
-        sample: Number of cells that are drawn at random. The batch consists of these cells only. A
-            later run can pass a larger number, which adds cells to the same sample. If None, the
-            batch has all cells, or the sample with which it was begun.
+            session's `Result`, or the `Result` and the session's values by path, and returns a
+            number, a bool, or a dict of them by name.
+        limit: Maximum number of sessions that have run at the end, including those of earlier runs.
+            A later run with a larger limit, or without one, runs the next sessions. If None,
+            all sessions run.
+        sample: Number of sessions that are drawn at random. The batch consists of these sessions
+            only. A later run can pass a larger number, which adds sessions to the same sample. If
+            None, the batch has all sessions, or the sample with which it was begun.
         seed: The seed of the shuffled order and of the sample, 0 or more. It is stored with the
             batch, and cannot change. If None, the stored seed, or 0 for a new batch.
-        shuffle: Whether the cells run in a random order, in which the cells that have run so far
-            always cover the values of each field equally. If False, they run in the order of their
-            numbers. A later run can't change the order. If None, the stored order, or True for a
-            new batch.
+        shuffle: Whether the sessions run in a random order, in which the sessions that have run so
+            far always cover the values of each field equally. If False, they run in the order of
+            their numbers. A later run can't change the order. If None, the stored order, or True
+            for a new batch.
         **options: The options of each session's run.
 
     Returns:
-        The status of the batch. Some cells may have failed, wait for people, or be paused by a
+        The status of the batch. Some sessions may have failed, wait for people, or be paused by a
         limit.
 
     Raises:
         TypeError: An option is unknown or has a wrong type.
         SpecError: The batch, its conversation, a file or a setting is not valid.
         BatchError: Another process runs the batch or has taken it over, the name belongs to another
-            batch, or many cells in a row failed with the same error.
+            batch, or many sessions in a row failed with the same error.
         ModelUnavailableError: A model is not available, also after `patience`, which stops the
             whole batch.
         StoreError: The store cannot be opened or written.

@@ -1,4 +1,4 @@
-"""The status of a batch: the counts of cells by status, the reasons of the ends, and the usage."""
+"""The status of a batch: the counts of sessions, the reasons of the ends, and the usage."""
 
 import json
 from collections import Counter
@@ -30,51 +30,52 @@ class BatchStatus(Shown, Data):
     title: str
     """The title that all its conversations have, or an empty text."""
     cells: NonNegativeInt
-    """Number of cells, including cells that have not begun."""
+    """Number of sessions, including sessions that have not begun."""
     sample_of: NonNegativeInt | None = None
-    """Number of cells from which the batch's cells were drawn at random. None if it has all."""
+    """Number of sessions from which the batch's were drawn at random. None if it has all."""
     seed: NonNegativeInt | None = None
-    """The seed of the shuffled order. None if the cells run in the order of their numbers."""
+    """The seed of the shuffled order. None if the sessions run in the order of their numbers."""
     counts: tuple[CellCount, ...] = ()
-    """Number of cells for each status and reason, with their usage."""
+    """Number of sessions for each status and reason, with their usage."""
     is_running: bool = False
     """Whether a run of the batch is active."""
     seconds: NonNegativeFloat = 0
     """Running time in seconds, over all runs."""
     stopped: str | None = None
-    """The reason why the latest run stopped before all cells had ended, as a sentence, or None."""
+    """The reason, in a sentence, why the latest run stopped before all sessions had ended, or
+    None."""
     created_at: AwareDatetime
     """The start time of the batch, in UTC."""
     updated_at: AwareDatetime
     """The time of the row's last change, in UTC."""
 
     def of(self, status: CellStatus) -> int:
-        """Return the number of cells with a status."""
+        """Return the number of sessions with a status."""
         return sum(one.cells for one in self.counts if one.status == status)
 
     @property
     def finished(self) -> int:
-        """Number of cells whose conversations ended under their rules."""
+        """Number of sessions whose conversations ended under their rules."""
         return self.of("finished")
 
     @property
     def failed(self) -> int:
-        """Number of cells that failed."""
+        """Number of sessions that failed."""
         return self.of("failed")
 
     @property
     def done(self) -> int:
-        """Number of cells that ended or failed."""
+        """Number of sessions that ended or failed."""
         return self.finished + self.failed
 
     @property
     def left(self) -> int:
-        """Number of cells that have neither ended nor failed."""
+        """Number of sessions that have neither ended nor failed."""
         return max(0, self.cells - self.done)
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Number of cells for each reason of the end, the most frequent first."""
+        """Number of sessions for each reason of the end, the most frequent first."""
         found = {one.reason: one.cells for one in self.counts if one.reason is not None}
         return dict(Counter(found).most_common())
 
@@ -120,7 +121,7 @@ class BatchStatus(Shown, Data):
                     ),
                 )
             ),
-            head=("Cells", "Number"),
+            head=("Sessions", "Number"),
             rows=tuple((escape_invisible(name), f"{number:,}") for name, number in self.rows()),
         )
 
@@ -130,7 +131,7 @@ class BatchStatus(Shown, Data):
         return f"{self.done:,} of {self.cells:,} done{state}"
 
     def rows(self) -> list[tuple[str, int]]:
-        """Return the number of cells for each status and reason, without zeros."""
+        """Return the number of sessions for each status and reason, without zeros."""
         begun = "running" if self.is_running else "interrupted"
         names: list[tuple[str, CellStatus]] = [
             ("failed", "failed"),
@@ -234,13 +235,13 @@ async def known_batch(store: Store, batch: str) -> BatchRow:
 
 
 def cell_columns(row: CellRow, missing: Mapping[str, None] | None = None) -> dict[str, Any]:
-    """Return a cell's row as columns of a table, without values that depend on the time of reading.
+    """Return a session's row as columns of a table, without values that depend on the time.
 
     No field of a conversation has the same name as a field of a row.
 
     Args:
         row: The row.
-        missing: A column for each score that the cell may lack.
+        missing: A column for each score that the session may lack.
     """
     apart = {"varied", "scores", "updated_at"}
     fields = row.model_dump(mode="json", exclude=apart)

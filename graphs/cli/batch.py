@@ -229,14 +229,15 @@ def run(
         file (FILE): A .toml or .json file with a batch.
         name (--name NAME): The batch's name; a batch that exists is resumed. [default: made from
             FILE]
-        retry_failed (--retry-failed): Run the cells (sessions) that failed again.
-        limit (--limit N): Run only the first N cells. Run again with a larger N for more cells.
+        retry_failed (--retry-failed): Run the sessions that failed again.
+        limit (--limit N): Run only the first N sessions. Run again with a larger N for
+            more.
             [default: all]
-        sample (--sample N): Make the batch a random sample of N cells. [default: all cells, or the
+        sample (--sample N): Make the batch a random sample of N sessions. [default: all, or the
             stored sample]
         seed (--seed N): The seed of the shuffled order and of the sample. [default: 0, or the
             stored seed]
-        no_shuffle (--no-shuffle): Run the cells in the order of their numbers.
+        no_shuffle (--no-shuffle): Run the sessions in the order of their numbers.
         dry_run (--dry-run): Run nothing. Check the batch, its scores, its tools and its models, and
             show the number of sessions and of model calls, and two sample sessions.
         ray (--ray auto|HOST:PORT): Run the batch with Ray: on all cores of this machine (auto), or
@@ -302,8 +303,8 @@ def report(
         output (--output FILE): The file to write. [default: NAME.html]
         transcripts (--transcripts N): Maximum number of transcripts written to files next to the
             page. [default: 1000]
-        sort (--sort SCORE): List the cells with the lowest score first, or with -SCORE those with
-            the highest. [default: the order of the run]
+        sort (--sort SCORE): List the sessions with the lowest score first, or with -SCORE those
+            with the highest. [default: the order of the run]
 
     Examples:
         duologue batch report roles --output roles.html

@@ -39,7 +39,7 @@ class ExitCode(IntEnum):
     MODEL = 3, "a model is not available or did not answer"
     SESSION = 4, "a session or its store can't be used"
     WAITING = 5, "the session waits for a person's answer"
-    UNFINISHED = 6, "cells of a batch failed, wait for a person, or were paused"
+    UNFINISHED = 6, "sessions of a batch failed, wait for a person, or were paused"
     INCONCLUSIVE = 7, "no simulation failed, but one neither passed nor failed"
     INTERRUPTED = 130, "interrupted (Ctrl-C); the session can be resumed"
     CLOSED_PIPE = 141, "the reader of the output closed the pipe; the session can be resumed"

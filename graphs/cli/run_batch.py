@@ -137,12 +137,12 @@ class BatchCommand:
             larger = "Raise the limit, then run" if is_used_up else "Run"
             if self._has_reached_limit(status):
                 larger = "With a larger --limit, or without it, run"
-            plain(stderr(), f"{larger} the same command again for the remaining cells.")
+            plain(stderr(), f"{larger} the same command again for the remaining sessions.")
         if status.failed:
-            plain(stderr(), "Add --retry-failed to run the failed cells again.")
+            plain(stderr(), "Add --retry-failed to run the failed sessions again.")
         if self.unscored and not self.is_suite:
             report = f"`duologue batch report {status.batch}` shows why"
-            plain(stderr(), f"Cells without scores: {self.unscored:,}; {report}.")
+            plain(stderr(), f"Sessions without scores: {self.unscored:,}; {report}.")
 
     def _listen(self, running: "asyncio.Task[object]") -> None:
         def stop(number: int) -> None:

@@ -251,8 +251,8 @@ async def arun_suite(
 ) -> SuiteReport:
     """Test an agent by many scenarios, as a batch, or resume such a run.
 
-    Each scenario runs with each persona, ``trials`` times. Each simulation is a cell of the batch
-    ``name``: an ordinary session. The same call again resumes the run: simulations that have ended
+    Each scenario runs with each persona, ``trials`` times. Each simulation is an ordinary session
+    of the batch ``name``. The same call again resumes the run: simulations that have ended
     do not run again, and an interrupted one continues at its next message. In it, the agent begins
     a new thread, which receives all messages so far. An interrupted simulation with a world, or
     whose checks read the agent's state, begins again, which a warning says.

@@ -98,7 +98,7 @@ def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(
         assert pictures.count() > 10
         assert all(pictures.nth(at).get_attribute("aria-label") for at in range(10))
         assert tab.get_by_role("heading", level=1).count() == 1
-        assert tab.get_by_role("region", name="Cells", exact=True).count() == 1
+        assert tab.get_by_role("region", name="Sessions", exact=True).count() == 1
         context.close()
     assert {*asked} == {path.as_uri()}
     assert wrong == []
@@ -139,7 +139,7 @@ def test_the_page_of_a_suite_begins_with_what_failed_and_leads_to_the_conversati
             assert tab.evaluate(CUT) == []
             headings = tab.get_by_role("heading", level=2).all_inner_texts()
             assert headings[:3] == ["4 passed, 4 failed", "What has not passed", "Scenarios"]
-            assert headings[-1] == "Cells"
+            assert headings[-1] == "Sessions"
             first = tab.locator(".sentences li").first
             expected = (
                 'failed: refusal, calm - ended as "the user\'s goal is met", expected "gave_up"'

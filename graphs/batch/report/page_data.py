@@ -305,8 +305,8 @@ class BatchReport(Shown, Data):
     def _describe_missing(self) -> Iterator[str]:
         """Yield the most frequent reasons why scores are missing."""
         for one in self.unscored[:_MOST_REASONS]:
-            cells = "1 cell" if one.cells == 1 else f"{one.cells:,} cells"
-            yield f"In {cells}: {one.text}"
+            sessions = "1 session" if one.cells == 1 else f"{one.cells:,} sessions"
+            yield f"In {sessions}: {one.text}"
 
 
 def format_estimate(found: Estimate, *, is_share: bool) -> str:

@@ -213,7 +213,7 @@ async def write_report(
     rows = await read_rows(store, batch, max(transcripts, MOST_LINES), rank)
     if sort is not None and (score := sort.removeprefix("-")) not in rows.columns:
         near = suggest_near_or_all(score, [*rows.columns]) if rows.columns else "; leave out sort"
-        raise SpecError(f"sort: no cell has a score {score!r}{near}")
+        raise SpecError(f"sort: no session has a score {score!r}{near}")
     is_running = await store.is_batch_locked(name)
     wanted = _choose_transcripts(rows, max(0, transcripts))
     written = {row.session for row in wanted if await _write_session(row.session, folder, store)}

@@ -56,7 +56,7 @@ def run(*arguments: str) -> Any:  # noqa: ANN401
 def test_a_batch_is_planned_run_looked_at_exported_and_deleted(player: Player) -> None:
     planned = run("--dry-run")
     assert planned.stdout.startswith("6 sessions, normally up to ")
-    assert [f"Cell {number}, session b-" in planned.stdout for number in (1, 2, 6)] == [
+    assert [f"Session {number}, b-" in planned.stdout for number in (1, 2, 6)] == [
         True,
         False,
         True,
@@ -91,20 +91,20 @@ def test_a_limit_and_a_sample_are_options_of_the_command(player: Player) -> None
     assert run("--dry-run", "--limit", "2").stdout.startswith("The first 2 of 6 sessions, ")
     ran = run("--limit", "2")
     assert (ran.exit_code, len(player.asked)) == (0, 2 * CALLS)
-    assert "limit of 2 cells is reached" in ran.stdout
+    assert "limit of 2 sessions is reached" in ran.stdout
     assert ran.stderr == (
         "With a larger --limit, or without it, run the same command again for the remaining "
-        "cells.\n"
+        "sessions.\n"
     )
     sampled = run("--name", "s", "--sample", "3", "--seed", "4")
     assert sampled.exit_code == 0
-    assert "A random sample of 3 of 6 cells (seed 4)." in sampled.stdout
+    assert "A random sample of 3 of 6 sessions (seed 4)." in sampled.stdout
     known = json.loads(duologue("batch", "status", "s", "--json").stdout)
     assert (known["cells"], known["sample_of"], known["seed"]) == (3, CELLS, 4)
     assert "A random sample of 3 of 6" in duologue("batch", "report", "s").stdout
     wrong = run("--name", "n", "--sample", "3", "--no-shuffle")
     assert (wrong.exit_code, wrong.stderr.startswith("Error: sample: needs the ")) == (2, True)
-    assert "no cell has a score 'x'" in duologue("batch", "report", "s", "--sort", "x").stderr
+    assert "no session has a score 'x'" in duologue("batch", "report", "s", "--sort", "x").stderr
 
 
 def test_in_json_there_is_a_line_for_each_cell_and_one_for_the_batch(player: Player) -> None:
@@ -143,7 +143,7 @@ def test_where_a_limit_is_used_up_the_same_command_is_not_enough(
         assert (ran.exit_code, len(player.asked)) == (6, 1)
         assert "limits.max_tokens of 1 is used up" in ran.stdout
         assert ran.stderr == (
-            "Raise the limit, then run the same command again for the remaining cells.\n"
+            "Raise the limit, then run the same command again for the remaining sessions.\n"
         )
 
 
@@ -166,7 +166,7 @@ def test_scores_that_are_missing_are_told(tmp_path: Path, player: Player) -> Non
     for _ in range(2):
         ran = run()
         assert ran.exit_code == 0
-        assert ran.stderr == ("Cells without scores: 2; `duologue batch report b` shows why.\n")
+        assert ran.stderr == ("Sessions without scores: 2; `duologue batch report b` shows why.\n")
     assert len(player.asked) == 2 * CALLS
 
 
@@ -176,7 +176,7 @@ def test_a_failed_cell_gives_an_exit_code_of_its_own_and_is_run_again_when_asked
     player.refused = {"Plan garden 2"}
     ran = run()
     assert ran.exit_code == 6
-    assert ran.stderr == "Add --retry-failed to run the failed cells again.\n"
+    assert ran.stderr == "Add --retry-failed to run the failed sessions again.\n"
     assert re.search(r"failed +1 *\n", ran.stdout)
     asked, player.refused = len(player.asked), set()
     assert run().exit_code == 6
@@ -215,7 +215,7 @@ def test_a_signal_pauses_it_once_the_calls_under_way_are_answered(
     assert ran.exit_code == code
     assert ran.stderr == (
         "Pausing when the current model calls are answered …\n"
-        "Run the same command again for the remaining cells.\n"
+        "Run the same command again for the remaining sessions.\n"
     )
     assert "It was interrupted." in ran.stdout
     assert re.search(r"paused +[12] *\n", ran.stdout)
@@ -284,7 +284,7 @@ def test_on_a_terminal_a_table_is_drawn_and_nothing_of_it_is_left(
     assert left[1].startswith("24 model calls, ")
     assert [row.split() for row in left[2:]] == [
         [],
-        ["Cells", "Number"],
+        ["Sessions", "Number"],
         ["─" * 30],
         ["ended:", "max_iterations", str(CELLS)],
     ]

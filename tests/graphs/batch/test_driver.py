@@ -147,7 +147,7 @@ async def test_cells_that_fail_alike_one_after_another_stop_the_batch(
 ) -> None:
     crew = Crew(lambda cell: {"status": "failed", "error": "The server is on fire."})
     with pytest.raises(
-        BatchError, match=r"cells in a row failed with the same error: The server is"
+        BatchError, match=r"sessions in a row failed with the same error: The server is"
     ):
         await driver(store, lease, cells(1000), crew, concurrency).run()
     assert len(crew.ran) <= most

@@ -40,12 +40,12 @@ def test_a_dry_run_tells_sessions_calls_limits_and_two_filled_cells() -> None:
         trials=3,
         limits={"max_cost": 2.5, "rates": {"*": {"requests_per_minute": 1500}}},
     )
-    first, *_, last = found.text().partition("Cell 12")
+    first, *_, last = found.text().partition("Session 12")
     assert first.startswith(
         "12 sessions, normally up to 132 model calls in all, plus tool calls and retries.\n"
         "Limits: max_cost 2.5; * 1,500 requests_per_minute.\n"
     )
-    assert "Cell 1, session grid-" in first
+    assert "Session 1, grid-" in first
     for line in ("  user_role = Ann\n", "  task = Sow\n", "  labels.set = 1\n"):
         assert line in first
     for line in ("  user_role = Bob\n", "  task = Reap it all\n", "  seed = 2\n"):
@@ -101,12 +101,12 @@ def test_a_dry_run_says_which_part_runs_and_in_which_order() -> None:
     )
     assert "\nOrder: shuffled, seed 0.\n" in told()
     assert "\nOrder: shuffled, seed 7.\n" in told(seed=7)
-    assert "\nOrder: the cells' numbers.\n" in told(shuffle=False)
+    assert "\nOrder: the sessions' numbers.\n" in told(shuffle=False)
     first, *_, last = select_cells(cells, sample=3)
-    shown = [line for line in told(sample=3).splitlines() if line.startswith("Cell ")]
+    shown = [line for line in told(sample=3).splitlines() if line.startswith("Session ")]
     assert [line.partition(",")[0] for line in shown] == [
-        f"Cell {first.number}",
-        f"Cell {last.number}",
+        f"Session {first.number}",
+        f"Session {last.number}",
     ]
 
 

@@ -157,9 +157,9 @@ def test_a_report_of_a_sample_says_so() -> None:
     stored = json.dumps({STORED: Selection(order=order, sample=12).model_dump()})
     found = report([cell(1, scores={"own": 1.0})], cells=12, settings=stored)
     assert (found.cells, found.sample_of, found.seed) == (12, 100, 3)
-    says = "A random sample of 12 of 100 cells (seed 3)."
+    says = "A random sample of 12 of 100 sessions (seed 3)."
     assert says in str(found)
-    assert f"{says} The figures are estimates for all 100 cells, with 95 % intervals" in render(
+    assert f"{says} The figures are estimates for all 100 sessions, with 95 % intervals" in render(
         found
     )
     whole = json.dumps({STORED: Selection(order=order).model_dump()})
@@ -191,13 +191,13 @@ async def test_rows_and_transcripts_are_those_that_ran_first_or_have_the_lowest_
             assert own[216:] == [None] * 24
             assert own[:216] == sorted(scores.values(), key=lambda score: sign * score)
         with pytest.raises(
-            SpecError, match=r"^sort: no cell has a score 'won'; did you mean 'own'"
+            SpecError, match=r"^sort: no session has a score 'won'; did you mean 'own'"
         ):
             await handle.areport(output=page, sort="won")
         async with store.lock_batch("grid") as lease:
             for number in range(1, 241):
                 await lease.put_cell(cell(number))
-        with pytest.raises(SpecError, match="no cell has a score 'own'; leave out sort"):
+        with pytest.raises(SpecError, match="no session has a score 'own'; leave out sort"):
             await handle.areport(output=page, sort="own")
 
 
@@ -212,7 +212,7 @@ def test_a_report_of_scores_that_are_all_missing_says_why() -> None:
     why = "the score 'criteria' is missing: the session ended before it was judged"
     found = report([cell(1, error=why), cell(2, error=why)])
     assert (found.scores, [(one.text, one.cells) for one in found.unscored]) == ((), [(why, 2)])
-    assert f"In 2 cells: {why}" in " ".join(str(found).split())
+    assert f"In 2 sessions: {why}" in " ".join(str(found).split())
     assert "the session ended before it was judged" in render(found)
 
 
@@ -314,7 +314,7 @@ def test_hostile_texts_stay_texts_and_a_large_page_stays_small() -> None:
     assert seen.scripts == 1
     lines = len(re.findall(r"<td>grid-\d+</td>", page))
     assert 50 < lines < 1000
-    assert f"{len(rows) - lines:,} more cells are left out" in page
+    assert f"{len(rows) - lines:,} more sessions are left out" in page
     assert 400_000 < len(page.encode()) < 500_000
     # Fields without space on the page are named.
     assert "Fields left out to keep the page small" in page
@@ -376,7 +376,7 @@ def test_what_can_not_be_read_or_written_is_one_sentence(tmp_path: Path) -> None
         BatchRun("grid", store=store).report(output=tmp_path / "file" / "r.html")
     found = BatchRun("grid", store=store).report(output=tmp_path / "r.html")
     assert (found.cells, found.of("not_begun")) == (2, 2)
-    assert "No cell has begun." in (tmp_path / "r.html").read_text("utf-8")
+    assert "No session has begun." in (tmp_path / "r.html").read_text("utf-8")
 
 
 def test_the_report_begins_with_the_scores_also_with_those_that_no_session_has() -> None:

@@ -74,7 +74,7 @@ async def test_a_limit_runs_the_first_cells_and_a_larger_one_the_next(runs: Runs
         status = await runs.run(limit=limit)
         assert (status.cells, status.finished, status.calls) == (12, begun, 2 * begun)
         assert await runs.numbers() == wanted[:begun]
-        assert status.stopped == (limit and f"limit of {limit} cells is reached")
+        assert status.stopped == (limit and f"limit of {limit} sessions is reached")
     assert (status.sample_of, status.seed, len(runs.began)) == (None, 0, 12)
 
 
@@ -116,7 +116,7 @@ async def test_a_sample_stays_the_same_and_can_grow(runs: Runs) -> None:
     wanted = [*ORDER.model_copy(update={"seed": 4}).numbers(12)]
     status = await runs.run(sample=5, seed=4, limit=2)
     assert (status.cells, status.sample_of, status.seed, status.finished) == (5, 12, 4, 2)
-    assert "A random sample of 5 of 12 cells (seed 4)." in str(status)
+    assert "A random sample of 5 of 12 sessions (seed 4)." in str(status)
     status = await runs.run()
     assert (status.cells, status.finished, status.stopped) == (5, 5, None)
     status = await runs.run(sample=7)

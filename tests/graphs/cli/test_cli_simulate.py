@@ -97,7 +97,7 @@ def test_a_suite_is_run_reported_and_resumed(server: ScriptedServer) -> None:
     assert ran.stderr == "The report is in shop.html.\n"
     page = Path("shop.html").read_text(encoding="utf-8")
     assert "the batch is running" not in page
-    places = [page.index(one) for one in ("4 passed, 4 failed", "failed</b>", "cells are done")]
+    places = [page.index(one) for one in ("4 passed, 4 failed", "failed</b>", "sessions are done")]
     assert places == sorted(places)
     # Each cell, each trial that failed, both groups of them, and each scenario with its persona.
     assert page.count('href="shop-sessions/') == 8 + 4 + 2 + 4

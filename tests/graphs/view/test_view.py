@@ -445,7 +445,7 @@ def test_batches_are_listed_with_their_progress_and_their_cells_page_by_page(
     assert "There are no batches in" in user.get("/batches").text
     assert 'href="/batches"' in user.get("/").text
     lot(store)
-    assert "60 of 70 cells done" in user.get("/batches").text
+    assert "60 of 70 sessions done" in user.get("/batches").text
 
     def cells(path: str) -> tuple[list[str], str]:
         links = [str(one["href"]) for one in Seen(user.get(path).text).all("a")]
