@@ -87,6 +87,7 @@ async def run_session(
     opening = open_store(target or known.store, create=create)
     async with opening if opened is None else nullcontext(opened) as store:
         before: SessionRow | None = None
+        is_random = session is None
         if session is None:
             title = "session" if given is None else title_of(given)
             words = re.findall(r"[a-z0-9]+", title.casefold())[:5]
@@ -100,7 +101,7 @@ async def run_session(
         bound = await _bind_input(
             store, session, None if reset else before, reply, is_bound=is_bound
         )
-        async with store.lock(session, is_new=before is None) as held:
+        async with store.lock(session, is_new=before is None, is_random=is_random) as held:
             row = await store.get(session) if held.is_acquired else None
             if reset and given is not None and row is not None:
                 # A run that would fail at once must not delete the old session.

@@ -206,17 +206,23 @@ class Store(ABC):
                 raise unknown_session(session, self.url)
 
     @asynccontextmanager
-    async def lock(self, session: str, *, is_new: bool = False) -> AsyncIterator[SessionLease]:
+    async def lock(
+        self, session: str, *, is_new: bool = False, is_random: bool = False
+    ) -> AsyncIterator[SessionLease]:
         """Lease `session` to one run, until the block ends or this process dies.
 
         Args:
             session: The session's id.
             is_new: Whether the session was not found. Then `SessionLease.begin` may acquire the
                 lease: see `SessionLease.is_acquired`.
+            is_random: Whether the id of the new session was just made at random, so that no other
+                run can have a lease on it.
         """
         check_session_id(session)
         subject = LeaseSubject("session", session)
-        async with self._hold(subject, self._make_session_lease, is_new=is_new) as held:
+        async with self._hold(
+            subject, self._make_session_lease, is_new=is_new, is_random=is_random
+        ) as held:
             yield held
 
     async def is_locked(self, session: str) -> bool:
@@ -246,10 +252,15 @@ class Store(ABC):
 
     @asynccontextmanager
     async def _hold(
-        self, subject: LeaseSubject, make: Callable[[Lease], L], *, is_new: bool = False
+        self,
+        subject: LeaseSubject,
+        make: Callable[[Lease], L],
+        *,
+        is_new: bool = False,
+        is_random: bool = False,
     ) -> AsyncIterator[L]:
         until, pause = time.monotonic() + _PATIENCE, _PAUSE
-        while (lease := await self._take(subject, is_new=is_new)) is None:
+        while (lease := await self._take(subject, is_new=is_new, is_random=is_random)) is None:
             if time.monotonic() > until:
                 raise subject.busy_error()
             await asyncio.sleep(pause)
@@ -262,7 +273,7 @@ class Store(ABC):
             await settled(self._free(lease, holder))
 
     @abstractmethod
-    async def _take(self, subject: LeaseSubject, *, is_new: bool) -> Lease | None:
+    async def _take(self, subject: LeaseSubject, *, is_new: bool, is_random: bool) -> Lease | None:
         """Acquire a lease; return None if another run has it."""
 
     @abstractmethod

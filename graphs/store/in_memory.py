@@ -241,7 +241,7 @@ class MemoryStore(Store):
         """See `Store.request_stop`."""
         self._space.change(session, self.url, stop_requested=True)
 
-    async def _take(self, subject: LeaseSubject, *, is_new: bool) -> Lease | None:
+    async def _take(self, subject: LeaseSubject, *, is_new: bool, is_random: bool) -> Lease | None:
         lease = Lease(subject, _OWNER, next(_NUMBERS))
         # `setdefault` is atomic, so two event loops in two threads can't both acquire it.
         return lease if self._space.leases.setdefault(subject.key, lease) is lease else None

@@ -178,7 +178,7 @@ class SqlStore(Store):
         # released.
         return number in self._taken if owner == self.owner else await self._is_alive(str(owner))
 
-    async def _take(self, subject: LeaseSubject, *, is_new: bool) -> Lease | None:
+    async def _take(self, subject: LeaseSubject, *, is_new: bool, is_random: bool) -> Lease | None:
         if subject in self._beginning:
             return None
         lease = Lease(subject, self.owner, next(self._numbers))
@@ -187,7 +187,7 @@ class SqlStore(Store):
             if is_new:
                 self._beginning[subject] = lease
                 # A fork has a lease before its row, and a killed process may have left one.
-                if await self._lease(subject) is None:
+                if is_random or await self._lease(subject) is None:
                     values = *lease.terms, subject.key
                     lease.acquisition = self.statement(_ACQUIRE_NEW, *values)
                     return lease

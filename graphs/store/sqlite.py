@@ -399,10 +399,10 @@ class SqliteStore(SqlStore):
             with suppress(OSError):
                 self._owner.is_alive(lock.name)
 
-    async def _take(self, subject: LeaseSubject, *, is_new: bool) -> Lease | None:
+    async def _take(self, subject: LeaseSubject, *, is_new: bool, is_random: bool) -> Lease | None:
         self._needs_checkpoints |= not self._has_lease
         self._has_lease = True
-        return await super()._take(subject, is_new=is_new)
+        return await super()._take(subject, is_new=is_new, is_random=is_random)
 
     def _make_checkpoints(self) -> None:
         """Create LangGraph's tables if they are missing; listing sessions needs none of them."""
