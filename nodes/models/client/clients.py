@@ -59,7 +59,13 @@ def _http(loop: asyncio.AbstractEventLoop, *, uses_proxies: bool) -> HttpClient:
     """Return the loop's HTTP client."""
     cached = clients_of_loop(loop)
     if uses_proxies not in cached:
-        cached[uses_proxies] = HttpClient(trust_env=uses_proxies)
+        try:
+            cached[uses_proxies] = HttpClient(trust_env=uses_proxies)
+        except (OSError, ValueError, ImportError) as error:
+            raise ModelUnavailableError(
+                f"no connection to a model can be made ({excerpt(str(error))}); check "
+                "SSL_CERT_FILE, SSL_CERT_DIR and the proxies in the environment"
+            ) from error
     found: HttpClient = cached[uses_proxies]
     return found
 

@@ -183,3 +183,14 @@ async def test_what_is_no_list_of_models_is_one_sentence(name: str) -> None:
             assert "Error" not in said
             assert len(said) < 400
             assert said.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("SSL_CERT_FILE", "/missing.pem"), ("HTTP_PROXY", "gopher://proxy")]
+)
+async def test_an_environment_without_connections_is_named(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ModelUnavailableError, match="SSL_CERT_FILE, SSL_CERT_DIR and the proxies"):
+        make_client(asyncio.get_running_loop(), Settings(), Endpoint("http://m.test", "k"), "m")
