@@ -238,7 +238,8 @@ def find_closing(word: Spelling, text: str) -> Part | None:
     start, after = near[-1] if near else (0, 0)
     if not after or after < end:
         return None
-    bare = start
+    span = start, after
+    bare = start = _first_of(near, text)
     while bare and text[bare - 1] in PAIRS:
         bare -= 1
     sentence = last_sentence(text[max(0, bare - NEAR) : bare], text[start])
@@ -248,8 +249,6 @@ def find_closing(word: Spelling, text: str) -> Part | None:
         is_about = not _is_bare(text, bare, start) or is_mention(sentence)
     if is_about:
         return None
-    span = start, after
-    start = _first_of(near, text)
     start, closing = _unpaired(text, start, after)
     while start and (text[start - 1] in _LEADING or is_unseen(text[start - 1])):
         start -= 1
@@ -324,8 +323,8 @@ _AROUND: Final = frozenset((*CLOSERS, *".!"))
 LONGEST_GOODBYE: Final = 200
 """Maximum number of characters of farewells and stage directions after a token."""
 
-_FACE_BEGUN: Final = ":;'-<"
-"""Signs that may be the beginning of an emoticon."""
+_FACE_BEGUN: Final = ":;'\"-<"
+"""Signs that may be the beginning of an emoticon, or of another quotation."""
 
 
 def default_match(token: str) -> Match:
