@@ -80,8 +80,8 @@ def simulate(
 
     Examples:
         duologue simulate scenarios.toml --agent shop:agent --trials 5
-        duologue simulate scenarios.toml --agent shop:agent --junit shop.xml --markdown shop.md
-        duologue simulate --generate 10 --agent shop:agent --policy policy.md > scenarios.toml
+        duologue simulate shop.toml --agent shop:agent --junit shop.xml
+        duologue simulate --generate 10 --agent shop:agent --policy policy.md
         duologue simulate --tau2 tau2-bench --domain retail --agent shop:make_agent
     """
     from ..batch.driver import BatchSettings

@@ -16,6 +16,7 @@ from ..common.errors import SpecError, list_names
 from ..common.files import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..conversation.questions import (
+    DECISION_WORDS,
     EXIT,
     ApprovalQuestion,
     MessageQuestion,
@@ -190,7 +191,7 @@ class Asker:
                 continue
             if is_exit(given):
                 return None
-            word = keys.get(given, given)
+            word = keys.get(given, DECISION_WORDS.get(given, given))
             if word not in keys.values():
                 choices = list_names([*keys.values()])
                 self._complain(f"{given!r} is not a decision. Answer with {choices}.")

@@ -68,7 +68,7 @@ def _name_kind(value: Any) -> str:  # noqa: ANN401  # any wrong value
     """Return the kind of a value, without importing the class of a LangChain object."""
     if isinstance(value, str):
         return "word" if value.isidentifier() else "text"
-    if isinstance(value, bool | int | float):
+    if isinstance(value, int) and not isinstance(value, bool):
         return "number"
     if isinstance(value, list | tuple):
         return "list"
@@ -106,9 +106,15 @@ _VALUES: Final[Sequence[tuple[str, str, str]]] = (
 """Remedies for a value: the pattern of the field's path, the kinds of the value, and the text."""
 
 
+_LONGEST: Final = 60
+"""Maximum number of characters of a value that a remedy repeats."""
+
+
 def suggest_value(path: str, value: Any, *, wants_list: bool = False) -> str:  # noqa: ANN401
     """Suggest what to write in place of a wrong value of a field, or nothing."""
     kind = _name_kind(value)
+    if isinstance(value, str) and len(value) > _LONGEST:
+        value = f"{value[:_LONGEST]}…"
     for pattern, kinds, remedy in _VALUES:
         if kind in kinds.split("|") and re.fullmatch(pattern, path):
             return "; " + remedy.format(kind=kind, value=value)

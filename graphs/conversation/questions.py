@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from langchain_core.messages import ToolCall
 from langgraph.types import Interrupt
@@ -32,6 +32,12 @@ from ..speakers.call_settings import Action
 
 EXIT = "exit"
 """The answer with which a person leaves. Case and surrounding white space are ignored (Agere)."""
+
+DECISION_WORDS: Final = {
+    **dict.fromkeys(("yes", "y", "approve"), "approve"),
+    **dict.fromkeys(("no", "n", "reject"), "reject"),
+}
+"""The words that answer a question about a single call, with their decisions."""
 
 
 class Because(StrEnum):
@@ -179,12 +185,13 @@ class ApprovalQuestion(_Question):
         return json.dumps({"decisions": [{"type": "approve"} for _ in self.action_requests]})
 
     def read(self, typed: str) -> JsonValue:
-        """Parse JSON, or the word with which the person leaves.
+        """Parse JSON, a word that decides on a single call, or the word with which one leaves.
 
         Raises:
-            AnswerError: The text is not JSON.
+            AnswerError: The text is none of these.
         """
-        if is_exit(typed):
+        is_single = len(self.action_requests) == 1
+        if is_exit(typed) or (is_single and typed.strip().casefold() in DECISION_WORDS):
             return typed
         try:
             answer: JsonValue = parse_json(typed)

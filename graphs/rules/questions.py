@@ -4,7 +4,7 @@ Pure functions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.tool import ToolCall
@@ -15,7 +15,12 @@ from ..common.errors import AnswerError, first_fault, list_names, suggest_near_o
 from ..common.files import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..conversation.conversation import Conversation
-from ..conversation.questions import ApprovalQuestion, Asking, interrupt_payload
+from ..conversation.questions import (
+    DECISION_WORDS,
+    ApprovalQuestion,
+    Asking,
+    interrupt_payload,
+)
 from ..ends.end import count_of
 from ..log.messages import newest_calls
 from ..log.viewpoint import describe_news
@@ -78,17 +83,10 @@ def call_shown(name: str, arguments: Mapping[str, Any]) -> str:
     return f"{escape_invisible(name)} with {dump_exact_json(arguments)}"
 
 
-_WORDS: Final = {
-    **dict.fromkeys(("yes", "y", "approve"), "approve"),
-    **dict.fromkeys(("no", "n", "reject"), "reject"),
-}
-"""The words that answer a question about a single call, with their decisions."""
-
-
 def read_answer(given: object) -> object:
     """Return an answer in the form of decisions, if it is a word, JSON as text or one decision."""
     if isinstance(given, str):
-        word = _WORDS.get(given.strip().casefold())
+        word = DECISION_WORDS.get(given.strip().casefold())
         try:
             given = {"type": word} if word else parse_json(given)
         except ValueError:

@@ -34,24 +34,31 @@ def describe_junit(report: SuiteReport) -> str:
     }
     texts = {name: str(many) for name, many in counts.items()}
     whole = ET.Element("testsuites", {"name": "duologue simulate", **texts})
-    suite = ET.SubElement(whole, "testsuite", {"name": clean(report.batch), **texts})
+    suite = ET.SubElement(whole, "testsuite", {"name": _clean(report.batch), **texts})
     # Readers of continuous integration show the cases in this order.
     for row in sorted(rows, key=lambda one: (one.scenario, one.persona or "", one.trial)):
         _add_case(suite, report.batch, row)
     ET.indent(whole)
-    return ET.tostring(whole, encoding="unicode", xml_declaration=True) + "\n"
+    # ElementTree would declare the encoding of the locale, but the file is UTF-8.
+    declaration = '<?xml version="1.0" encoding="utf-8"?>'
+    return f"{declaration}\n{ET.tostring(whole, encoding='unicode')}\n"
+
+
+def _clean(text: str) -> str:
+    # XML has no form for these two characters, and `clean` keeps them.
+    return clean(text).translate({0xFFFE: "\ufffd", 0xFFFF: "\ufffd"})
 
 
 def _add_case(suite: ET.Element, batch: str, row: SimulationRow) -> None:
     name = f"{row.name}, trial {row.trial}"
-    place = {"classname": clean(f"{batch}.{row.scenario}"), "name": clean(name)}
+    place = {"classname": _clean(f"{batch}.{row.scenario}"), "name": _clean(name)}
     case = ET.SubElement(suite, "testcase", place)
     if (element := _ELEMENTS.get(row.outcome)) is not None:
         message = describe_outcome(row.outcome, row.reasons)
-        fields = {"message": clean(message), "type": row.outcome}
-        ET.SubElement(case, element, fields).text = clean("\n".join(row.reasons))
+        fields = {"message": _clean(message), "type": row.outcome}
+        ET.SubElement(case, element, fields).text = _clean("\n".join(row.reasons))
     lines = (f"Session: {row.session}", *row.list_details(), *row.lines)
-    ET.SubElement(case, "system-out").text = clean("\n".join(lines))
+    ET.SubElement(case, "system-out").text = _clean("\n".join(lines))
 
 
 _LISTED: Final = 30

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from ..common.content import Block, describe_file, make_content, name_of_file
 from ..common.content_input import read_files
-from ..common.data import Accepts, NamedObject
+from ..common.data import NAME_LENGTH, Accepts, NamedObject
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9]+")
 
@@ -33,13 +33,21 @@ def make_file_tools(files: Sequence[Block]) -> list[NamedObject]:
     """
     made: dict[str, NamedObject] = {}
     for file in files:
-        if (name := name_of_file(file)) is None:
-            raise ValueError("files: a file has no name; pass its path, or a block with a filename")
-        tool = f"send_{_NOT_IN_NAMES.sub('_', name).strip('_').lower()}"
+        tool = _name_tool(file)
         if tool in made:
-            raise ValueError(f"files: two files have the name {name!r}; rename one")
+            raise ValueError(
+                f"files: two files have the name {name_of_file(file)!r}, or one that differs only "
+                "in signs; rename one"
+            )
         made[tool] = NamedObject(tool, _make_tool(tool, file))
     return [*made.values()]
+
+
+def _name_tool(file: Block) -> str:
+    name = name_of_file(file)
+    if name is None:
+        raise ValueError("files: a file has no name; pass its path, or a block with a filename")
+    return f"send_{_NOT_IN_NAMES.sub('_', name).strip('_').lower()}"[:NAME_LENGTH]
 
 
 def _make_tool(name: str, file: Block) -> object:
@@ -58,17 +66,17 @@ def _make_tool(name: str, file: Block) -> object:
 
 
 def check_alike_files(scenarios: Mapping[str, Sequence[Block]]) -> None:
-    """Check that files of one name are the same file in all scenarios, by their names.
+    """Check that the same tool sends the same file in all scenarios, by their names.
 
     Raises:
-        ValueError: Two scenarios have different files with one name.
+        ValueError: Two scenarios have different files with one name, or with alike names.
     """
-    known: dict[str | None, tuple[str, Block]] = {}
+    known: dict[str, tuple[str, Block]] = {}
     for scenario, files in scenarios.items():
         for file in files:
-            other, first = known.setdefault(name_of_file(file), (scenario, file))
+            other, first = known.setdefault(_name_tool(file), (scenario, file))
             if file != first:
                 raise ValueError(
-                    f"scenarios.{scenario}.files: {name_of_file(file)!r} is another file than in "
-                    f"{other!r}; rename one of them"
+                    f"scenarios.{scenario}.files: {name_of_file(file)!r} is another file than "
+                    f"{name_of_file(first)!r} in {other!r}; rename one of them"
                 )

@@ -4,7 +4,6 @@ The number of scenarios that the policy forbids, the form of each scenario and t
 calls come from code. Only the texts come from the model.
 """
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,8 @@ from typing import Annotated, Any, Final, Literal, Unpack
 
 from pydantic import BaseModel, Field, StringConstraints, create_model
 
-from ..common.errors import SpecError, UnreadableAnswerError, hide_frames
+from ..common.errors import SpecError, UnreadableAnswerError, hide_frames, name_type
+from ..common.files import parse_json
 from ..common.threads import in_background
 from ..prompts.prompts import fill_template
 from ..session.ask import aask
@@ -32,7 +32,14 @@ _TRIES: Final = 4
 _ALIKE: Final = 0.9
 """The similarity from which two goals are the same."""
 
-_Text = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=400)]
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+"""The Python types of JSON values, by the names in a schema."""
 
 
 class _Argument(BaseModel):
@@ -46,7 +53,7 @@ class _Draft(BaseModel):
     """A scenario as the model writes it."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=60)]
-    goal: Annotated[str, StringConstraints(min_length=10, max_length=400)]
+    goal: Annotated[str, StringConstraints(strip_whitespace=True, min_length=10, max_length=400)]
     knows: _Text
     criteria: Annotated[list[_Text], Field(min_length=1, max_length=3)]
     tool: str | None
@@ -82,12 +89,15 @@ async def agenerate_scenarios(
         **options: The options of a run. ``model`` is the model that writes the scenarios.
 
     Raises:
+        TypeError: The count is no number.
         SpecError: The policy is blank, the count is below 1, or the model repeats itself or does
             not answer in the form.
         ModelError: The model is not available.
     """
     if not policy.strip():
         raise SpecError("policy: must not be empty; describe what the agent must and must not do")
+    if not isinstance(count, int):
+        raise TypeError(f"count: must be a number, not {name_type(count)}")
     if count < 1:
         raise SpecError(f"count: must be 1 or more, not {count}")
     tools = list_tools(agent)
@@ -198,11 +208,12 @@ def _read_arguments(
             continue
         if kind == "string":
             found[one.name] = one.value
-        elif kind in ("integer", "number", "boolean"):
+        elif kind in _TYPES:
             try:
-                value = json.loads(one.value)
+                value = parse_json(one.value)
             except ValueError:
                 continue
-            if isinstance(value, bool) == (kind == "boolean"):
+            # Not by `isinstance`, for which a bool is an int.
+            if type(value) in _TYPES[kind]:
                 found[one.name] = value
     return found

@@ -190,14 +190,15 @@ class HttpAgent:
         """Send the newest message, and return the text of the reply.
 
         Raises:
-            AgentError: The endpoint can't be reached, answers with an error, or its response does
-                not contain the reply.
+            AgentError: The endpoint can't be reached, answers with an error, its response does
+                not contain the reply, or its request has no place for the user's files.
         """
         import httpx2
 
         note_new_ids(self.conversation)
         if files_of(messages[-1].content) and not self._sends_files():
-            raise SpecError(
+            # `call` would describe another error as a failure of the agent's code.
+            raise AgentError(
                 "agent.request: the user's message has a file, which this request does not send; "
                 "add a value '{files}' or '{messages}'"
             )

@@ -105,7 +105,9 @@ class SuiteAgent:
             return await trial.tested.areply(messages, config)
         except BaseException:
             # The thread of a reply that has failed may contain a part of it.
-            self.trials[session] = trial._replace(tested=self._test(trial.agent))
+            # A cancelled reply may end after its session.
+            if session in self.trials:
+                self.trials[session] = trial._replace(tested=self._test(trial.agent))
             raise
 
     @asynccontextmanager

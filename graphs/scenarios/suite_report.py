@@ -22,6 +22,8 @@ from ..common.sanitize import excerpt
 from ..conversation.judges import Finding
 from ..session.session import result_of
 from ..session.session_row import read_stored_session
+from ..show.page import PageVerdict
+from ..show.page_data import Tone
 from ..store.batches import CellRow, CellsWanted
 from ..store.errors import unknown_batch
 from ..store.open import Store
@@ -47,8 +49,9 @@ _SHOWN_ORDER: Final[tuple[TrialOutcome, ...]] = (
     *("error", "unfinished"),
 )
 
-_TONES: Final[Mapping[TrialOutcome, str]] = {
-    **dict.fromkeys(("failed", "error"), "bad"),
+_TONES: Final[Mapping[TrialOutcome, Tone]] = {
+    "failed": "bad",
+    "error": "bad",
     "inconclusive": "warn",
     "unfinished": "plain",
     "passed": "good",
@@ -472,5 +475,13 @@ async def write_suite_page(store: Store, report: SuiteReport, page: Path) -> Non
         "worst": {key: rows[0] for key, rows in group_simulations(report.simulations).items()},
         "listed": _WORST,
     }
-    variant = PageVariant("simulations.html", values, rank, lambda path: path.startswith(_LABELS))
+    verdicts = {
+        one.session: PageVerdict(
+            _TONES[one.outcome], describe_outcome(one.outcome.capitalize(), one.reasons)
+        )
+        for one in report.simulations
+    }
+    variant = PageVariant(
+        "simulations.html", values, rank, lambda path: path.startswith(_LABELS), verdicts
+    )
     await write_report(store, report.batch, page, _TRANSCRIPTS, None, variant)

@@ -20,7 +20,7 @@ from ..conversation.judges import SeparateJudge
 from ..conversation.usage import add_usage, read_usage
 from ..log.state import State
 from ..rules.position import TURN_ENDS, Phase, Position
-from ..show.page import PageSession, memory_page_of, page_of
+from ..show.page import PageSession, PageVerdict, memory_page_of, page_of
 from ..show.page_data import Spent
 from ..store.open import Store
 from .checkpoints import read_snapshot, read_states, reading_session
@@ -31,10 +31,20 @@ _LOGS: Final = 200
 """Number of steps, counted from the newest, that are searched for prompts."""
 
 
-async def read_page(store: Store, session: str, speaker: str | None) -> str:
-    """Return the HTML page of a session, or of one speaker's memory."""
+async def read_page(
+    store: Store, session: str, speaker: str | None, verdict: PageVerdict | None = None
+) -> str:
+    """Return the HTML page of a session, or of one speaker's memory.
+
+    Args:
+        store: The store.
+        session: The session's id.
+        speaker: The speaker whose memory is shown. None for the whole session.
+        verdict: The outcome of the simulation. None if the session is no simulation of a suite.
+    """
     # One speaker's page shows nothing about the others.
     read = await read_for_page(store, session, speaker, past=speaker is None)
+    read = replace(read, verdict=verdict)
 
     def render_page() -> str:
         # Imported here, because only this export needs Jinja.

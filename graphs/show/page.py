@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from textwrap import indent
-from typing import Final
+from typing import Final, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 
@@ -42,7 +42,19 @@ from ..rules.outcome import Outcome
 from ..rules.position import Position
 from ..rules.why import describe_inner, describe_note, describe_result, list_remarks, name_author
 from .ending import ending_of, reason_panel, spending_of
-from .page_data import Fold, Heard, Line, LineKind, Page, Player, Role, Sent, ShownFile, Spent
+from .page_data import (
+    Fold,
+    Heard,
+    Line,
+    LineKind,
+    Page,
+    Player,
+    Role,
+    Sent,
+    ShownFile,
+    Spent,
+    Tone,
+)
 
 MOST_ON_PAGE: Final = 20_000_000
 """Maximum size of all files on a page, in bytes. Later files are only described."""
@@ -273,6 +285,15 @@ def _code_alone(args: Mapping[str, object]) -> str | None:
     return str(code) if is_code and escape_invisible(str(code), keep="\n\t") == code else None
 
 
+class PageVerdict(NamedTuple):
+    """The outcome of a simulation, which its page shows first."""
+
+    tone: Tone
+    """The colour of the outcome."""
+    text: str
+    """The outcome and its decisive reason."""
+
+
 @dataclass(frozen=True)
 class PageSession:
     """The data of a stored session that its page shows."""
@@ -297,6 +318,8 @@ class PageSession:
     """The usage of each step."""
     later: Sequence[str] = ()
     """A line for each verdict of a judge who was asked without running the session."""
+    verdict: PageVerdict | None = None
+    """The outcome of the simulation, if the session is one of a suite."""
     prompts: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict)
     """The last prompt to each speaker's model, by the speaker's name. Unknown prompts are missing.
     """
@@ -305,6 +328,9 @@ class PageSession:
 def page_of(session: PageSession) -> Page:
     """Build the page of a whole session."""
     conversation, log, found = session.conversation, session.log, anchors(session.log)
+    added: dict[str, object] = {"later": tuple(session.later)}
+    if session.verdict is not None:
+        added |= {"tone": session.verdict.tone, "verdict": session.verdict.text}
     return Page(
         session=session.id,
         title=_title(session.title),
@@ -313,7 +339,7 @@ def page_of(session: PageSession) -> Page:
         lines=tuple(lines_of(conversation, log)),
         ending=ending_of(
             conversation, log, session.position, session.outcome, session.pending, found
-        ).model_copy(update={"later": tuple(session.later)}),
+        ).model_copy(update=added),
         spending=spending_of(conversation, session.steps),
     )
 

@@ -172,6 +172,8 @@ class Ending(Data):
     """The name of the reason. Empty if the session has not ended."""
     sentence: str
     """The text that states when the session ended, or how it continues."""
+    verdict: str = ""
+    """The outcome of the simulation and its decisive reason. Empty if it is no simulation."""
     also: tuple[str, ...] = ()
     """Further reasons that were met."""
     later: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from ...common.errors import DuologueError, SpecError, suggest_near_or_all
 from ...common.files import make_folders, write_file
 from ...session.page import read_page
+from ...show.page import PageVerdict
 from ...store.batches import BatchRow, CellRow, CellsWanted
 from ...store.errors import unknown_batch
 from ...store.open import Store
@@ -192,6 +193,8 @@ class PageVariant(NamedTuple):
     """The rank of a row in the table of cells."""
     shows: Callable[[str], bool]
     """Returns whether the page shows the field with a path."""
+    verdicts: Mapping[str, PageVerdict]
+    """The outcomes of the sessions, which their transcripts show first."""
 
 
 async def write_report(
@@ -216,7 +219,12 @@ async def write_report(
         raise SpecError(f"sort: no session has a score {score!r}{near}")
     is_running = await store.is_batch_locked(name)
     wanted = _choose_transcripts(rows, max(0, transcripts))
-    written = {row.session for row in wanted if await _write_session(row.session, folder, store)}
+    verdicts = {} if variant is None else variant.verdicts
+    written = {
+        row.session
+        for row in wanted
+        if await _write_session(row.session, folder, store, verdicts.get(row.session))
+    }
     put = partial(gather_report, is_running=is_running, folder=folder.name, written=written)
     report = await asyncio.to_thread(put, batch, selection, rows)
     if variant is not None:
@@ -263,10 +271,12 @@ def _choose_transcripts(rows: Rows, most: int) -> Iterable[CellRow]:
     return [*named.values()][:most]
 
 
-async def _write_session(session: str, folder: Path, store: Store) -> bool:
+async def _write_session(
+    session: str, folder: Path, store: Store, verdict: PageVerdict | None
+) -> bool:
     """Write a transcript. Return False if the session cannot be read."""
     try:
-        text = await read_page(store, session, None)
+        text = await read_page(store, session, None, verdict)
     except DuologueError:
         return False
     await asyncio.to_thread(_write, folder / f"{session}.html", text)

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from ....graphs.common.addresses import has_secret, show_address
 from ....graphs.common.errors import ModelUnavailableError, SpecError, name_type
+from ....graphs.common.hints import suggest_value
 from ....graphs.common.settings import Settings, is_weights
 from ..client.failures import address_of
 from ..connections import close_with_loop
@@ -118,7 +119,9 @@ def check_chat(chat: object, error: str) -> None:
         TypeError: The object is not a chat model, or has tools bound to it.
     """
     if not is_chat(chat):
-        raise TypeError(f"{error} {name_type(chat)}")
+        is_near = isinstance(chat, type) or hasattr(chat, "_llm_type")
+        remedy = "" if is_near else suggest_value("model", chat)
+        raise TypeError(f"{error} {name_type(chat)}{remedy}")
     if "tools" in bound_options(chat):
         raise TypeError("a model must not have tools bound to it; add the tools to the speakers")
 

@@ -1,10 +1,12 @@
 """The command `duologue simulate`: its output, exit codes and report, and resumed runs."""
 
 import json
+import re
 import signal
 import time
 import tomllib
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +103,14 @@ def test_a_suite_is_run_reported_and_resumed(server: ScriptedServer) -> None:
     assert places == sorted(places)
     # Each cell, each trial that failed, both groups of them, and each scenario with its persona.
     assert page.count('href="shop-sessions/') == 8 + 4 + 2 + 4
+    titles = [
+        re.search(r'<section class="ending (\w+)".*?<h2[^>]*>(.*?)</h2>', text, re.S)
+        for text in (one.read_text(encoding="utf-8") for one in Path("shop-sessions").iterdir())
+    ]
+    assert Counter(one.groups() for one in titles if one) == {
+        ("bad", "Failed: [not met] is_refunded: nothing was refunded"): 4,
+        ("good", "Passed"): 4,
+    }
     calls = len(server.calls)
     again = duologue(*RUN, "--agent-version", "1", "--json")
     rows = [json.loads(line) for line in again.stdout.splitlines()]

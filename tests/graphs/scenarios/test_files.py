@@ -232,15 +232,30 @@ def test_files_with_one_name_are_the_same_file(receipt: Path) -> None:
     with pytest.raises(SpecError) as caught:
         Suite({"a": Scenario("A.", files=[receipt]), "b": Scenario("B.", files=[other])})
     assert str(caught.value) == (
-        "scenarios.b.files: 'receipt.png' is another file than in 'a'; rename one of them"
+        "scenarios.b.files: 'receipt.png' is another file than 'receipt.png' in 'a'; rename one "
+        "of them"
     )
+
+
+def test_files_with_alike_names_are_the_same_file_too() -> None:
+    files = [
+        NAMED | {"base64": b64encode(PNG + end).decode(), "extras": {"filename": name}}
+        for name, end in (("a-b.png", b""), ("a_b.png", b"\n"))
+    ]
+    with pytest.raises(SpecError, match=r"'a_b\.png' is another file than 'a-b\.png' in 'a'"):
+        Suite({name: Scenario("A.", files=[file]) for name, file in zip("ab", files, strict=True)})
+    with pytest.raises(SpecError, match="differs only in signs"):
+        Scenario("A.", files=files)
+    long = NAMED | {"extras": {"filename": f"{'x' * 150}.png"}}
+    (tool,) = Scenario("A.", files=[long]).user_tools
+    assert len(tool) == 80
 
 
 @pytest.mark.parametrize(
     ("files", "words"),
     [
         ([PNG], "files: a file has no name; pass its path, or a block with a filename"),
-        ([NAMED, NAMED], "files: two files have the name 'receipt.png'; rename one"),
+        ([NAMED, NAMED], "files: two files have the name 'receipt.png', or one that differs"),
         ("a.png", "file: must be a list of paths, addresses or bytes"),
         (["missing.png"], "missing.png does not exist; correct the path"),
         ([b"text"], "is not a PNG, JPEG, WebP or GIF image"),

@@ -146,6 +146,22 @@ def test_a_check_of_a_file_looks_for_tool_calls(
     assert report.verdict == ("failed" if reason else "passed")
 
 
+@pytest.mark.parametrize("value", ["NaN", "null", "[7]", "7.5", "true"])
+def test_a_value_of_another_type_is_no_argument_of_a_check(value: str) -> None:
+    draft = {
+        "name": "a",
+        "goal": f"You want a refund of order {value}.",
+        "knows": "-",
+        "criteria": ["It is polite."],
+        "tool": "refund",
+        "arguments": [{"name": "number", "value": value}],
+    }
+    # A blank text does not fit the form, so the model is asked again.
+    model = ScriptedChatModel([json.dumps(draft | {"knows": " "}), json.dumps(draft)])
+    text = generate_scenarios(shop(), POLICY, 1, model=model)
+    assert tomllib.loads(text)["scenarios"]["a"]["checks"] == [{"not_called": "refund"}]
+
+
 def test_a_wrong_check_of_a_file_is_one_error() -> None:
     def check(given: dict[str, Any], words: str) -> None:
         with pytest.raises(SpecError) as caught:

@@ -278,7 +278,7 @@ async def test_the_next_message_of_a_session_answers_its_question(
         body = {"model": "sums", "messages": turns("How many?"), "stream": is_streamed}
         asked = await served.post(body, **{SESSION: "new"})
         headers = {SESSION: asked.headers[SESSION]}
-        for answer, problem in (("yes", "is not JSON"), ('{"decisions": []}', "open: decisions")):
+        for answer, problem in (("maybe", "is not JSON"), ('{"decisions": []}', "open: decisions")):
             body = {"model": "sums", "messages": turns(answer)}
             status, error = await refusal_of(served, body, **headers)
             assert (status, problem in error["message"]) == (400, True)
@@ -299,7 +299,7 @@ async def test_a_server_that_starts_anew_knows_the_question_of_a_session(
     # The second server forgets the session after each request, as one with many sessions does.
     monkeypatch.setattr(chat_completions, "_MOST_KEPT", 0)
     async with serve(store, ["It is six.", "Yes."], sums=chat()) as served:
-        status, error = await refusal_of(served, {**body, "messages": turns("yes")}, **headers)
+        status, error = await refusal_of(served, {**body, "messages": turns("maybe")}, **headers)
         assert (status, "the answer is not JSON" in error["message"]) == (400, True)
         answer = {**body, "messages": turns(APPROVAL)}
         assert (await served.post(answer, token=OTHER_TOKEN, **headers)).status_code == 404

@@ -118,7 +118,8 @@ def test_if_all_models_fail_the_error_names_each_and_its_failure(
         ),
         (
             ScriptedChatModel([]).with_structured_output({"title": "A", "type": "object"}),
-            "model: must be a LangChain chat model or a name, not RunnableSequence",
+            "model: must be a LangChain chat model or a name, not RunnableSequence; an agent "
+            'speaks by Speaker("NAME", replies=[agent])',
         ),
         (
             ScriptedChatModel([]).with_fallbacks([RunnableLambda(lambda _: AIMessage(""))]),
