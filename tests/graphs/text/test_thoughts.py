@@ -120,6 +120,7 @@ TOKENS: list[tuple[str, Match]] = [
 
 @example(". `###STOP###```\n", ("###STOP###", "last"), 1)
 @example("###STOP######STOP###...###STOP###", ("###STOP###", "last"), 1)
+@example('Stop`", ####STOP###. "Thank you', ("STOP", "anywhere"), 1)
 @settings(max_examples=400)
 @given(
     st.lists(
