@@ -400,9 +400,10 @@ def mode_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
     return typer.Option(
         "--mode",
         metavar="MODE",
-        help="When completed tasks end the conversation: max_iterations_only (never), "
-        "end_chat_after_first_completion (at once), one_last_chat_after_first_completion (after "
-        "one more message), one_last_group_chat_after_first_completion (after one more message of "
-        "every speaker) or all_task_must_complete (once every task is complete). "
+        help="When completed tasks end the conversation: max_iterations_only (never, "
+        "and no judge can end it), end_chat_after_first_completion (at once), "
+        "one_last_chat_after_first_completion (after one more message), "
+        "one_last_group_chat_after_first_completion (after one more message of every speaker) "
+        "or all_task_must_complete (once every task is complete). "
         f"[default: {default}]",
     )

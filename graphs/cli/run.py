@@ -16,14 +16,7 @@ from pydantic import JsonValue
 
 from ...tools.registry.imports import import_tools
 from ..common.content import Content
-from ..common.errors import (
-    AgentError,
-    AnswerError,
-    DuologueError,
-    ModelError,
-    SpecError,
-    StoreError,
-)
+from ..common.errors import DuologueError, SessionError
 from ..common.settings import load_settings
 from ..conversation.questions import Question
 from ..events import ConversationEnded, Event, SessionStarted
@@ -127,9 +120,10 @@ class _Run:
             plain(stderr(), f"\n{'Interrupted' if code is ExitCode.INTERRUPTED else 'Terminated'}.")
             await self._say_how_to_go_on()
             return code
-        except (AgentError, AnswerError, ModelError, SpecError, StoreError):
-            self._pause()
-            await self._say_how_to_go_on()
+        except DuologueError as error:
+            if not isinstance(error, SessionError):
+                self._pause()
+                await self._say_how_to_go_on()
             raise
         if not questions:
             return ExitCode.DONE

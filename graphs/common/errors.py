@@ -164,15 +164,23 @@ class ServerDownError(PausedError):
 
 def function_error(
     what: str, name: str, error: BaseException, at: str | None = None
-) -> SpecError | AgentError:
-    """Return the error for a user's function, model or agent that raised an exception."""
+) -> DuologueError:
+    """Return the error for a user's function, model or agent that raised an exception.
+
+    It is a `SpecError` only if the function itself is at fault, and not the network.
+    """
     where = "" if at is None else f" in {at}"
     address = None if isinstance(error, DuologueError) else find_address(error)
     server = "" if address is None else f" (its server is {address})"
     said = hide_addresses(f"{type(error).__name__}: {error}")
     is_unknown = what == "agent" and server and getattr(error, "status_code", None) == 404
     remedy = "; name the model of this server by agent_model (--agent-model)" if is_unknown else ""
-    kind = AgentError if what == "agent" else SpecError
+    # A special OSError that names no file is an error of the network.
+    is_network = address is not None or any(
+        isinstance(one, OSError) and type(one) is not OSError and one.filename is None
+        for one in iter_causes(error)
+    )
+    kind = AgentError if what == "agent" else DuologueError if is_network else SpecError
     return kind(f"the {what} {name!r} failed{where}: {said}{server}{remedy}")
 
 

@@ -142,7 +142,8 @@ class EndChatMode(AnyCase):
     """
 
     MAX_ITERATIONS_ONLY = "max_iterations_only"
-    """The conversation continues up to the round cap; no judge is asked."""
+    """Only the round cap ends the conversation, besides ends such as done tokens: no judge can end
+    it, and completed tasks have no effect."""
     END_CHAT_AFTER_FIRST_COMPLETION = "end_chat_after_first_completion"
     """The first completed task ends the conversation at once."""
     ONE_LAST_CHAT_AFTER_FIRST_COMPLETION = "one_last_chat_after_first_completion"

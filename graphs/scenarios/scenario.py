@@ -227,7 +227,7 @@ EndKind: TypeAlias = Literal[
 
 
 _WORDS: Final[Mapping[EndKind, str]] = {
-    "done": "the user's goal is met",
+    "done": "the user says the goal is met",
     "gave_up": "the user gave up",
     "handed_over": "the agent passed the user to a person",
     "script_finished": "the script is finished",

@@ -141,10 +141,9 @@ def test_the_page_of_a_suite_begins_with_what_failed_and_leads_to_the_conversati
             assert headings[:3] == ["4 passed, 4 failed", "What has not passed", "Scenarios"]
             assert headings[-1] == "Sessions"
             first = tab.locator(".sentences li").first
-            expected = (
-                'failed: refusal, calm - ended as "the user\'s goal is met", expected "gave_up"'
-            )
-            assert first.inner_text().splitlines()[0] == expected
+            shown = first.inner_text().splitlines()[0]
+            ended = 'ended as "the user says the goal is met", expected "gave_up"'
+            assert shown == f"failed: refusal, calm - {ended}"
             colours = [
                 tab.locator(f"table.lines tr.{tone}").first.evaluate(
                     "(row) => getComputedStyle(row).backgroundColor"

@@ -95,7 +95,7 @@ def test_a_suite_is_run_reported_and_resumed(server: ScriptedServer) -> None:
     assert ran.stdout.startswith("Suite shop: 4 passed, 4 failed; with so few trials the true")
     failure = "failed: refusal, calm - [not met] is_refunded: nothing was refunded"
     assert f"\n{failure}" in ran.stdout
-    assert "(2 times)\n  Ended: the user's goal is met\n  Sessions: shop-" in ran.stdout
+    assert "(2 times)\n  Ended: the user says the goal is met\n  Sessions: shop-" in ran.stdout
     assert ran.stderr == "The report is in shop.html.\n"
     page = Path("shop.html").read_text(encoding="utf-8")
     assert "the batch is running" not in page

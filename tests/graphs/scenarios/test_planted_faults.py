@@ -136,4 +136,4 @@ def test_each_fault_is_found_and_the_sound_agent_passes(fault: Fault, trials: in
         assert "[not met]" in report
         # A guard ends a conversation with an agent that asks the same again and again.
         end = "Agent gave the same reply 3 times (expected: done)"
-        assert (end if fault is Fault.NEVER else "Ended: the user's goal is met\n") in report
+        assert (end if fault is Fault.NEVER else "Ended: the user says the goal is met\n") in report

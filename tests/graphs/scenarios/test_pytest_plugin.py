@@ -62,7 +62,7 @@ def test_without_a_user():
         [
             "*FI.*",
             "*AssertionError: Failed: [[]not met[]] The agent looks the order up: I read it.*",
-            "*Ended: the user's goal is met*",
+            "*Ended: the user says the goal is met*",
             "*test_unclear (inconclusive)*",
             "*InconclusiveResult: criteria: inconclusive*",
             "*= simulated users =*",
@@ -73,7 +73,7 @@ def test_without_a_user():
             "*test_good: passed",
             "  Get one charge for order 1042 refunded.",
             "    passed",
-            "    ended: the user's goal is met",
+            "    ended: the user says the goal is met",
             "    [[]met[]] The agent looks the order up.",
             "*1 failed, 2 passed, 1 inconclusive*",
         ]
@@ -83,7 +83,7 @@ def test_without_a_user():
     assert "Order 1042 is refunded." in page.read_text(encoding="utf-8")
     found = ET.parse(plain.path / "found.xml")  # noqa: S314  # made by this test
     names = {one.get("name"): one.get("value") for one in found.iter("property")}
-    assert names["simulation.ended"] == "the user's goal is met"
+    assert names["simulation.ended"] == "the user says the goal is met"
 
 
 @pytest.mark.exhaustive

@@ -98,8 +98,14 @@ def test_a_suite_groups_the_failures_by_their_decisive_reason(tmp_path: Path) ->
     report = play(f"memory:{tmp_path.name}")
     assert report.counts == "6 passed, 6 failed, 6 inconclusive"
     assert [(str(group[0]), len(group)) for group in report.failures] == [
-        ('failed: refusal, calm - ended as "the user\'s goal is met", expected "gave_up"', 3),
-        ('failed: refusal, cross - ended as "the user\'s goal is met", expected "gave_up"', 3),
+        (
+            'failed: refusal, calm - ended as "the user says the goal is met", expected "gave_up"',
+            3,
+        ),
+        (
+            'failed: refusal, cross - ended as "the user says the goal is met", expected "gave_up"',
+            3,
+        ),
         (
             "inconclusive: newest, calm - [user error] the user invented a fact: 8812345 "
             "(message 1)",
@@ -112,7 +118,7 @@ def test_a_suite_groups_the_failures_by_their_decisive_reason(tmp_path: Path) ->
         ),
     ]
     row = json.loads(report.simulations[0].model_dump_json())
-    assert row["reasons"] == ['ended as "the user\'s goal is met", expected "gave_up"']
+    assert row["reasons"] == ['ended as "the user says the goal is met", expected "gave_up"']
     assert str(report).splitlines()[1] == (
         "  refund, calm: 3 passed; with so few trials the true rate may be as low as 44 %"
     )

@@ -89,7 +89,7 @@ def test_each_scenario_runs_with_each_persona_and_the_worst_come_first(store: st
     (verdict,) = worst.verdicts
     assert verdict.startswith("[not met] is_refunded: nothing was refunded")
     assert worst.lines[1] == "2. Agent: No."
-    assert worst.ended == "the user's goal is met"
+    assert worst.ended == "the user says the goal is met"
 
 
 def test_a_suite_is_an_ordinary_batch(store: str) -> None:

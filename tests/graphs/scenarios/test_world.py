@@ -15,7 +15,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 
-from duologue import AgentError, Scenario, SpecError, asimulate, simulate
+from duologue import AgentError, DuologueError, Scenario, SpecError, asimulate, simulate
 from duologue.graphs.scenarios import SimulationResult, rerun_simulation, run_suite
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.agents import requesting
@@ -201,9 +201,10 @@ def test_an_error_of_a_world_is_one_of_the_run(tmp_path: Path) -> None:
 
     model = requesting()
     text = "the world 'broken' failed: ConnectionError: the database is down"
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(DuologueError) as caught:
         simulate(refund(world=broken), make_agent=agent_of, model=model, store="memory:")
     assert str(caught.value) == text
+    assert not isinstance(caught.value, SpecError), "the network is at fault"
     suite = {"scenarios": {"refund": refund(world=broken)}}
     store = f"memory:{tmp_path.name}"
     report = run_suite(suite, make_agent=agent_of, name="broken", model=model, store=store)
