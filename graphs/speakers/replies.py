@@ -225,23 +225,10 @@ class TextReply(_Reply):
     """Whether the text is used only for the speaker's first message (AutoGen's initial message)."""
 
 
-MODEL_IN_REPLIES: Final = (
-    'a chat model is not a source of replies; write replies=["model"], and pass the model to the '
-    "run, as in converse(conversation, model=model)"
-)
-
-
-def is_chat_model(given: object) -> bool:
-    """Return whether an object is a chat model of LangChain, without importing its class."""
-    return hasattr(given, "_llm_type") and not isinstance(given, type)
-
-
 def _read_reply(given: object) -> object:
     """Convert an object to the reply that uses it, and a plain string to a reply of this kind."""
     if is_conversation(given):
         return {"kind": "conversation", "conversation": given}
-    if is_chat_model(given):
-        raise ValueError(MODEL_IN_REPLIES)
     if is_agent(given):
         return {"kind": "agent", "name": given}
     return {"kind": "function", "name": given} if callable(given) else by_kind(given)

@@ -19,16 +19,7 @@ from .call_settings import (
     SmallModelPrompt,
 )
 from .formats import Format, LabelledFormat, SchemaFormat
-from .replies import (
-    MODEL_IN_REPLIES,
-    AnyReply,
-    CodeReply,
-    HumanInputMode,
-    HumanReply,
-    ModelReply,
-    TextReply,
-    is_chat_model,
-)
+from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
 from .reply_parts import Examples, PrivateMessage
 
 
@@ -202,8 +193,6 @@ class Speaker(Spec):
     @classmethod
     def _check_replies_are_listed(cls, replies: object) -> object:
         # A model is iterable, so pydantic would read its fields as a list.
-        if is_chat_model(replies):
-            raise ValueError(MODEL_IN_REPLIES)
         if isinstance(replies, BaseModel):
             raise ValueError("must be a list; put it into a list, as in replies=[conversation]")
         return replies

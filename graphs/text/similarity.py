@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from rapidfuzz import process
-from rapidfuzz.distance import Indel
+from rapidfuzz.distance import Indel, Levenshtein
 
 from .sentences import FACE, is_farewell
 from .words import APOSTROPHES, has_phrase, phrase_length, phrases, remarks, words_in, words_of
@@ -148,8 +148,14 @@ def key_of(text: str) -> Hashable:
 
 
 def is_near(one: str, other: str) -> bool:
-    """Return whether two arguments of a tool differ in less than a tenth, and in no number."""
-    return _moves(one)[0] == _moves(other)[0] and _is_near(one, other, _NEAR)
+    """Return whether two arguments of a tool differ in less than a tenth.
+
+    A text with another number, or with other words in place of as many words, is another search.
+    """
+    if _moves(one)[0] != _moves(other)[0] or not _is_near(one, other, _NEAR):
+        return False
+    changes = Levenshtein.opcodes(plain(one).split(), plain(other).split())
+    return all(change.tag != "replace" for change in changes)
 
 
 def is_short(text: str) -> bool:

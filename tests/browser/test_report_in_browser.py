@@ -152,10 +152,10 @@ def test_the_page_of_a_suite_begins_with_what_failed_and_leads_to_the_conversati
             ]
             assert len({*colours}) == 2
             tab.locator("table.lines tr.bad a").first.click()
-            assert "Please refund order 7." in tab.inner_text("main")
+            tab.locator("main").get_by_text("Please refund order 7.").first.wait_for()
             tab.go_back()
             first.get_by_role("link").first.click()
-            assert "Please refund order 7." in tab.inner_text("main")
+            tab.locator("main").get_by_text("Please refund order 7.").first.wait_for()
             context.close()
 
 
