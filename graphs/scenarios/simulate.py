@@ -115,7 +115,7 @@ async def asimulate(
         >>> model = ScriptedChatModel(script=["Please refund order 7.", "###STOP###"])
         >>> result = simulate(Scenario("Get order 7 refunded"), shop, model=model, store="memory:")
         >>> result.passed, str(result.ended)
-        (True, "the user says the goal is met")
+        (True, 'the user says the goal is met')
     """
     if not isinstance(scenario, Scenario):
         raise TypeError(f"scenario: must be a Scenario, not {name_type(scenario)}")
