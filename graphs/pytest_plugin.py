@@ -216,7 +216,7 @@ def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport,
 ) -> tuple[str, str, str] | None:
     """Return the words for an inconclusive test, which is reported neither as passed nor failed."""
-    # An attempt that another plugin repeats has an outcome of its own, such as "rerun".
+    # An attempt that another plugin repeats has another outcome, such as "rerun".
     if report.failed and getattr(report, "is_inconclusive", False):
         return _INCONCLUSIVE, "I", "INCONCLUSIVE"
     return None

@@ -34,7 +34,7 @@ class BatchStatus(Shown, Data):
     sample_of: NonNegativeInt | None = None
     """Number of sessions from which the batch's were drawn at random. None if it has all."""
     seed: NonNegativeInt | None = None
-    """The seed of the shuffled order. None if the sessions run in the order of their numbers."""
+    """The seed of the shuffled order. None if the sessions run in numerical order."""
     counts: tuple[CellCount, ...] = ()
     """Number of sessions for each status and reason, with their usage."""
     is_running: bool = False

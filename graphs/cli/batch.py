@@ -237,7 +237,7 @@ def run(
             stored sample]
         seed (--seed N): The seed of the shuffled order and of the sample. [default: 0, or the
             stored seed]
-        no_shuffle (--no-shuffle): Run the sessions in the order of their numbers.
+        no_shuffle (--no-shuffle): Run the sessions in numerical order.
         dry_run (--dry-run): Run nothing. Check the batch, its scores, its tools and its models, and
             show the number of sessions and of model calls, and two sample sessions.
         ray (--ray auto|HOST:PORT): Run the batch with Ray: on all cores of this machine (auto), or

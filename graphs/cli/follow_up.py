@@ -87,7 +87,7 @@ class FollowUp:
 
 
 def _write_objects(kind: str, names: Sequence[str]) -> str:
-    """Return the Python expression of registered objects. Some have no variable of their name."""
+    """Return the Python expression of registered objects. Some have no variable with their name."""
     values = [name if name.isidentifier() else "…" for name in names]
     if kind == "tools":
         return f"[{', '.join(values)}]"

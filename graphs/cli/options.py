@@ -163,7 +163,7 @@ def add_commands(app: typer.Typer, panel: str, *commands: Callable[..., None]) -
 
 
 def in_panel(heading: str, *names: str) -> Callable[[C], C]:
-    """Return a decorator that shows some options of a command below a heading of its help."""
+    """Return a decorator that shows some options of a command below a heading in the help."""
 
     def set_heading(command: C) -> C:
         for name in names:

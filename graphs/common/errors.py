@@ -73,7 +73,7 @@ class ModelUnavailableError(ModelError):
 class AgentError(DuologueError):
     """An agent of the user did not answer: it raised an error, or its server is down or refuses.
 
-    The message names the agent and, without secrets, the address of its server if it is known.
+    The message names the agent and, without secrets, the server's address if it is known.
     """
 
 

@@ -41,7 +41,7 @@ def _calls_of(message: AIMessage) -> dict[str | None, _Call]:
 
 
 def _values(value: object, path: str = "") -> Iterator[_Value]:
-    """Yield the simple values in arguments, in the order of their paths. None is no value."""
+    """Yield the simple values in arguments, ordered by their paths. None is no value."""
     if isinstance(value, Mapping):
         for key in sorted(value, key=str):
             yield from _values(value[key], f"{path}.{key}")

@@ -22,7 +22,7 @@ _ELEMENTS: Final[dict[TrialOutcome, str]] = {
 def describe_junit(report: SuiteReport) -> str:
     """Return a report of a suite as JUnit's XML.
 
-    Each simulation is a test case of the class of its scenario. An inconclusive one is skipped.
+    Each simulation is a test case of the scenario's class. An inconclusive one is skipped.
     """
     rows = report.simulations
     found = [_ELEMENTS.get(one.outcome) for one in rows]

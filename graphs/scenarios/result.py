@@ -169,7 +169,7 @@ class SimulationResult:
             waits = f"; it waits for a person: {self.ended.text}" if self.ended.text else ""
             yield "run", f"it has not ended{waits}"
         yield from (("user", f"[user error] {one}") for one in self.user_errors)
-        # The verdict for which a script has failed is a reason of its own.
+        # The verdict for which a script has failed is a separate reason.
         if kind not in (*accepted, "unfinished") and not (kind == "script_failed" and unmet):
             expected = " or ".join(f'"{one}"' for one in accepted)
             yield "agent", f'ended as "{self.ended}", expected {expected}'
@@ -255,7 +255,7 @@ class SimulationResult:
 
 
 def describe_outcome(name: str, reasons: Sequence[str], mark: str = ": ") -> str:
-    """Return an outcome with its decisive reason, and the number of its other reasons."""
+    """Return an outcome with its decisive reason, and the number of other reasons."""
     others = len(reasons) - 1
     more = f" (and {others} more {'reason' if others == 1 else 'reasons'})" if others > 0 else ""
     return f"{name}{mark}{excerpt(reasons[0])}{more}" if reasons else name

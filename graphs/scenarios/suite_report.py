@@ -325,7 +325,7 @@ async def read_suite(store: Store, name: str) -> SuiteReport:
 
 
 def _read_scenario(fields: Mapping[str, Any]) -> tuple[Scenario, Sequence[str]]:
-    """Return a stored scenario without its functions, and the names of its checks."""
+    """Return a stored scenario without its functions, and the checks' names."""
     own = {name: value for name, value in fields.items() if name not in ("checks", "world")}
     return Scenario(**own), [*map(str, fields.get("checks") or ())]
 

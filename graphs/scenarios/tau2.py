@@ -170,7 +170,7 @@ class Tau2World:
 
 @dataclass(frozen=True)
 class Tau2Task:
-    """A task, with the checks of its reward."""
+    """A task, with the checks for the reward."""
 
     module: ModuleType
     """The module of the domain's environment."""

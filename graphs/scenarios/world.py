@@ -67,7 +67,7 @@ async def open_world(make: Callable[[], Any] | None) -> AsyncIterator[Any]:
 
 
 def give_world(tool: Any) -> Any:  # noqa: ANN401  # any tool
-    """Return a user's tool that receives the world of its simulation.
+    """Return a user's tool that receives the simulation's world.
 
     The parameter ``world`` of a function is hidden from models. Other tools are returned unchanged.
     """

@@ -278,7 +278,7 @@ class Store(ABC):
 
     @abstractmethod
     async def _free(self, lease: Lease, holder: LeaseHolder | None) -> None:
-        """Release a lease, after the writes of its holder."""
+        """Release a lease, after the holder's writes."""
 
     @abstractmethod
     async def _is_leased(self, subject: LeaseSubject) -> bool:

@@ -46,7 +46,7 @@ class Lease:
     number: int
     """A number that the owner increments for each lease, so that no two leases are equal."""
     acquisition: "Statement | None" = None
-    """The statement that acquires the lease in the transaction of its first write. None if the
+    """The statement that acquires the lease in the transaction of the first write. None if the
     lease is acquired."""
     is_released: bool = False
     """Whether the last write has deleted the lease."""

@@ -182,7 +182,7 @@ _VALID_LEASES: Final[LiteralString] = (
     # over a lease before the commit.
     "ORDER BY session FOR SHARE OF duologue_leases"
 )
-"""Returns the given leases that are valid, and whether stops of their sessions were requested."""
+"""Returns the given leases that are valid, and whether their sessions were asked to stop."""
 
 _ALL_LEASES_VALID: Final[LiteralString] = (
     "SELECT 1 / (count(*) = %(count)s)::integer, array_agg(session) FILTER (WHERE stops = 1) "

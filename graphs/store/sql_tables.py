@@ -42,7 +42,7 @@ LEASE: Final = (
     "WHERE duologue_sessions.session = duologue_leases.session) "
     "FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
 )
-"""Returns a row while a lease is valid: whether a stop of its session was requested."""
+"""Returns a row while a lease is valid: whether the session was asked to stop."""
 RELEASE: Final = "DELETE FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
 _ACQUIRE_NEW: Final = (
     "INSERT INTO duologue_leases (session, owner, number) SELECT ?, ?, ? "
@@ -376,12 +376,12 @@ class SqlStore(Store):
     async def update(
         self, session: str, lease: Lease | None = None, **values: str | bool | None
     ) -> None:
-        """Change fields of a session's row, and the time of its last change."""
+        """Change fields of a session's row, and the time of the last change."""
         if not await self.writer.write(self.row_change(session, **values), lease=lease):
             raise unknown_session(session, self.url)
 
     def row_change(self, session: str, **values: str | bool | None) -> Statement:
-        """Return the statement that changes a session's row, and the time of its last change."""
+        """Return the statement that changes a session's row, and the time of the last change."""
         changes = ", ".join(f"{name} = ?" for name in (*values, "updated_at"))
         return self.statement(
             f"UPDATE duologue_sessions SET {changes} WHERE session = ?",  # noqa: S608

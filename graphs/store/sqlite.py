@@ -495,7 +495,7 @@ class SqliteStore(SqlStore):
 
 
 def _run_job(connection: sqlite3.Connection, job: Job, stops: dict[Lease, bool]) -> int | Exception:
-    """Run the statements of a job; add to `stops` whether a stop of its session was requested."""
+    """Run the statements of a job; add to `stops` whether the session was asked to stop."""
     lease = job.lease
     if lease is not None:
         if lease.acquisition is not None:

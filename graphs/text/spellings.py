@@ -60,7 +60,7 @@ def spelling(word: str) -> Spelling:
 
     - spaces at the signs, as in "### STOP ###";
     - a backslash before a sign, as Markdown needs it;
-    - another joint of its parts: "###GIVE_UP###" matches "###GIVE-UP###";
+    - another joint between the parts: "###GIVE_UP###" matches "###GIVE-UP###";
     - without the signs at the end if it ends the line, as in an answer that a stop sequence has cut
       off, and at least two signs come first;
     - without its brackets unless the word inside is ordinary: "TASK_DONE" matches "<TASK_DONE>",

@@ -351,7 +351,7 @@ def record_as_task(name: str) -> Callable[[Work], Awaitable[Any]]:
 
 
 _PROGRESS: Final = "__pregel_scratchpad"
-"""The key under which LangGraph passes a node the number of its step, and of the last step."""
+"""The key under which LangGraph passes a node the numbers of the present and of the last step."""
 
 
 def may_repeat_step() -> bool:

@@ -3,7 +3,7 @@
 - httpx's timeout restarts with each byte. A server that sends white space now and then would never
   time out.
 - A call occupies a connection, so many conversations at once could use up the process's file
-  descriptors. A pool of httpx checks all of its connections at every request. With 500
+  descriptors. A pool of httpx checks all connections at every request. With 500
   conversations at once, these checks take as long as the rest of a call. Therefore there are
   several small pools.
 - httpx decompresses a body in pieces of at most 1 MiB, so the size of a small body that becomes
@@ -195,7 +195,7 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
 
 @asynccontextmanager
 async def _header_limit(request: httpx2.Request) -> AsyncIterator[None]:
-    """Limit the time between a request and the whole header of its response."""
+    """Limit the time between a request and the whole header of the response."""
     seconds = request.extensions.get("timeout", {}).get("read")
     loop = asyncio.get_running_loop()
 

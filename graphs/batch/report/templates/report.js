@@ -22,7 +22,7 @@ for (const [column, head] of [...(table?.tHead.rows[0].cells ?? [])].entries()) 
     table.tBodies[0].append(...rows.map(([, row]) => row));
   });
 }
-// On a narrow page, a table becomes a list of its rows. Its cells keep their roles and names.
+// On a narrow page, a table becomes a list of rows. Its cells keep their roles and names.
 for (const wide of document.querySelectorAll(".wide > table")) {
   const names = [...wide.tHead.rows[0].cells].map((head) => head.textContent);
   wide.classList.add("stacks");
