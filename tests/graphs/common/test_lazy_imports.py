@@ -78,7 +78,7 @@ def test_nothing_but_a_model_that_needs_it_loads_the_client_of_openai(tmp_path: 
     )
     assert ran.returncode == 0, ran.stderr
     without, with_it = map(json.loads, ran.stdout.splitlines())
-    steps = ["import", "converse", "run", "--help", "sessions", "show", "dump", "state"]
+    steps = ["import", "converse", "run", "--help", "sessions", "show", "session", "state"]
     assert without == {step: [] for step in steps}
     # Otherwise the test would prove nothing.
     assert {"openai", "langchain_openai"} <= set(with_it)
@@ -135,7 +135,13 @@ def test_commands_on_an_unknown_session_name_it_without_loading_langgraph(tmp_pa
     (tmp_path / "memory.json").write_text("[]")
     commands = [
         *("show no", "show no --html", "resume no", "answer no Yes", "say no Ann Hi", "fork no"),
-        *("dump no", "load memory.json --as Ann --into no", "reset no", "copy no", "export no"),
+        *(
+            "session dump no",
+            "session load memory.json --as Ann --into no",
+            "session reset no",
+            "session copy no",
+            "export no",
+        ),
         *("stop no", "delete no"),
     ]
     ran = subprocess.run(

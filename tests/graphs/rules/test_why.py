@@ -171,10 +171,10 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(end_chat={"guards": {"same_tool_calls": 2}}),
         [calls("look", where="here"), *[calls("look", where="there")] * 3],
         [
-            "m0005 Ann: rejected and asked again: You called look again with the same arguments, "
-            "and the result was the same.",
-            "m0006 Ann: the same tool call (2 of 2)",
-            "Ann made the same tool call 2 times",
+            "m0005 Ann: rejected and asked again: You called look again with the same or nearly "
+            "the same arguments, and the results were the same.",
+            "m0006 Ann: a repeated tool call (2 of 2)",
+            "Ann made 2 tool calls that repeat each other",
         ],
     ),
     "done tokens joined by &": (
@@ -320,7 +320,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         [
             "m0006 Ann: a tool call that can't be run (1 of 2)",
             "m0008 Ann: a tool call that can't be run (2 of 2)",
-            "2 tool calls by Ann in one turn could not be run",
+            "tool calls by Ann could not be run, 2 times in one turn",
         ],
     ),
     "a termination message": (

@@ -60,6 +60,8 @@ class Server(NamedTuple):
 def running(folder: Path, *arguments: str, **variables: str) -> Iterator[Server]:
     """Run the command in a folder until the block ends."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    # The person's own store is left alone.
+    kept["DUOLOGUE_STORE"] = str(folder / "served.db")
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "serve", *arguments],
         env=kept | variables,
