@@ -35,9 +35,9 @@ def wire(amount: int) -> str:
 lock = base.Store.lock
 
 @asynccontextmanager
-async def telling(store, session):
+async def telling(store, session, **options):
     print("waits", flush=True)
-    async with lock(store, session) as held:
+    async with lock(store, session, **options) as held:
         yield held
 
 base.Store.lock = telling
