@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks import peers, talks
+from benchmarks.in_turns import measure_in_turns
 from benchmarks.peers import Mark
 from benchmarks.server import WORDS
 
@@ -121,23 +122,13 @@ async def sessions(rounds: int, folder: Path, tell: Callable[[str], None]) -> Fo
 
     All sessions of a row in a SQLite file use one file, as in a program that runs many.
     """
-    lengths = {row.name: (row, _new_file(folder)) for row in SESSION_ROWS}
-    found: dict[str, dict[int, list[float]]] = {
-        name: {length: [] for length in SESSIONS} for name in lengths
-    }
-    for number in range(-1, rounds):  # the first round loads modules and fills caches
-        for length in SESSIONS:
-            tell(f"round {number + 1} of {rounds}: sessions of {length} messages")
-            for name, (row, store) in lengths.items():
-                gc.collect()
-                began = time.process_time()
-                await row.run(length, lambda: None, store)
-                spent = (time.process_time() - began) / length * 1000
-                found[name][length] += [spent] if number >= 0 else []
-    return {
-        name: {length: median(spent) for length, spent in by_length.items()}
-        for name, by_length in found.items()
-    }
+    stores = {row.name: _new_file(folder) for row in SESSION_ROWS}
+
+    def repeat(row: Row) -> Callable[[int], Coroutine[Any, Any, None]]:
+        return lambda length: row.run(length, lambda: None, stores[row.name])
+
+    runs = {row.name: repeat(row) for row in SESSION_ROWS}
+    return await measure_in_turns(runs, SESSIONS, rounds, tell, "sessions of {} messages")
 
 
 async def _stamps(row: Row, store: Path) -> list[float]:

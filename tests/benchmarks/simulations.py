@@ -1,17 +1,16 @@
 """CPU time of a simulated round: a model plays the user, and a sync function is the agent."""
 
-import gc
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 from openai import AsyncOpenAI
 
+from benchmarks.in_turns import measure_in_turns
 from duologue.graphs.scenarios import Scenario, asimulate
 
 ROUNDS = (5, 60)
@@ -72,7 +71,7 @@ async def langwatch(rounds: int, store: Path | str) -> None:
     )
 
 
-Run = Callable[[int, Path | str], Coroutine[Any, Any, None]]
+Run = Callable[[int], Coroutine[Any, Any, None]]
 
 
 async def measured(
@@ -82,24 +81,11 @@ async def measured(
 
     The simulations take turns. Each figure is the median of some measurements.
     """
-    rows: dict[str, tuple[Run, Path | str]] = {
-        MEMORY: (simulate, "memory:"),
-        SQLITE: (simulate, folder / "simulations.db"),
-        LOOP: (loop, ""),
+    rows: dict[str, Run] = {
+        MEMORY: partial(simulate, store="memory:"),
+        SQLITE: partial(simulate, store=folder / "simulations.db"),
+        LOOP: partial(loop, store=""),
     }
     if find_spec("scenario") is not None:
-        rows[LANGWATCH] = langwatch, ""
-    found: dict[str, dict[int, list[float]]] = {name: {n: [] for n in ROUNDS} for name in rows}
-    for number in range(-1, rounds):  # the first round loads modules and fills caches
-        for count in ROUNDS:
-            tell(f"round {number + 1} of {rounds}: simulations of {count} rounds")
-            for name, (run, store) in rows.items():
-                gc.collect()
-                began = time.process_time()
-                await run(count, store)
-                spent = (time.process_time() - began) / count * 1000
-                found[name][count] += [spent] if number >= 0 else []
-    return {
-        name: {count: median(spent) for count, spent in by_count.items()}
-        for name, by_count in found.items()
-    }
+        rows[LANGWATCH] = partial(langwatch, store="")
+    return await measure_in_turns(rows, ROUNDS, rounds, tell, "simulations of {} rounds")

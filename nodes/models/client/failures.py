@@ -298,7 +298,7 @@ async def repeat_call(
         gate: The object through which each attempt passes a gate. None if it passes no gate.
     """
     token = _repeats.set(iter((True,) if retries else ()))
-    # Each kind of failure has a limit of its own.
+    # Each kind of failure has a separate limit.
     refusals = breaks = others = 0
     try:
         while True:

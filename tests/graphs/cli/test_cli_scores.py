@@ -1,4 +1,4 @@
-"""Scores of one's own in a batch on the command line, and the checks of --dry-run."""
+"""Scores by own functions in a batch on the command line, and the checks of --dry-run."""
 
 import json
 import sys

@@ -63,7 +63,7 @@ BUSY = Scenario("Get order 7 refunded.")
 
 
 def run(work: Callable[[], Coroutine[object, object, object]]) -> Callable[[], None]:
-    """Return a function that awaits this file's coroutine on a loop of its own."""
+    """Return a function that awaits this file's coroutine on a new loop."""
 
     async def wait() -> None:
         await work()

@@ -51,7 +51,7 @@ def test_a_file_can_be_changed_between_two_sessions(change: str, tmp_path: Path)
     talk(other, "other")
     act, expected = CHANGES[change]
     act(file, other)
-    # Another event loop has a store of its own.
+    # Another event loop has another store.
     model = ScriptedChatModel(["Hi.", "Ho."])
     asyncio.run(aconverse(TALK, session="second", store=file, model=model))
     assert names(file) == expected
