@@ -55,6 +55,7 @@ REPLIES: Final[Mapping[str, Sequence[Script]]] = {
             "3,700 this week, and I show you how to sail her. Agreed.",
             "DEAL",
         ],
+        ["Hello, please refund one of the two charges for order 1042.", "###STOP###"],
         [
             *_GARDEN,
             "Instruction: Choose plants for the beds.\nInput: One bed is in the shade.",
