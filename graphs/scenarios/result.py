@@ -85,7 +85,8 @@ class SimulationResult:
 
     def __repr__(self) -> str:
         """Return a short text. `report` shows more, and pytest prints both."""
-        return f"<SimulationResult of {self.session.id!r}: {self.ended}>"
+        outcome = describe_outcome(self.outcome, self.reasons)
+        return f"<SimulationResult of {self.session.id!r}: {outcome}>"
 
     @property
     def session(self) -> Session:

@@ -60,6 +60,8 @@ def test_a_report_begins_with_the_outcome_and_its_decisive_reason(
         Scenario("Get it refunded.", **own), shop, model=model, judge_model=judge, store="memory:"
     )
     assert result.report().splitlines()[0] == line
+    short = line[0].lower() + line[1:]
+    assert repr(result) == f"<SimulationResult of {result.session.id!r}: {short}>"
     assert (list(result.reasons), result.at_fault) == (reasons, fault)
     assert result.outcome == line.partition(":")[0].casefold()
     try:
