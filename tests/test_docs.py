@@ -43,18 +43,17 @@ from duologue.graphs import (
 )
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import load_batch
-from duologue.graphs.cli.app import app
 from duologue.graphs.common.settings import environment_variables
 from duologue.graphs.conversation.judges import Concurrent, RoundRobin
 from duologue.graphs.events import Event
-from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.kinds.role_play import GroupSolveForm
 from duologue.graphs.scenarios import load_suite
 from duologue.graphs.speakers.replies import HumanInputMode
-from duologue.nodes.testing.script import Script
+from duologue.nodes.testing import Script
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
 from duologue.tools.mcp.servers import configured_servers
+from support.cli_help import app
+from support.graphs import GroupSolveForm, forms_by_kind
 from support.page_replies import REPLIES
 
 ROOT = Path(__file__).parent.parent

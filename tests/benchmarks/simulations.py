@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage
 from openai import AsyncOpenAI
 
 from benchmarks.in_turns import measure_in_turns
-from duologue.graphs.scenarios import Scenario, asimulate
+from duologue.graphs import Scenario, asimulate
 
 ROUNDS = (5, 60)
 """Numbers of rounds of a simulation."""

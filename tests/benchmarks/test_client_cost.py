@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from duologue.nodes.models.client.chat_model import ChatModel
+from support.models import ChatModel
 
 MESSAGES: list[BaseMessage] = [
     HumanMessage(f"Question {number}. " + "word " * 30, name="ann")

@@ -14,9 +14,9 @@ from duologue.graphs.common.threads import in_background
 from duologue.graphs.scenarios import run_suite
 from duologue.graphs.scenarios.suite_report import write_suite_page
 from duologue.graphs.session.listing import known_store
-from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from pages import HOSTILE
+from support.stores import BatchRow, CellRow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

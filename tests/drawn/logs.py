@@ -7,11 +7,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.conversation.fields import Opening
+from duologue.graphs import Conversation, Opening, PrivateOpening, Speaker
 from duologue.graphs.log.memory import list_known
-from duologue.graphs.speakers.call_settings import PrivateOpening
-from duologue.graphs.speakers.speaker import Speaker
 from support.log import KINDS, Stage, fields_of, make_line, make_tool_line
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs import Conversation
 from duologue.graphs.conversation.judges import Verdict
 from support.log import KINDS, Failure, Flaw, Source, Stage, make_line, make_tool_line, place_name
 

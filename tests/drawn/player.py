@@ -15,15 +15,20 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from langchain_core.tools import tool
 
 from drawn.talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, WON
-from duologue.graphs import DuologueError, Result, Session, astream
-from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.conversation.judges import Handoff, Moderator, SeparateJudge
+from duologue.graphs import (
+    Conversation,
+    DuologueError,
+    Handoff,
+    Moderator,
+    Result,
+    SeparateJudge,
+    Session,
+    astream,
+)
 from duologue.graphs.events import Event
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.tools import Hook
-from duologue.tools.registry.hooks import Turn
+from duologue.tools import Hook, Turn
 from support.log import fields_of
 
 T = TypeVar("T")
@@ -129,7 +134,7 @@ class Player:
         return {"blank": blank, "won": f"{plain} {WON}", DONE: done}.get(does, plain)
 
     def _summariser(self, name: str) -> str:
-        return fill_template(prompts.SUMMARY_ROLE, me=name)
+        return prompts.fill_template(prompts.SUMMARY_ROLE, me=name)
 
     def _before(self, turn: Turn) -> HumanMessage | AIMessage | None:
         given = self._asked("before", turn)

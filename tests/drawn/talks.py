@@ -4,12 +4,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from duologue.graphs.conversation.conversation import Conversation, has_hand_off_tool
+from duologue.graphs import (
+    Conversation,
+    DoneToken,
+    EndChatMode,
+    MaxCalls,
+    MaxMessages,
+    Predicate,
+    StopRequested,
+    ToolCalled,
+)
+from duologue.graphs.conversation.conversation import has_hand_off_tool
 from duologue.graphs.conversation.limits import least_limit
-from duologue.graphs.ends.end import End
-from duologue.graphs.ends.end_chat import EndChatMode
-from duologue.graphs.ends.events import DoneToken, Predicate, StopRequested, ToolCalled
-from duologue.graphs.ends.limits import MaxCalls, MaxMessages
+from support.ends import End
 
 DONE = "DONE"
 WON = "WON"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from duologue.graphs.common.errors import DuologueError
+from duologue.graphs import DuologueError
 from endings import closings, judges, report, verdict_table
 from endings.adapter import Rules
 from endings.comparison import Comparison, SystemResult, show, write_tables

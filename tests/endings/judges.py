@@ -13,11 +13,10 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 
-from duologue.graphs import Conversation, Speaker
+from duologue.graphs import Conversation, Guards, ModelSettings, Speaker
 from duologue.graphs.common.settings import load_settings
 from duologue.graphs.conversation.judges import VERDICT_TEMPERATURE
 from duologue.graphs.conversation.usage import dump_usage, read_usage
-from duologue.graphs.ends.end_chat import Guards
 from duologue.graphs.log.metadata import Reflection
 from duologue.graphs.log.state import new_messages
 from duologue.graphs.log.transcript import format_transcript
@@ -25,7 +24,6 @@ from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import decide
 from duologue.graphs.session.options import Options
 from duologue.graphs.session.run import make_resources
-from duologue.graphs.speakers.call_settings import ModelSettings
 from duologue.nodes.judge.self_judge import judge_yourself
 from duologue.nodes.judge.verdicts_in_words import yes_or_no
 from duologue.nodes.turn.node_context import NodeContext, Resources

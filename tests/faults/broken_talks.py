@@ -10,9 +10,9 @@ from langgraph.prebuilt import ToolRuntime
 
 from duologue import Hook, MessageQuestion, Question
 from duologue.graphs.prompts import prompts
-from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.judge.self_judge import Judgement
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
+from support.results import StoredSession
 from support.tables import read_rows
 
 _TALKS: dict[str, dict[str, Any]] = read_rows(__file__, "broken_talks")

@@ -14,9 +14,9 @@ from langgraph.types import interrupt
 from typer.testing import CliRunner
 
 from duologue.graphs import Conversation, Session, StoreError, chat, converse, list_sessions
-from duologue.graphs.cli.app import app
 from duologue.graphs.cli.options import ExitCode
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from support.cli_help import app
 
 SESSIONS = ("finished", "forked", "waiting", "asking", "unfinished", "new")
 

@@ -10,9 +10,8 @@ import pytest
 from langchain_core.tools import BaseTool, tool
 
 from duologue import Session, chat, converse
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
-from support.stores import SHARED_STORES, store_address
+from support.stores import SHARED_STORES, open_store, store_address
 
 pytestmark = pytest.mark.process
 

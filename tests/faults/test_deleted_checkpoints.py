@@ -27,14 +27,13 @@ from duologue.graphs.session.checkpoints import (
 )
 from duologue.graphs.store.errors import LostSessionError
 from duologue.graphs.store.lease import Statement
-from duologue.graphs.store.open import Store, open_store
 from duologue.graphs.store.saver import SqlSaver
 from duologue.nodes.testing import ScriptedChatModel
 from support.breaking import Breakage
 from support.cases import drawn_cases
 from support.locks import remove_locks
 from support.log import place_of
-from support.stores import EACH_STORE, store_address
+from support.stores import EACH_STORE, Store, open_store, store_address
 
 from .broken_talks import SCRIPTS, SPECS, World, told
 

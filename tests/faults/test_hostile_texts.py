@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 
 from drawn_faults import Faults
 from duologue.graphs import BatchRun, DuologueError, Session, chat, converse, run_batch
-from duologue.graphs.cli.app import app
 from duologue.graphs.common.sanitize import escape_invisible
 from duologue.graphs.view.app import view_app
 from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import thorough
+from support.cli_help import app
 
 from .damage import fill
 

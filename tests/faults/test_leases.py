@@ -32,15 +32,14 @@ from duologue.graphs import (
     role_play,
 )
 from duologue.graphs.common.threads import in_thread
-from duologue.graphs.store.batches import CellRow, CellsWanted
 from duologue.graphs.store.errors import LostBatchError
-from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.postgres import PostgresStore
 from duologue.graphs.store.rows import SessionRow
 from duologue.graphs.store.sql_tables import SqlStore
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.locks import remove_locks
 from support.pgbouncer import pgbouncer
+from support.stores import CellRow, CellsWanted, SessionLease, Store, open_store
 
 pytestmark = pytest.mark.process
 

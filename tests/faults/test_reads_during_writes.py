@@ -8,9 +8,8 @@ import pytest
 from duologue.graphs import Session, aconverse
 from duologue.graphs.session.fork import dump_session, fork_session
 from duologue.graphs.session.session_row import read_stored_session
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import ScriptedChatModel
-from support.stores import EACH_STORE, store_address
+from support.stores import EACH_STORE, open_store, store_address
 
 SPEC: dict[str, Any] = {
     "task": "Sell.",

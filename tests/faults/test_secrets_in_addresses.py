@@ -31,13 +31,13 @@ from duologue import (
     list_sessions,
     simulate,
 )
-from duologue.graphs.cli.app import app
 from duologue.graphs.common.settings import load_settings
 from duologue.graphs.scenarios import run_suite
 from duologue.graphs.scenarios.recording import RecordOptions, record
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools.mcp.servers import read_given_servers
+from support.cli_help import app
 
 USER, PASSWORD, TOKEN = "planted-user-7d1", "planted-p%40ss-8e2", "planted-token-9f3"
 PATH, FRAGMENT = "Pl4ntedPathAb12Cd34Ef56", "planted-fragment-4c5"

@@ -16,7 +16,7 @@ from duologue.graphs import SessionError, StoreError
 from duologue.graphs.common.threads import in_thread
 from duologue.graphs.store import base, sqlite as sqlite_module
 from duologue.graphs.store.lease import Job, Results, Statement, WriteFailure, Writer
-from duologue.graphs.store.open import open_store
+from support.stores import open_store
 
 
 async def take(store: str | Path, session: str) -> None:

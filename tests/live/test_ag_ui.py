@@ -11,11 +11,10 @@ import pytest
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from duologue.graphs.build import Graph, build_graph
-from duologue.graphs.kinds.chat import ChatForm
-from duologue.graphs.kinds.role_play import RolePlayForm
+from duologue.graphs import build_graph
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.graphs import ChatForm, Graph, RolePlayForm
 
 from .conftest import page_blocks
 

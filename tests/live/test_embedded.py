@@ -17,7 +17,7 @@ from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from duologue.graphs.common.errors import ModelError
+from duologue.graphs import ModelError
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.adapters import embedded
@@ -28,8 +28,7 @@ from duologue.nodes.models.adapters.embedded import (
     embedded_server,
     grammar,
 )
-from duologue.nodes.models.model import Models
-from support.models import chosen
+from support.models import Models, chosen
 
 pytestmark = pytest.mark.live
 

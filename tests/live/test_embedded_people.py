@@ -4,7 +4,7 @@ import pytest
 
 from duologue import Conversation, ModelSettings, chat, converse, user_proxy
 from duologue.graphs.kinds.chat import AUTO_REPLY
-from duologue.graphs.prompts.prompts import fill_template
+from duologue.graphs.prompts import prompts
 from duologue.graphs.text.done_words import says
 from support.results import outcome_of, reason_of
 
@@ -33,7 +33,7 @@ def test_a3_nobody_is_asked_and_the_rules_end_it() -> None:
     result = converse(brief(spec), store="memory:", session="never", reset=True)
     assert not result.pending
     answers = [text for name, text in result.transcript if name == "Assistant"]
-    automatic = fill_template(AUTO_REPLY, termination="TERMINATE")
+    automatic = prompts.fill_template(AUTO_REPLY, termination="TERMINATE")
     assert [text for name, text in result.transcript if name == "User"] == [
         "Name a colour.",
         *[automatic] * (len(answers) - 1),

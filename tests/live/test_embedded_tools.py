@@ -9,9 +9,8 @@ from pydantic import BaseModel, Field
 
 from duologue.graphs import aconverse, load_conversation
 from duologue.graphs.log.metadata import Speech
-from duologue.nodes.models.model import Models
 from support.log import fields_of, of_kind
-from support.models import chosen
+from support.models import Models, chosen
 from support.results import outcome_of
 
 pytestmark = pytest.mark.live

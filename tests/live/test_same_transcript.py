@@ -26,9 +26,8 @@ from duologue import (
     group_solve,
     role_play,
 )
-from duologue.graphs.log.state import append, log_of
 from duologue.nodes.testing.server import ScriptedServer
-from support.log import without_ids
+from support.log import append, log_of, without_ids
 from support.tables import read_rows
 
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]

@@ -8,8 +8,8 @@ import pytest
 from langgraph_sdk.client import LangGraphClient
 
 from duologue.graphs import role_play
-from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing.server import ScriptedServer
+from support.graphs import forms_by_kind
 from support.installed import shaped
 from support.tables import read_rows
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from langgraph_sdk.client import LangGraphClient
 
-from duologue.graphs.kinds.load import forms_by_kind
+from support.graphs import forms_by_kind
 from support.tables import read_rows
 
 from .conftest import mcp_session, new_thread, run_graph, text_of

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs import Conversation
 from duologue.graphs.text.sentences import is_farewell
 from duologue.graphs.text.similarity import is_blank, is_equal, is_near, is_same, is_short, plain
 from support.log import Failure, Flaw, Source, fields_of

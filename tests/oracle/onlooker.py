@@ -9,11 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.conversation.judges import RoundRobin, SeparateJudge
-from duologue.graphs.ends.end import End, leaves
-from duologue.graphs.ends.events import DoneToken
-from duologue.graphs.speakers.replies import HumanReply
+from duologue.graphs import Conversation, DoneToken, HumanReply, SeparateJudge
+from duologue.graphs.conversation.judges import RoundRobin
 from oracle.reckoning import (
     ALL,
     CAP,
@@ -27,6 +24,7 @@ from oracle.reckoning import (
     names_a_stop,
     rung_of,
 )
+from support.ends import End, leaves
 
 Spent = tuple[tuple[str, float], ...]
 """Used amounts, by the reason for their limit."""

@@ -11,13 +11,20 @@ from itertools import combinations, product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.conversation.judges import Moderator
+from duologue.graphs import (
+    Conversation,
+    DoneToken,
+    EndChatMode,
+    MaxMessages,
+    Moderator,
+    Predicate,
+    Reason,
+    RunningSummary,
+    ToolCalled,
+)
 from duologue.graphs.conversation.limits import most_messages
-from duologue.graphs.ends.end import AnyOf, End, Facts, leaves
-from duologue.graphs.ends.end_chat import EndChatMode, Reason
-from duologue.graphs.ends.events import DoneToken, Predicate, ToolCalled
-from duologue.graphs.ends.limits import Budget, MaxMessages
+from duologue.graphs.ends.end import Facts
+from duologue.graphs.ends.limits import Budget
 from duologue.graphs.rules.position import MOVES, Leaving, Phase, Position, max_steps
 from duologue.graphs.rules.transitions import (
     Decision,
@@ -34,9 +41,9 @@ from duologue.graphs.rules.transitions import (
     record_verdict,
 )
 from duologue.graphs.rules.turns import NextTurn, find_question, meaning
-from duologue.graphs.speakers.call_settings import RunningSummary
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from oracle.reckoning import Tally, amount_of
+from support.ends import AnyOf, End, leaves
 
 _place = attrgetter(*(name for name in Position.model_fields if name != "facts"))
 

@@ -7,9 +7,16 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from duologue.graphs.ends.end import AllOf, AnyOf, BaseEnd, End
-from duologue.graphs.ends.events import DoneToken, NoCodeBlock, Predicate, StopRequested, ToolCalled
-from duologue.graphs.ends.limits import Budget, CallBudget, MaxMessages
+from duologue.graphs import (
+    DoneToken,
+    MaxMessages,
+    NoCodeBlock,
+    Predicate,
+    StopRequested,
+    ToolCalled,
+)
+from duologue.graphs.ends.limits import Budget, CallBudget
+from support.ends import AllOf, AnyOf, BaseEnd, End
 
 LADDER = (
     (

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from starlette.responses import Response
 
-from duologue.nodes.testing import Reply, Script, ScriptedToolCall
-from duologue.nodes.testing.script import Prompt, completion, events, openai_call, usage
+from duologue.nodes.testing import Prompt, Reply, Script, ScriptedToolCall
+from duologue.nodes.testing.script import completion, events, openai_call, usage
 from duologue.nodes.testing.server import HttpServer, RefusedRequestError, Request
 
 __all__ = ("RefusedRequestError", "usage")

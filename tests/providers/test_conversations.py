@@ -21,8 +21,8 @@ from duologue.graphs import (
     converse,
     stream,
 )
-from duologue.graphs.cli.app import app
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from support.cli_help import app
 
 from .base import FakeServer, ProviderRequest
 from .fakes import FAKES, client_of, fake

@@ -20,7 +20,6 @@ from duologue.graphs import (
     remember,
     stream,
 )
-from duologue.nodes.models.adapters.composed import Chat
 from duologue.nodes.testing import (
     Line,
     Prompt,
@@ -31,6 +30,7 @@ from duologue.nodes.testing import (
 )
 from duologue.tools import Turn
 from support.log import fields_of, kind_of
+from support.models import Chat
 
 from .base import FakeServer, ProviderRequest
 from .fakes import client_of, fake

@@ -15,15 +15,15 @@ from langchain_core.tools import BaseTool, tool
 
 from duologue.graphs import (
     Conversation,
+    Reason,
     Result,
     Session,
     ask,
+    chat,
     converse,
     load_conversation,
     remember,
 )
-from duologue.graphs.ends.end_chat import Reason
-from duologue.graphs.kinds.chat import chat
 from duologue.nodes.testing import Line, Reply, ScriptedToolCall
 
 from .fakes import client_of, fake

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
+from duologue.graphs import Conversation
 from duologue.graphs.batch import batch_row as record, cells
 from duologue.graphs.common.data import Versions
 from duologue.graphs.conversation import conversation as versions
-from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.graphs.session import dump
 from duologue.graphs.store import sql_tables as tables

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.nodes.testing import Prompt, Reply
+from support.stores import BatchRow, CellRow
 
 CELLS, CALLS = 30, 4
 """Number of cells in a batch, and number of calls per cell."""

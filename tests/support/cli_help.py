@@ -17,7 +17,7 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from duologue.graphs import Session
-from duologue.graphs.cli.app import app
+from duologue.graphs.cli.app import app as app, main as main
 from duologue.nodes.testing import Line
 from duologue.nodes.testing.server import ScriptedServer
 

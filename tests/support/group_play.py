@@ -15,8 +15,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from duologue.graphs import Conversation, build_graph, group_solve
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.rules.position import max_steps
-from duologue.graphs.session.stored_session import StoredSession, make_session
 from duologue.nodes.testing import ScriptedChatModel
+from support.results import StoredSession, make_session
 
 from .histories import Entry, Plan, Played, played
 

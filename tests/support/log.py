@@ -30,6 +30,7 @@ from duologue.graphs.log.metadata import (
     Stage as Stage,
     kind_name,
 )
+from duologue.graphs.log.state import append as append, log_of as log_of
 from duologue.graphs.session.stored_session import StoredSession
 
 M = TypeVar("M", bound=BaseMessage)

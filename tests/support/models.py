@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from duologue.nodes.models.adapters.composed import Chat
+from duologue.nodes.models.adapters.composed import Chat as Chat
 from duologue.nodes.models.adapters.embedded import EmbeddedModel, LocalModel
 from duologue.nodes.models.adapters.families import adapter_of
 from duologue.nodes.models.adapters.langchain import LangChainModel
 from duologue.nodes.models.adapters.openai_compatible import OpenAICompatible
-from duologue.nodes.models.client.chat_model import ChatModel
-from duologue.nodes.models.model import Model
+from duologue.nodes.models.client.chat_model import ChatModel as ChatModel
+from duologue.nodes.models.model import Model as Model, Models as Models
 from duologue.nodes.models.settings import CallSettings
 
 

@@ -7,8 +7,7 @@ each of its Python blocks, in the order of the page.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from duologue.nodes.testing import Line, Reply, ScriptedToolCall
-from duologue.nodes.testing.script import Prompt, Script
+from duologue.nodes.testing import Line, Prompt, Reply, Script, ScriptedToolCall
 
 
 def _call(name: str, **arguments: object) -> Reply:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from unittest.mock import patch
 
-from duologue.graphs.cli.app import main
 from duologue.graphs.cli.terminal import console
+from support.cli_help import main
 
 from .cli_help import main_thread_gets, signals_kept
 

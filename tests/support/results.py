@@ -1,7 +1,10 @@
 """How conversations ended."""
 
-from duologue.graphs.rules.outcome import Outcome
-from duologue.graphs.session.stored_session import StoredSession
+from duologue.graphs import Outcome
+from duologue.graphs.session.stored_session import (
+    StoredSession as StoredSession,
+    make_session as make_session,
+)
 
 
 def outcome_of(result: StoredSession) -> Outcome:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs.common.errors import SpecError
-from duologue.graphs.conversation.sandbox import Kept, Language, Level, Sandbox
+from duologue.graphs import Sandbox, SpecError
+from duologue.graphs.conversation.sandbox import Kept, Language, Level
 from duologue.tools.sandbox.processes import family
 from duologue.tools.sandbox.sandbox import Ran, check, close, run
 

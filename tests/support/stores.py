@@ -4,6 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from duologue.graphs.store.batches import (
+    BatchLease as BatchLease,
+    BatchRow as BatchRow,
+    CellRow as CellRow,
+    CellsWanted as CellsWanted,
+)
+from duologue.graphs.store.open import (
+    SessionLease as SessionLease,
+    Store as Store,
+    open_store as open_store,
+)
+
 EACH_STORE = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
 """Parameters of a fixture that opens a store of each kind."""
 SHARED_STORES = EACH_STORE[1:]

@@ -10,10 +10,9 @@ from langgraph.types import Command, Interrupt, interrupt
 from pydantic import BaseModel
 
 from duologue.graphs import build_graph
-from duologue.graphs.build import Graph
-from duologue.graphs.log.state import log_of
 from duologue.nodes.testing import Line as Scripted, Reply, ScriptedChatModel, ScriptedToolCall
-from support.log import kind_of
+from support.graphs import Graph
+from support.log import kind_of, log_of
 
 Saver = BaseCheckpointSaver[Any]
 

@@ -12,10 +12,9 @@ from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs import Reason, SpecError, load_conversation
 from duologue.graphs.events import ToolCallFinished
-from duologue.graphs.log.state import log_of
 from duologue.graphs.session.events import events_of
 from duologue.tools import Hook
-from support.log import Failure, fields_of
+from support.log import Failure, fields_of, log_of
 
 from .approval_help import (
     APPROVE,

@@ -29,9 +29,9 @@ from duologue import (
     build_graph,
 )
 from duologue.graphs.events import ConversationEnded, Notice, ToolCallFinished
-from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
+from support.results import StoredSession
 
 DAY = date(2026, 11, 23)
 PICTURE = b"\x89PNG\r\n\x1a\n\xff\x00"

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs.conversation.sandbox import Level, Sandbox
+from duologue.graphs import Sandbox
+from duologue.graphs.conversation.sandbox import Level
 from duologue.tools.sandbox import launch
 from support.sandboxes import answerer, bystander, listener, need
 

@@ -28,8 +28,6 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.cli.app import app
-from duologue.graphs.session.stored_session import StoredSession, make_session
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools.mcp.servers import CommandServer, configured_servers, read_given_servers
@@ -37,7 +35,9 @@ from duologue.tools.mcp.tools import ask_server, result_text, tools_of
 from duologue.tools.registry.functions import check_arguments
 from duologue.tools.registry.hooks import ArgumentsError, languages_of, timeout_of
 from duologue.tools.registry.registry import Registry
+from support.cli_help import app
 from support.log import Failure, fields_of
+from support.results import StoredSession, make_session
 from support.tables import read_rows
 
 SERVED = str(Path(__file__).with_name("served.py"))

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from duologue.graphs.common.errors import SpecError
-from duologue.graphs.conversation.sandbox import Kept, Language, Level, Sandbox
+from duologue.graphs import Sandbox, SpecError
+from duologue.graphs.conversation.sandbox import Kept, Language, Level
 from duologue.tools.sandbox import sandbox as module
 from duologue.tools.sandbox.sandbox import Ran, check, level_for, run
 from duologue.tools.sandbox.workers import CappedOutput

@@ -15,10 +15,10 @@ from duologue.graphs import (
 )
 from duologue.graphs.events import ToolRoundLimitReached
 from duologue.graphs.session.events import events_of_session
-from duologue.graphs.session.stored_session import StoredSession, make_session
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
 from support.log import kind_of
+from support.results import StoredSession, make_session
 
 from .adding import add, call, fail
 

@@ -95,7 +95,7 @@ def _main(order: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if order["most_bytes"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order["most_bytes"],) * 2)
-    from duologue.graphs.cli.app import main
+    from support.cli_help import main
 
     main()
 

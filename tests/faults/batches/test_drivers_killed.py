@@ -12,10 +12,10 @@ import pytest
 
 from drawn_faults import Faults
 from duologue.graphs import BatchRun
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, CELLS, Player
 from support.postgres import own_server
+from support.stores import open_store
 
 from .drivers import CONCURRENCY, Command
 from .work import Work

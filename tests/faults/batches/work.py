@@ -6,10 +6,9 @@ from pathlib import Path
 
 from duologue.graphs import BatchRun, Session
 from duologue.graphs.batch.status import BatchStatus
-from duologue.graphs.store.batches import CellsWanted
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, CELLS, Player, batch, written
+from support.stores import CellsWanted, open_store
 
 from .drivers import CONCURRENCY, Command
 

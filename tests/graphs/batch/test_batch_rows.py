@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs.common.errors import BatchError
-from duologue.graphs.store.batches import BatchLease, CellsWanted
-from duologue.graphs.store.open import Store, open_store
+from duologue.graphs import BatchError
 from support.batches import batch_row, cell_row
-from support.stores import EACH_STORE, store_address
+from support.stores import EACH_STORE, BatchLease, CellsWanted, Store, open_store, store_address
 
 pytestmark = pytest.mark.every_store
 

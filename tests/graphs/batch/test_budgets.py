@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 from duologue import arun_batch
+from duologue.graphs import BatchLimits
 from duologue.graphs.batch.limiter import Limiter
-from duologue.graphs.batch.spec import BatchLimits
 from duologue.graphs.common.errors import PausedError
 from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.models.gate import PlannedCall, StepGate

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import strategies as st
 from langchain_core.tools import tool
 
-from duologue.graphs import Conversation, SpecError, converse, role_play
+from duologue.graphs import Batch, Conversation, SpecError, converse, load_conversation, role_play
 from duologue.graphs.batch.cells import Cells
-from duologue.graphs.batch.spec import Batch, load_batch
+from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.batch.values import canonical_json
 from duologue.graphs.common.data import NamedObject
 from duologue.graphs.conversation.fields import SPEC_VERSION
-from duologue.graphs.kinds.load import load_conversation
 from duologue.graphs.store.rows import check_session_id
 from duologue.nodes.testing import ScriptedChatModel
 from support.cases import drawn_cases

@@ -8,14 +8,13 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from duologue.graphs import BatchError, DuologueError, ModelError, StoreError
 from duologue.graphs.batch.batch_row import new_cell_row
 from duologue.graphs.batch.cells import Cell, RunCells
 from duologue.graphs.batch.driver import BatchSettings, Driver
 from duologue.graphs.batch.limiter import Figures
-from duologue.graphs.common.errors import BatchError, DuologueError, ModelError, StoreError
-from duologue.graphs.store.batches import BatchLease, CellRow
-from duologue.graphs.store.open import Store, open_store
 from support.batches import batch_row
+from support.stores import BatchLease, CellRow, Store, open_store
 
 
 def cells(many: int) -> list[Cell]:

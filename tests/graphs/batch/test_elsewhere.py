@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs import arun_batch, run_batch
+from duologue.graphs import Batch, SpecError, arun_batch, run_batch
 from duologue.graphs.batch.batch_row import new_cell_row, read_usage_before
 from duologue.graphs.batch.cells import Cells
-from duologue.graphs.batch.spec import Batch
-from duologue.graphs.common.errors import SpecError
 from duologue.graphs.common.settings import environment_variables, load_settings
-from duologue.graphs.store.open import Store, open_store
 from duologue.nodes.testing import ScriptedChatModel
+from support.stores import Store, open_store
 
 BATCH = {
     "conversation": {

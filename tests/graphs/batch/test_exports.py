@@ -17,6 +17,7 @@ from langchain_core.messages.tool import ToolCall
 
 from drawn.odd_logs import odd_conversation, odd_line
 from duologue.graphs import (
+    BatchError,
     BatchRun,
     Conversation,
     Session,
@@ -25,21 +26,19 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.batch.status import cell_columns
-from duologue.graphs.common.errors import BatchError
 from duologue.graphs.common.threads import run_coroutine as wait_for
 from duologue.graphs.conversation.fields import ConversationFields
-from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.session.export_text import TRAINING, examples
-from duologue.graphs.session.stored_session import StoredSession
-from duologue.graphs.store.batches import CellRow
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
 from support.batches import NOW, batch_row, cell_row
 from support.cli_help import duologue, isolate
 from support.fork_help import run, weather
 from support.fork_talks import TALKS
+from support.graphs import RolePlayForm
 from support.log import Source, make_line, make_tool_line
+from support.results import StoredSession
+from support.stores import CellRow, open_store
 from support.tables import read_rows
 
 from .trainers import openai_fault, sharegpt_fault

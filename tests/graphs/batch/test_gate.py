@@ -13,18 +13,17 @@ from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
-from duologue.graphs import SpecError
+from duologue.graphs import BatchLimits, ModelError, ModelUnavailableError, SpecError
 from duologue.graphs.batch.limiter import Limiter
-from duologue.graphs.batch.spec import BatchLimits
-from duologue.graphs.common.errors import ModelError, ModelUnavailableError, PausedError
+from duologue.graphs.common.errors import PausedError
 from duologue.graphs.conversation.usage import Usage, add_usage
 from duologue.graphs.session.run import run_session
-from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.models.gate import Gate, PlannedCall
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import Request, ScriptedServer
 from support.faulty_server import Sent
 from support.replies_in_bytes import Server as Bytes, chunk, json_of, say, stream_of
+from support.results import StoredSession
 
 
 class Turnstile:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from duologue.graphs import BatchLimits, ModelUnavailableError
 from duologue.graphs.batch.limiter import PATIENCE, Limiter
-from duologue.graphs.batch.spec import BatchLimits
-from duologue.graphs.common.errors import ModelUnavailableError, PausedError
+from duologue.graphs.common.errors import PausedError
 from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.models.gate import PlannedCall
 from support.virtual_time import VirtualLoop, virtually

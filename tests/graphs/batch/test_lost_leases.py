@@ -10,10 +10,9 @@ import pytest
 
 from duologue.graphs import BatchError, arun_batch
 from duologue.graphs.batch import driver, worker
-from duologue.graphs.store.batches import CellRow, CellsWanted
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Call, Prompt, ScriptedChatModel
 from support.locks import remove_locks
+from support.stores import CellRow, CellsWanted, open_store
 
 TAKEN = r"^This run has lost batch 'b' and stops without writing more"
 CALLS = 4

@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from duologue.graphs import SpecError, converse
+from duologue.graphs import SpecError, converse, load_conversation
 from duologue.graphs.batch.cells import Cells, select_cells
 from duologue.graphs.batch.preview import Preview, preview_batch
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.conversation.limits import plain_calls
-from duologue.graphs.kinds.load import load_conversation
 from duologue.nodes.testing import ScriptedChatModel
 from support.cases import drawn_cases
 from support.tables import read_rows

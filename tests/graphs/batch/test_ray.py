@@ -19,14 +19,19 @@ from typing import Any
 import psycopg
 import pytest
 
-from duologue.graphs import BatchLimits, BatchRun, run_batch
-from duologue.graphs.common.errors import BatchError, ModelError, SpecError, StoreError
-from duologue.graphs.store.batches import BatchRow
-from duologue.graphs.store.open import open_store
+from duologue.graphs import (
+    BatchError,
+    BatchLimits,
+    BatchRun,
+    ModelError,
+    SpecError,
+    StoreError,
+    run_batch,
+)
 from duologue.nodes.models.gate import PlannedCall
-from duologue.nodes.testing import ScriptedChatModel
-from duologue.nodes.testing.script import Prompt
+from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import Request, ScriptedServer
+from support.stores import BatchRow, open_store
 
 pytestmark = [pytest.mark.ray, pytest.mark.live]
 

@@ -18,11 +18,10 @@ from duologue.graphs.batch.report.page import describe_end, gather_report
 from duologue.graphs.batch.report.page_data import BatchReport
 from duologue.graphs.batch.report.report import render
 from duologue.graphs.batch.report.rows import Rows, Spread
-from duologue.graphs.store.batches import BatchRow, CellRow
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import ScriptedChatModel
 from pages import ALLOWED, HOSTILE
 from support.batches import batch_row, cell_row
+from support.stores import BatchRow, CellRow, open_store
 
 
 def batch(cells: int, **fields: Any) -> BatchRow:

@@ -13,8 +13,8 @@ from duologue.graphs.batch import grid
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.cli.descriptions import read_sample
-from duologue.graphs.kinds.load import forms_by_kind
 from support.cases import drawn_cases
+from support.graphs import forms_by_kind
 
 PLAY: dict[str, Any] = {
     "kind": "role_play",

@@ -23,10 +23,9 @@ from duologue.graphs import (
     alist_sessions,
     arun_batch,
 )
-from duologue.graphs.store.batches import CellRow, CellsWanted
-from duologue.graphs.store.open import open_store
 from duologue.graphs.store.sql_tables import SqlSessionLease, SqlStore
 from duologue.nodes.testing import Call, Line, Prompt, Reply, ScriptedChatModel
+from support.stores import CellRow, CellsWanted, open_store
 
 ROLES = ["Cook", "Teacher", "Nurse", "Owner"]
 

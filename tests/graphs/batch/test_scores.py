@@ -10,11 +10,10 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import Result, SpecError, converse, load_conversation
+from duologue.graphs import Batch, Result, SpecError, converse, load_conversation
 from duologue.graphs.batch.scores import find_scores, score
-from duologue.graphs.batch.spec import Batch
-from duologue.graphs.store.batches import CellRow
 from duologue.nodes.testing import Line, ScriptedChatModel
+from support.stores import CellRow
 from support.tables import read_rows
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from duologue.graphs import Session
-from duologue.graphs.cli.app import app
-from duologue.graphs.ends.events import DoneToken
-from duologue.graphs.store.open import open_store
+from duologue.graphs import DoneToken, Session
 from duologue.nodes.testing import Reply
-from support.cli_help import ANSWER, DONE, FIRST, SHORT, TASK, Serve, duologue
+from support.cli_help import ANSWER, DONE, FIRST, SHORT, TASK, Serve, app, duologue
 from support.installed import install_package, shaped
+from support.stores import open_store
 from support.tables import read_rows
 
 

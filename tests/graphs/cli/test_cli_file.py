@@ -8,9 +8,9 @@ import pytest
 
 from duologue.graphs import converse, load_conversation
 from duologue.graphs.cli.descriptions import read_sample
-from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import duologue
+from support.graphs import forms_by_kind
 from support.installed import install_package
 
 KINDS = [*forms_by_kind(), "conversation"]

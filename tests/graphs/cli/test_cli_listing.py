@@ -10,9 +10,8 @@ import typer
 from duologue.graphs import BatchError, SessionError, SpecError, list_sessions
 from duologue.graphs.cli import sessions
 from duologue.graphs.store import rows
-from duologue.graphs.store.batches import BatchRow, CellRow
-from duologue.graphs.store.open import open_store
 from support.cli_help import duologue
+from support.stores import BatchRow, CellRow, open_store
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from unittest.mock import patch
 import pytest
 
 from duologue.graphs import Session, aconverse, list_sessions, role_play
-from duologue.graphs.cli.app import main
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import (
     ANSWER,
@@ -21,6 +20,7 @@ from support.cli_help import (
     SHORT,
     Serve,
     duologue,
+    main,
     main_thread_gets,
     meanwhile,
     signals_kept,

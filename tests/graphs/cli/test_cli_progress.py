@@ -10,12 +10,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from duologue.graphs import Conversation, converse, role_play
+from duologue.graphs import Conversation, ToolQuestion, converse, role_play
 from duologue.graphs.cli.follow_up import FollowUp
 from duologue.graphs.cli.terminal import progress
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.progress import Progress
-from duologue.graphs.conversation.questions import ToolQuestion
 from duologue.graphs.conversation.usage import Usage
 from duologue.graphs.events import (
     CodeStarted,

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import Conversation, Session, Speaker, converse
-from duologue.graphs.session.listing import list_sessions
+from duologue.graphs import Conversation, Session, Speaker, converse, list_sessions
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import Serve, duologue
 

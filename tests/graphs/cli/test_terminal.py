@@ -7,13 +7,13 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from duologue.graphs import Reason
 from duologue.graphs.cli.follow_up import FollowUp
 from duologue.graphs.cli.terminal.console import Flow, one_line
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.common.sanitize import clean
 from duologue.graphs.conversation.judges import Finding, Verdict
 from duologue.graphs.conversation.usage import Usage
-from duologue.graphs.ends.end_chat import Reason
 from duologue.graphs.events import (
     ConversationEnded,
     Event,

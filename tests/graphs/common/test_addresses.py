@@ -5,8 +5,8 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, strategies as st
 
+from duologue.graphs import DuologueError
 from duologue.graphs.common.addresses import has_secret, hide_addresses, show_address
-from duologue.graphs.common.errors import DuologueError
 from support.tables import read_rows
 
 SHOWN: dict[str, str] = read_rows(__file__, "shown")

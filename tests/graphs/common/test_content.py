@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
+from duologue.graphs import SpecError
 from duologue.graphs.common.content import (
     MOST_BYTES,
     Content,
@@ -28,7 +29,6 @@ from duologue.graphs.common.content_input import (
     read_content,
     read_files,
 )
-from duologue.graphs.common.errors import SpecError
 from duologue.graphs.text.words import tokens_of_message
 from support.files import PDF, PNG, block_of
 from support.tables import read_rows

@@ -6,10 +6,9 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from duologue.graphs import AnswerError
+from duologue.graphs import AnswerError, ApprovalQuestion, ToolQuestion
 from duologue.graphs.common import files
 from duologue.graphs.common.files import parse_json
-from duologue.graphs.conversation.questions import ApprovalQuestion, ToolQuestion
 from duologue.graphs.rules.questions import read_answer
 
 JSON = st.recursive(

@@ -20,12 +20,12 @@ from typing_extensions import get_type_hints, is_typeddict
 from duologue import graphs
 from duologue.graphs import EndChatMode
 from duologue.graphs.common.data import HasName, Spec
-from duologue.graphs.conversation.conversation import Form
 from duologue.graphs.conversation.conversation_options import Changes
 from duologue.graphs.ends import end
-from duologue.graphs.ends.end import End
 from duologue.graphs.speakers.speaker import SpeakerChanges, SpeakerFields
 from duologue.nodes.testing import script
+from support.ends import End
+from support.graphs import Form
 
 MODELS = {
     name: found

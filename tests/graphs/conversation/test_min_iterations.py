@@ -5,9 +5,15 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import Result, SpecError, converse, load_conversation
-from duologue.graphs.ends.end_chat import EndChatMode, Reason
-from duologue.graphs.ends.limits import MaxMessages
+from duologue.graphs import (
+    EndChatMode,
+    MaxMessages,
+    Reason,
+    Result,
+    SpecError,
+    converse,
+    load_conversation,
+)
 from duologue.nodes.testing import ScriptedChatModel
 from support.cases import thorough
 

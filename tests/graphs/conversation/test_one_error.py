@@ -24,8 +24,8 @@ from duologue.graphs import (
     role_play,
     user_proxy,
 )
-from duologue.graphs.ends.end import End
 from duologue.graphs.session.fork import apply_changes
+from support.ends import End
 from support.spec_help import minimal
 from support.tables import read_rows
 

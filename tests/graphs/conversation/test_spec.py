@@ -21,11 +21,11 @@ from duologue.graphs import (
 from duologue.graphs.common.data import Versions
 from duologue.graphs.conversation import conversation as stored
 from duologue.graphs.conversation.fields import SPEC_VERSION
-from duologue.graphs.kinds.role_play import RolePlayForm
-from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK
+from duologue.graphs.prompts import prompts
 from duologue.graphs.session import dump
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from support.graphs import RolePlayForm
 from support.spec_help import as_toml, minimal
 from support.tables import read_rows
 
@@ -381,7 +381,11 @@ def test_what_is_sent_is_hot_for_the_task_cool_for_speakers_and_between_for_verd
 ) -> None:
     def script(prompt: Prompt) -> str:
         asked = prompt[-1]["content"]
-        return '{"objectives_left": [], "complete": true}' if JUDGE_OWN_TASK in asked else "Dig."
+        return (
+            '{"objectives_left": [], "complete": true}'
+            if prompts.JUDGE_OWN_TASK in asked
+            else "Dig."
+        )
 
     fields = {
         "task_specification": {},

@@ -15,17 +15,21 @@ from duologue.graphs import (
     Conversation,
     DoneToken,
     EndChatMode,
+    Guards,
     LabelledFormat,
+    MaxCalls,
+    MaxMessages,
+    MaxSeconds,
+    MaxTokens,
     ModelSettings,
+    Predicate,
     SchemaFormat,
+    StopRequested,
     TaskSpecification,
     load_conversation,
 )
-from duologue.graphs.ends.end import End
-from duologue.graphs.ends.end_chat import Guards
-from duologue.graphs.ends.events import Predicate, StopRequested
-from duologue.graphs.ends.limits import MaxCalls, MaxMessages, MaxSeconds, MaxTokens
 from support.cases import drawn_cases
+from support.ends import End
 from support.spec_help import as_toml, letters, look, minimal
 
 # Conversations of every shape

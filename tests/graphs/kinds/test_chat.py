@@ -16,9 +16,9 @@ from duologue.graphs.events import (
     QuestionAsked,
     ToolCallRequested,
 )
-from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from support.models import ChatModel
 from support.people_help import call, calls, play
 
 WEATHER = {"Beijing": "10 degrees", "Shanghai": "15 degrees"}

@@ -2,10 +2,18 @@
 
 import pytest
 
-from duologue.graphs import Conversation, Reason, Session, SessionError, coder, converse, user_proxy
+from duologue.graphs import (
+    CodeReply,
+    Conversation,
+    Reason,
+    Session,
+    SessionError,
+    coder,
+    converse,
+    user_proxy,
+)
 from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.graphs.log.parsing import code_blocks, holds_code
-from duologue.graphs.speakers.replies import CodeReply
 from duologue.nodes.testing import ScriptedChatModel
 from support.people_help import play
 from support.tables import check_rows, read_rows

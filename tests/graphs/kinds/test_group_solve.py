@@ -13,7 +13,6 @@ from typing import Any, get_args
 import pytest
 
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template
 from support.group_play import QuickModel, Troupe, entries, spec_of
 from support.histories import CASTS, Mode, Plan, played
 from support.tables import read_rows
@@ -36,7 +35,7 @@ async def test_histories_are_as_spelled_out_by_hand() -> None:
         lists = {name: tuple(one) for name, one in fields.items() if isinstance(one, list)}
         result, expected = await Troupe().play(Plan(**fields | lists))
         for name, view in views.items():
-            spelled = fill_template(view, **prompts.PROMPTS).replace("|", "\n\n")
+            spelled = prompts.fill_template(view, **prompts.PROMPTS).replace("|", "\n\n")
             assert " ".join(short(entries(result.viewpoint(name))[1:])) == spelled, row
             assert " ".join(short(expected.histories[name])) == spelled, row
 

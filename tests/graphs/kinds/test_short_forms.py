@@ -27,8 +27,8 @@ from duologue.graphs import (
     role_play,
 )
 from duologue.graphs.conversation.conversation_options import first_difference
-from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from support.graphs import forms_by_kind
 from support.people_help import play
 from support.tables import check_rows, read_rows
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from duologue.graphs import converse, user_proxy
-from duologue.graphs.conversation.questions import MessageQuestion, Question
+from duologue.graphs import MessageQuestion, Question, converse, user_proxy
 from duologue.nodes.testing import ScriptedChatModel
 from support.tables import check_rows, read_rows
 

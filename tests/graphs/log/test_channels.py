@@ -6,10 +6,9 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
 
 from duologue.graphs import Conversation, EndChat, Speaker, build_graph
-from duologue.graphs.log.state import append
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
-from support.log import kind_of
+from support.log import append, kind_of
 
 ANN_CALLS = Conversation(
     task="Talk.",

@@ -14,14 +14,12 @@ from pydantic import BaseModel
 
 from drawn.player import Player
 from drawn.talks import talks
-from duologue.graphs import build_graph, load_conversation
-from duologue.graphs.build import Graph
-from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.log.state import log_of
+from duologue.graphs import Conversation, build_graph, load_conversation
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.position import Position, max_steps
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
-from support.log import Flaw, fields_of, kind_of, place_of
+from support.graphs import Graph
+from support.log import Flaw, fields_of, kind_of, log_of, place_of
 
 # Any edits
 

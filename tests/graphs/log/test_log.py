@@ -2,11 +2,11 @@
 
 from langchain_core.messages import HumanMessage, ToolMessage
 
-from duologue.graphs.log.state import append
 from support.log import (
     KEY,
     PLACE,
     Failure,
+    append,
     fields_of,
     make_line,
     make_metadata,

@@ -9,12 +9,19 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from duologue.graphs import Conversation, Session, chat, converse, load_session, role_play
-from duologue.graphs.build import build_graph
-from duologue.graphs.log.state import log_of, with_own_ids
+from duologue.graphs import (
+    Conversation,
+    Session,
+    build_graph,
+    chat,
+    converse,
+    load_session,
+    role_play,
+)
+from duologue.graphs.log.state import with_own_ids
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall, ScriptExhaustedError
 from support.fork_help import FUNCTIONS, plain
-from support.log import fields_of, kind_of, make_line, make_metadata, of_kind, place_of
+from support.log import fields_of, kind_of, log_of, make_line, make_metadata, of_kind, place_of
 from support.results import outcome_of
 
 SPEECHES = ["A1", "B1", "A2", "B2"]

@@ -21,11 +21,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, Overwrite, StateUpdate
 
-from duologue.graphs.build import Graph, build_graph
-from duologue.graphs.common.errors import SpecError
-from duologue.graphs.kinds.chat import ChatForm
-from duologue.graphs.log.state import append, read_messages
+from duologue.graphs import SpecError, build_graph
+from duologue.graphs.log.state import read_messages
 from duologue.nodes.testing import ScriptedChatModel
+from support.graphs import ChatForm, Graph
+from support.log import append
 
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)
 CALL = {"name": "dig", "args": {"depth": 3}, "id": "c", "type": "tool_call"}

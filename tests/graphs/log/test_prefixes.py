@@ -6,7 +6,6 @@ import pytest
 
 from duologue.graphs import SpecError, converse
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template
 from support.shape_help import never, play, talk, texts
 
 PREFIXES = {"Bob": "B> ", "Cid": "C> "}
@@ -49,9 +48,9 @@ def test_l9_among_three_each_line_has_the_prefix_for_who_said_it(
     ann = {"name": "Ann", "prefixes": PREFIXES, "labels": labels}
     said = ["One.", "Two.", "Three.", "Four."]
     _, model = play(talk(ann, "Bob", "Cid", rounds=2, end_chat=NEWEST), said)
-    told = fill_template(prompts.YOUR_TURN, name="Ann")
+    told = prompts.fill_template(prompts.YOUR_TURN, name="Ann")
     if labels is False:
-        told = fill_template(prompts.MODERATOR_LABEL, text=told)
+        told = prompts.fill_template(prompts.MODERATOR_LABEL, text=told)
     assert texts(model.calls[3])[-1] == f"u:{heard}\n\n{told}"
 
 

@@ -11,11 +11,10 @@ import pytest
 
 from duologue.graphs import Conversation, PrivateOpening, Speaker, SpecError, group_solve
 from duologue.graphs.prompts import prompts
-from duologue.graphs.session.stored_session import StoredSession
 from support.group_play import Troupe, entries
 from support.histories import CASTS, Plan
 from support.log import of_kind
-from support.results import outcome_of
+from support.results import StoredSession, outcome_of
 
 SECRET = "secret-of-"  # noqa: S105
 

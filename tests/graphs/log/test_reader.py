@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage
 
 from drawn.odd_logs import odd_conversation, odd_line
-from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.log.state import GrowingLog, append, log_of
+from duologue.graphs import Conversation
+from duologue.graphs.log.state import GrowingLog
 from duologue.graphs.log.viewpoint import copy_view, viewpoint
 from duologue.graphs.rules.history import PromptOverhead
 from duologue.graphs.rules.log_counter import Reader
 from duologue.nodes.turn.running_sessions import RunningSessions
 from oracle.counting import counts
 from support.cases import drawn_cases
-from support.log import Source, fields_of, make_line, make_metadata
+from support.log import Source, append, fields_of, log_of, make_line, make_metadata
 
 AROUND = [PromptOverhead(100), PromptOverhead(100, 5), PromptOverhead(120, 0, 90)]
 

@@ -20,13 +20,15 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_ext
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from duologue.graphs.log.state import State, append, log_of
+from duologue.graphs.log.state import State
 from support.cases import drawn_cases
 from support.log import (
     KEY,
     Stage,
+    append,
     fields_of,
     kind_of,
+    log_of,
     make_line,
     make_metadata,
     make_tool_line,

@@ -6,10 +6,9 @@ from typing import Any
 from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs import Conversation, Speaker
 from duologue.graphs.log.memory import memory, recall
 from duologue.graphs.log.viewpoint import describe_news, viewpoint
-from duologue.graphs.speakers.speaker import Speaker
 from support.cases import drawn_cases
 from support.log import (
     make_line,

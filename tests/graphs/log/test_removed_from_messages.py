@@ -11,14 +11,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, StateUpdate
 
-from duologue.graphs.build import Graph, build_graph
-from duologue.graphs.conversation.conversation import Form
-from duologue.graphs.kinds.chat import ChatForm
+from duologue.graphs import build_graph
 from duologue.graphs.kinds.coder import CoderForm
-from duologue.graphs.log.state import TAKEN_BACK, log_of
+from duologue.graphs.log.state import TAKEN_BACK
 from duologue.graphs.log.viewpoint import SILENCE
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
-from support.log import kind_of, place_of
+from support.graphs import ChatForm, Form, Graph
+from support.log import kind_of, log_of, place_of
 
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)
 

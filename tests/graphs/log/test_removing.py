@@ -17,12 +17,10 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from drawn.player import Player
 from drawn.talks import talks
-from duologue.graphs import Reason, Session, converse, load_session
-from duologue.graphs.build import build_graph
+from duologue.graphs import Conversation, Reason, Session, build_graph, converse, load_session
 from duologue.graphs.common.threads import run_coroutine as run_in_background
-from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.log.memory import list_heard, memory
-from duologue.graphs.log.state import Input, State, log_of
+from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.transcript import format_transcript
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.prompts import prompts
@@ -33,7 +31,7 @@ from duologue.graphs.session.export_text import as_json_lines, as_markdown
 from duologue.graphs.session.listing import known_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import drawn_cases
-from support.log import kind_of, place_of
+from support.log import kind_of, log_of, place_of
 from support.results import outcome_of
 
 WORD = re.compile(r"\b[a-p]{8}\b")

@@ -10,8 +10,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from duologue.graphs import Conversation
-from duologue.graphs.build import build_graph
+from duologue.graphs import Conversation, build_graph
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.fork_help import FUNCTIONS, plain
 

@@ -9,12 +9,11 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
 from duologue.graphs import Conversation, chat, converse
-from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.fork_help import run
 from support.fork_talks import TALKS
 from support.log import Source, make_line, make_tool_line
-from support.results import outcome_of
+from support.results import StoredSession, outcome_of
 
 OPENAI = TypeAdapter(list[ChatCompletionMessageParam])
 PAIR = Conversation.model_validate(

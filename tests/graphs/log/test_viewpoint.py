@@ -19,10 +19,9 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs import Conversation, Speaker
 from duologue.graphs.log.heard_text import provider_names
 from duologue.graphs.log.viewpoint import SILENCE, order_messages, viewpoint
-from duologue.graphs.speakers.speaker import Speaker
 from support.cases import drawn_cases
 from support.log import KINDS, Failure, fields_of, make_line, make_tool_line
 from support.shape_help import has_accepted_order, well_formed

@@ -12,22 +12,22 @@ from duologue.graphs import (
     SchemaFormat,
     load_conversation,
 )
-from duologue.graphs.prompts.prompts import build_task_request, fill_template
+from duologue.graphs.prompts import prompts
 from duologue.graphs.speakers.formats import Format, describe_format
 
 
 def test_only_the_given_names_are_replaced() -> None:
-    assert fill_template("{a} {b} {a} {} {c", a=1, b="x") == "1 x 1 {} {c"
-    assert fill_template('{"json": {a}}', a="x") == '{"json": x}'
+    assert prompts.fill_template("{a} {b} {a} {} {c", a=1, b="x") == "1 x 1 {} {c"
+    assert prompts.fill_template('{"json": {a}}', a="x") == '{"json": x}'
 
 
 def test_a_value_that_holds_a_placeholder_is_left_alone() -> None:
-    assert fill_template("{a} and {b}", a="{b}", b="{a}") == "{b} and {a}"
+    assert prompts.fill_template("{a} and {b}", a="{b}", b="{a}") == "{b} and {a}"
 
 
 @given(one=st.text("{}ab", max_size=6), other=st.text("{}ab", max_size=6))
 def test_values_are_put_in_once_whatever_they_hold(one: str, other: str) -> None:
-    assert fill_template("<{a}|{b}|{a}>", a=one, b=other) == f"<{one}|{other}|{one}>"
+    assert prompts.fill_template("<{a}|{b}|{a}>", a=one, b=other) == f"<{one}|{other}|{one}>"
 
 
 def talk(**ann: object) -> Conversation:
@@ -66,7 +66,7 @@ def test_a_task_that_was_asked_in_the_opening_is_not_told_again() -> None:
 
 @pytest.mark.parametrize("names", [("Ann", "Bob"), ("Ann", "Bob", "Cy")])
 def test_the_request_for_a_task_names_task_limit_and_a_pair(names: tuple[str, ...]) -> None:
-    text = build_task_request("Plan {limit}.", names, 50, talk().render_prompt)
+    text = prompts.build_task_request("Plan {limit}.", names, 50, talk().render_prompt)
     assert "Plan {limit}." in text
     assert "at most 50 words" in text
     assert ("Ann" in text and "Bob" in text) == (len(names) == 2)

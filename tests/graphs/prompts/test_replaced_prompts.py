@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Session, SpecError, converse, load_conversation, role_play
-from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.prompts import prompts as texts
-from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK, PROMPTS
+from duologue.graphs.prompts import prompts, prompts as texts
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+from support.graphs import forms_by_kind
 from support.tables import each_row
 
 TALK: dict[str, Any] = {
@@ -30,21 +29,23 @@ def placeholders(text: str) -> list[str]:
 
 def other(name: str) -> str:
     """Return another text for a prompt, with its placeholders in another order."""
-    return f"OTHER {name} " + " ".join(f"{{{one}}}" for one in placeholders(PROMPTS[name])[::-1])
+    return f"OTHER {name} " + " ".join(
+        f"{{{one}}}" for one in placeholders(prompts.PROMPTS[name])[::-1]
+    )
 
 
 def test_each_prompt_has_a_file_and_nothing_else_stands_there() -> None:
     """R14: each prompt has a file of its name, and there are no other files."""
     folder = Path(texts.__file__).parent / "texts"
     files = {file.stem for file in folder.glob("*")} - {"kinds"}
-    assert files == PROMPTS.keys()
-    assert all(text == text.strip() and text.name == name for name, text in PROMPTS.items())
+    assert files == prompts.PROMPTS.keys()
+    assert all(text == text.strip() and text.name == name for name, text in prompts.PROMPTS.items())
 
 
 def test_no_prompt_shows_a_form_that_is_nothing_when_it_is_copied() -> None:
     """R14, R15: no prompt has a placeholder like ``<your solution>``; small models copy it."""
     every: list[str | Path] = [
-        *PROMPTS.values(),
+        *prompts.PROMPTS.values(),
         *(Path(texts.__file__).parent / "texts/kinds").glob("*.txt"),
     ]
     for one in every:
@@ -52,13 +53,13 @@ def test_no_prompt_shows_a_form_that_is_nothing_when_it_is_copied() -> None:
         assert re.findall(r"<[^>]*>|\[[^\]]*\]", text) == []
 
 
-@pytest.mark.parametrize("name", PROMPTS)
+@pytest.mark.parametrize("name", prompts.PROMPTS)
 def test_any_prompt_may_be_said_in_other_words(name: str) -> None:
     """R14: a text replaces the prompt of that name."""
     conversation = load_conversation(talk(**{name: other(name)}))
-    values = dict.fromkeys(placeholders(PROMPTS[name]), "x")
+    values = dict.fromkeys(placeholders(prompts.PROMPTS[name]), "x")
     assert (
-        conversation.render_prompt(PROMPTS[name], **values).strip()
+        conversation.render_prompt(prompts.PROMPTS[name], **values).strip()
         == (f"OTHER {name} " + " ".join("x" for _ in values)).strip()
     )
     assert load_conversation(conversation.stored()) == conversation
@@ -84,7 +85,7 @@ def test_other_words_are_what_the_model_is_told() -> None:
     assert sent[0].startswith("Be Ann.")
     assert sent[1] == "Go!"
     assert "Done?" in sent
-    assert JUDGE_OWN_TASK not in sent
+    assert prompts.JUDGE_OWN_TASK not in sent
     assert "Left: the beds" in [message.text for message in result.messages]
 
 
@@ -110,7 +111,7 @@ def test_braces_that_are_no_placeholder_stay_and_so_do_all_of_a_role_prompt() ->
         | {"speakers": [{"name": "A", "system_prompt": "{you}"}, {"name": "B"}]}
         | {"end_chat": {}}
     )
-    assert conversation.render_prompt(PROMPTS["begin"]) == 'Write {"json": {}} { }'
+    assert conversation.render_prompt(prompts.PROMPTS["begin"]) == 'Write {"json": {}} { }'
     assert conversation.system_prompt(conversation.speakers[0], None) == "{you}"
 
 
@@ -170,4 +171,4 @@ def test_a_role_play_takes_prompts_of_its_own() -> None:
 def test_both_questions_say_that_agreeing_is_not_doing() -> None:
     """R5: judges' prompts explain that agreeing to do something is not the same as doing it."""
     for name in ("judge_own_task", "list_objectives_left", "separate_judge"):
-        assert "Agreeing to do something is not the same as doing it." in PROMPTS[name]
+        assert "Agreeing to do something is not the same as doing it." in prompts.PROMPTS[name]

@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 
 from drawn.player import Narrow, cuts_of, followed
 from drawn.talks import long_talks
-from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs import Conversation
 from duologue.graphs.events import HistoryShortened, Notice
 from duologue.nodes.testing.script import as_prompt
 from support.cases import drawn_cases

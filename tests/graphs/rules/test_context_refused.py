@@ -10,8 +10,7 @@ import pytest
 
 from drawn.player import Broken, Narrow, cuts_of, followed
 from drawn.talks import PEOPLE
-from duologue.graphs import ContextTooLongError, Session, astream
-from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs import ContextTooLongError, Conversation, Session, astream
 from duologue.graphs.events import HistoryShortened, Notice
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, Reply

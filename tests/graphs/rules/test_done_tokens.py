@@ -18,10 +18,10 @@ from duologue.graphs import (
     role_play,
     stream,
 )
-from duologue.graphs.ends.end import End
 from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.graphs.text.done_words import Match
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
+from support.ends import End
 from support.results import outcome_of, reason_of
 from support.tables import each_row
 

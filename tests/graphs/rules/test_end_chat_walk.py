@@ -11,29 +11,45 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.conversation.fields import Opening
-from duologue.graphs.conversation.judges import Handoff, Moderator, SeparateJudge, TurnFunction
-from duologue.graphs.conversation.limits import most_messages
-from duologue.graphs.conversation.usage import Price
-from duologue.graphs.ends.end import End, leaves
-from duologue.graphs.ends.end_chat import EndChat, EndChatMode, Guards, Reason
-from duologue.graphs.ends.events import DoneToken, NoCodeBlock, Predicate, StopRequested, ToolCalled
-from duologue.graphs.ends.limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
-from duologue.graphs.rules.position import max_steps
-from duologue.graphs.speakers.call_settings import Context, KeepAll, PrivateOpening, RunningSummary
-from duologue.graphs.speakers.replies import (
+from duologue.graphs import (
     CodeReply,
-    HumanInputMode,
+    Conversation,
+    DoneToken,
+    EndChat,
+    EndChatMode,
+    Guards,
+    Handoff,
     HumanReply,
+    MaxCalls,
+    MaxCost,
+    MaxMessages,
+    MaxSeconds,
+    MaxTokens,
     ModelReply,
+    Moderator,
+    NoCodeBlock,
+    Opening,
+    Predicate,
+    Price,
+    PrivateOpening,
+    Reason,
+    RunningSummary,
+    SeparateJudge,
+    Speaker,
+    StopRequested,
     TextReply,
+    ToolCalled,
+    TurnFunction,
 )
-from duologue.graphs.speakers.speaker import Speaker
+from duologue.graphs.conversation.limits import most_messages
+from duologue.graphs.rules.position import max_steps
+from duologue.graphs.speakers.call_settings import Context, KeepAll
+from duologue.graphs.speakers.replies import HumanInputMode
 from oracle.onlooker import Came
 from oracle.paths import Choices, Walk, reachable_messages
 from oracle.reckoning import TEXTS
 from support.cases import part_of, thorough
+from support.ends import End, leaves
 
 MODES = list(EndChatMode)
 NAMES = ("Ann", "Bob", "Cid", "Dot")

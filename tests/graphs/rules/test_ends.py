@@ -32,8 +32,6 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.ends.end import End
-from duologue.graphs.ends.end_chat import AnyEndChat
 from duologue.nodes.testing import (
     Line,
     Reply,
@@ -41,6 +39,7 @@ from duologue.nodes.testing import (
     ScriptedToolCall,
     ScriptExhaustedError,
 )
+from support.ends import AnyEndChat, End
 from support.log import Flaw, fields_of, of_kind
 from support.results import outcome_of
 from support.shape_help import play as play_script

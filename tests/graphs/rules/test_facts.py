@@ -10,9 +10,8 @@ import pytest
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs import Conversation, load_conversation
+from duologue.graphs import Conversation, Reason, load_conversation
 from duologue.graphs.conversation.limits import most_messages, most_tool_rounds
-from duologue.graphs.ends.end_chat import Reason
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.position import Phase, Position, max_steps
 from duologue.graphs.rules.transitions import position_after_removals

@@ -7,6 +7,7 @@ from langchain_core.tools import tool
 
 from duologue.graphs import (
     Conversation,
+    EndChat,
     MessageQuestion,
     SpecError,
     chat,
@@ -14,7 +15,6 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.conversation.questions import Because
-from duologue.graphs.ends.end_chat import EndChat
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.people_help import Played, call, calls, play
 

@@ -21,7 +21,6 @@ from duologue.graphs import (
 )
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.session.export_text import as_markdown
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import Flaw, fields_of, kind_of
@@ -125,8 +124,8 @@ def test_of_several_calls_the_first_that_may_counts_and_the_speaker_sees_what_ca
         {"to": "Bob"},
     ]
     assert [one.text for one in shown[1:]] == [
-        fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Bob, Cid"),
-        fill_template(prompts.HAND_OFF_ACCEPTED, name="Cid"),
+        prompts.fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Bob, Cid"),
+        prompts.fill_template(prompts.HAND_OFF_ACCEPTED, name="Cid"),
         prompts.HAND_OFF_IGNORED,
     ]
 
@@ -141,7 +140,7 @@ def test_whom_nobody_may_name_is_asked_for_once_more_and_then_the_next_in_order_
     assert order_of(result) == "BCA"
     said = next(one for one in result.messages if kind_of(one) == "speech")
     assert fields_of(said).flaw is Flaw.NOT_NEXT
-    told = fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Ann, Cid")
+    told = prompts.fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Ann, Cid")
     assert told in model.calls[1].messages[-1].text
     assert [fields_of(one).flaw for one in result.messages if kind_of(one) == "draft"] == [
         Flaw.NOT_NEXT
@@ -209,7 +208,7 @@ def test_a_structured_reply_names_who_is_next_by_a_field() -> None:
     result, model = play(spec, script, schemas={"step": Step})
     assert order_of(result) == "ACBABC"
     assert not model.calls[0].tools
-    told = fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Ann, Cid")
+    told = prompts.fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Ann, Cid")
     assert told in model.calls[3].messages[-1].text
 
 

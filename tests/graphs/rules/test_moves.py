@@ -7,18 +7,27 @@ from typing import Final
 import pytest
 from pydantic import TypeAdapter
 
-from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.conversation.judges import Moderator, RoundRobin, TurnOrder
-from duologue.graphs.ends.end import BaseEnd, End, Strength
-from duologue.graphs.ends.end_chat import EndChat, EndChatMode, Guards, Reason
-from duologue.graphs.ends.events import Predicate
+from duologue.graphs import (
+    CodeReply,
+    Conversation,
+    EndChat,
+    EndChatMode,
+    Guards,
+    HumanReply,
+    ModelReply,
+    Moderator,
+    Predicate,
+    Reason,
+    RunningSummary,
+    Speaker,
+)
+from duologue.graphs.conversation.judges import RoundRobin, TurnOrder
+from duologue.graphs.ends.end import Strength
 from duologue.graphs.rules.met_ends import ENDS
 from duologue.graphs.rules.position import MOVES, Phase
-from duologue.graphs.speakers.call_settings import RunningSummary
-from duologue.graphs.speakers.replies import CodeReply, HumanReply, ModelReply
-from duologue.graphs.speakers.speaker import Speaker
 from oracle.onlooker import Came
 from oracle.paths import Choices, Walk
+from support.ends import BaseEnd, End
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-it-works.md"
 

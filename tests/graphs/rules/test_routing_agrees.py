@@ -17,22 +17,18 @@ from langgraph.graph import START
 
 from drawn.player import Broken, Player
 from drawn.talks import talks
-from duologue.graphs.build import build_graph, route
-from duologue.graphs.common.errors import SpecError
-from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs import Conversation, EndChatMode, Predicate, SpecError, build_graph
+from duologue.graphs.build import route
 from duologue.graphs.conversation.limits import most_messages
-from duologue.graphs.ends.end_chat import EndChatMode
-from duologue.graphs.ends.events import Predicate
-from duologue.graphs.log.state import Input, State, log_of
+from duologue.graphs.log.state import Input, State
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.position import Position, max_steps
 from duologue.graphs.rules.transitions import Node, decide
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.turn.running_sessions import RunningSessions
 from duologue.tools import Hook
-from support.log import of_kind, place_of, without_ids
+from support.log import log_of, of_kind, place_of, without_ids
 
 pytestmark = pytest.mark.exhaustive
 
@@ -169,7 +165,7 @@ class Busy:
             "bell",
         ] * conversation.max_tool_rounds
         self._summarisers = [
-            fill_template(prompts.SUMMARY_ROLE, me=name) for name in conversation.names
+            prompts.fill_template(prompts.SUMMARY_ROLE, me=name) for name in conversation.names
         ]
         self._called = 0
         self._drafted = False
@@ -185,7 +181,7 @@ class Busy:
             return "Plan a garden."
         if last == prompts.IS_TASK_COMPLETE:
             return "Hard to say."
-        if last == fill_template(prompts.RETRY_FORMAT, question=prompts.IS_TASK_COMPLETE):
+        if last == prompts.fill_template(prompts.RETRY_FORMAT, question=prompts.IS_TASK_COMPLETE):
             return "no"
         if last == prompts.LIST_OBJECTIVES_LEFT or prompt[0]["content"] in self._summarisers:
             return f"Much is left: {word}."

@@ -30,7 +30,6 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import LEFT_OUT
 from duologue.graphs.speakers.call_settings import KeepAll
 from duologue.graphs.speakers.reply_parts import ALOUD
 from duologue.graphs.text.words import tokens_of, tokens_of_message
@@ -50,7 +49,7 @@ JUDGED = {it: it for it in QUESTIONS} | {
 """Questions to a judge, in the first and the second request (R17)."""
 MENDING = prompts.REWRITE_REPLY.removeprefix("{problem}")
 BEGINNING = (prompts.BEGIN, prompts.CONTINUE_CONVERSATION)
-SHORTENED = LEFT_OUT.partition("}")[2]
+SHORTENED = prompts.LEFT_OUT.partition("}")[2]
 IN_SHORT = prompts.SUMMARY_HEADING.partition("\n")[0]
 MARK = "Say:"
 EXAMPLES = [

@@ -12,12 +12,12 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.prompts.prompts import LEFT_OUT, Prompt, fill_template
+from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.history import shorten_messages
 from duologue.graphs.text.words import tokens_of_message
 from support.cases import drawn_cases
 
-MARK = LEFT_OUT.partition("}")[2]
+MARK = prompts.LEFT_OUT.partition("}")[2]
 
 TEXTS = st.builds(
     lambda word, times: word * times,
@@ -27,7 +27,7 @@ TEXTS = st.builds(
 
 
 @st.composite
-def prompts(draw: st.DrawFn) -> list[BaseMessage]:
+def long_prompts(draw: st.DrawFn) -> list[BaseMessage]:
     """Draw a prompt of some turns with calls."""
     found: list[BaseMessage] = [SystemMessage("Rules.")]
     number = 0
@@ -49,8 +49,8 @@ def prompts(draw: st.DrawFn) -> list[BaseMessage]:
 def shorten(prompt: Sequence[BaseMessage], limit: int) -> list[BaseMessage]:
     """Shorten a prompt to a number of tokens."""
 
-    def render_prompt(prompt: Prompt, **values: object) -> str:
-        return fill_template(prompt, **values)
+    def render_prompt(prompt: prompts.Prompt, **values: object) -> str:
+        return prompts.fill_template(prompt, **values)
 
     return shorten_messages(prompt, limit, render_prompt)
 
@@ -59,7 +59,7 @@ def tokens(prompt: Sequence[BaseMessage]) -> int:
     return sum(map(tokens_of_message, prompt))
 
 
-@drawn_cases(30, 400, drawn=prompts(), limit=st.integers(100, 20_000))
+@drawn_cases(30, 400, drawn=long_prompts(), limit=st.integers(100, 20_000))
 def test_any_prompt_fits_if_it_can_and_keeps_its_form(drawn: list[BaseMessage], limit: int) -> None:
     """R28: only texts change; calls and results stay pairs, and other fields stay as they are."""
     found = shorten(drawn, limit)

@@ -22,10 +22,11 @@ from duologue import (
     SpecError,
     converse,
 )
+from duologue.graphs import load_conversation
 from duologue.graphs.conversation.limits import most_calls
-from duologue.graphs.ends.end import BaseEnd, call_caps
-from duologue.graphs.kinds.load import load_conversation
+from duologue.graphs.ends.end import call_caps
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.ends import BaseEnd
 from support.results import outcome_of
 from support.shape_help import play as play_script
 

@@ -7,7 +7,7 @@ import pytest
 
 from duologue.graphs import Result, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken, ReplyRejected
-from duologue.graphs.prompts.prompts import EMPTY_REPLY, REWRITE_REPLY, fill_template
+from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.turns import Checked, Problem, better
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of
@@ -17,7 +17,7 @@ ROLE_PLAY = role_play("Pick an exchange", "Lead", "Coder", specify_task=False, m
 ORDER = "Instruction: Choose one of them for us.\nInput: None"
 KRAKEN = "I chose Kraken since fees are low."
 AGAIN = "Rewrite your message. Reply with the rewritten message only."
-ASKED_FOR_WORDS = fill_template(REWRITE_REPLY, problem=EMPTY_REPLY)
+ASKED_FOR_WORDS = prompts.fill_template(prompts.REWRITE_REPLY, problem=prompts.EMPTY_REPLY)
 
 
 def tried(worth: str) -> Checked:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from duologue.graphs.cli.app import app
 from duologue.graphs.scenarios import (
     ScenarioRow,
     SimulationRow,
@@ -14,6 +13,7 @@ from duologue.graphs.scenarios import (
     run_suite,
 )
 from support.agents import requesting
+from support.cli_help import app
 
 
 def report(name: str, **scenarios: tuple[int, int]) -> SuiteReport:

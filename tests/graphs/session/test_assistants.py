@@ -9,11 +9,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import TypeAdapter
 
 from duologue import SpecError, build_graph, role_play
-from duologue.graphs.build import Graph, assistant_context, form_input
-from duologue.graphs.conversation.conversation import Form
-from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.kinds.role_play import RolePlayForm
+from duologue.graphs.build import assistant_context, form_input
 from duologue.nodes.testing import Prompt, ScriptedChatModel
+from support.graphs import Form, Graph, RolePlayForm, forms_by_kind
 
 FORM: dict[str, Any] = {
     "task": "Plan",

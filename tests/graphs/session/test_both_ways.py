@@ -21,8 +21,8 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from duologue import Conversation, ModelError, Speaker, aconverse, build_graph, chat
-from duologue.graphs.build import Graph
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from support.graphs import Graph
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "one"}}
 CONVERSATION: Any = {

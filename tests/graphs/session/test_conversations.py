@@ -15,15 +15,14 @@ from pydantic import SecretStr
 from duologue import Conversation, EndChatMode, Outcome, Reason, build_graph, role_play
 from duologue.graphs.conversation.judges import Verdict
 from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN
-from duologue.graphs.log.state import Input, State, log_of
+from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import SILENCE, viewpoint
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.position import max_steps
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.fork_help import with_verdicts
-from support.log import fields_of, kind_of, of_kind, place_of
+from support.log import fields_of, kind_of, log_of, of_kind, place_of
 from support.tables import read_rows
 
 MODES = list(EndChatMode)
@@ -472,7 +471,7 @@ async def test_a_rewrite_over_the_limit_is_asked_for_once_more() -> None:
     assert ran.task == "five six"
     again = [(message["role"], message["content"]) for message in model.calls[1].prompt]
     assert again[1] == ("assistant", "one two three four")
-    assert again[2] == ("user", fill_template(prompts.SHORTEN_TASK, count=4, limit=3))
+    assert again[2] == ("user", prompts.fill_template(prompts.SHORTEN_TASK, count=4, limit=3))
     assert len({message.id for message in ran.log}) == len(ran.log)
 
 

@@ -21,8 +21,6 @@ from duologue import (
     list_sessions,
 )
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.cases import thorough
@@ -41,7 +39,7 @@ from support.fork_help import (
 )
 from support.fork_talks import TALKS
 from support.log import KINDS, kind_of, place_name, place_of, without_ids
-from support.stores import EACH_STORE, store_address
+from support.stores import EACH_STORE, open_store, store_address
 from support.tables import check_rows, read_rows
 
 
@@ -266,7 +264,7 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
     """A speaker's new task is announced after opening answers, but before the current turn."""
     lines = TALKS["structured"][1]
     whole = run(TALKS["structured"][0], lines, session="one", store=store)
-    news = fill_template(prompts.NEW_TASK, task="Rest")
+    news = prompts.fill_template(prompts.NEW_TASK, task="Rest")
     for at in ids(whole)[: -1 : 1 if thorough else 4]:
         new = Session("one", store=store).fork(at=at, speakers={"Ann": {"task": "Rest"}}).id
         forked = Session(new, store=store).state()
@@ -288,7 +286,7 @@ def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(thorough: bool, sto
     """L7: a new task is announced before messages that wait for hooks."""
     conversation, lines = TALKS["hooked"]
     whole = run(conversation, lines, session="one", store=store)
-    news = fill_template(prompts.NEW_TASK, task="Rest")
+    news = prompts.fill_template(prompts.NEW_TASK, task="Rest")
     for at in ids(whole)[: -1 : 1 if thorough else 4]:
         new = Session("one", store=store).fork(at=at, speakers={"Ben": {"task": "Rest"}}).id
         forked = Session(new, store=store).state()
@@ -327,7 +325,7 @@ def test_a_fork_before_a_forks_beginning_goes_on_by_the_forks_rules(store: str) 
     Session("one", store=store).fork(at="m0014", into="two", **changes)
     new = Session("two", store=store).fork(at="m0009").id
     forked = Session(new, store=store).state()
-    assert told(forked, "Ann") == ["Dig", fill_template(prompts.NEW_TASK, task="Rest")]
+    assert told(forked, "Ann") == ["Dig", prompts.fill_template(prompts.NEW_TASK, task="Rest")]
     assert forked.specified_task == "Plan a park"
     # An announced change is not announced again.
     again = Session(Session("two", store=store).fork().id, store=store).state()

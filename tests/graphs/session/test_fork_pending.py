@@ -25,9 +25,8 @@ from duologue import (
     load_session,
 )
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.tools.registry.hooks import Turn
+from duologue.tools import Turn
 from support.cases import drawn_cases
 from support.fork_help import timeless
 from support.log import kind_of, place_of, without_ids
@@ -186,7 +185,7 @@ def test_a_new_task_is_told_in_front_of_what_waits(
     store, before = whole
     at = found(before, kind, text)
     new = Session("one", store=store).fork(at=at, speakers={"Ann": {"task": "Plant."}}).id
-    told = fill_template(prompts.NEW_TASK, task="Plant.")
+    told = prompts.fill_template(prompts.NEW_TASK, task="Plant.")
     ended = run(new, store, rest, into=True)
     texts = [str(one.text) for one in ended.messages]
     assert [one.text for one in before.messages] == [one for one in texts if one != told]
@@ -232,7 +231,7 @@ def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: b
     assert ended.outcome is not None
     assert (without_ids(ended.messages) == without_ids(before.messages)) is is_kept
     if is_kept:
-        heard = fill_template(prompts.SUMMARY_HEADING, summary="They dig.")
+        heard = prompts.fill_template(prompts.SUMMARY_HEADING, summary="They dig.")
         heard = conversation.mark_instruction(conversation.speakers[0], heard)
         first = model.calls[0].prompt[1]["content"]
         assert first.startswith(heard)

@@ -22,8 +22,7 @@ from duologue import (
     converse,
     list_sessions,
 )
-from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK
-from duologue.graphs.store.open import open_store
+from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.fork_help import NO, YES, go_on, plain, run, timeless, told, with_verdicts
 from support.log import (
@@ -33,6 +32,7 @@ from support.log import (
     place_of,
     without_ids,
 )
+from support.stores import open_store
 from support.tables import check_rows, read_rows
 
 TRIO = [{"name": "Ann"}, {"name": "Ben"}, {"name": "Cat"}]
@@ -213,7 +213,7 @@ def answering() -> ScriptedChatModel:
         last = str(prompt[-1]["content"])
         if "criterion" in last:
             return NOT_MET
-        return NO if JUDGE_OWN_TASK in last else f"Line {len(prompt)}."
+        return NO if prompts.JUDGE_OWN_TASK in last else f"Line {len(prompt)}."
 
     return ScriptedChatModel(script=script)
 

@@ -25,16 +25,13 @@ from duologue import (
     chat,
     role_play,
 )
-from duologue.graphs.build import Graph
-from duologue.graphs.conversation.conversation import Form
-from duologue.graphs.kinds.chat import ChatForm, UserProxyForm
 from duologue.graphs.kinds.coder import BloggerForm, CoderForm
-from duologue.graphs.kinds.role_play import GroupSolveForm, RolePlayForm
 from duologue.graphs.session.checkpoints import config_of
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.fork_help import plain
+from support.graphs import ChatForm, Form, Graph, GroupSolveForm, RolePlayForm, UserProxyForm
 from support.log import kind_of
+from support.stores import open_store
 
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=200)
 GARDEN = ["A better task.", "Instruction: dig\nInput: None", "Solution: dug\nNext request."]

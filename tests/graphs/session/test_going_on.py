@@ -25,7 +25,7 @@ from duologue import (
 )
 from duologue.graphs.events import ConversationEnded, ConversationReopened, MessageSaid
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.tools.registry.hooks import Turn
+from duologue.tools import Turn
 from support.cli_help import duologue, isolate
 from support.log import fields_of, make_line, read_metadata
 from support.tables import read_rows

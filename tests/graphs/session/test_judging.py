@@ -22,9 +22,9 @@ from duologue.graphs.common.settings import load_settings
 from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.session.judging import judge_session
 from duologue.graphs.session.run import make_resources
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.cli_help import duologue
+from support.stores import open_store
 
 PRICE, DAY = "A price is named.", "A day is named."
 TALK: dict[str, Any] = {

@@ -20,9 +20,7 @@ from duologue import (
     load_session,
 )
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.log_counter import facts_of
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import thorough
 from support.fork_help import (
@@ -43,7 +41,7 @@ from support.fork_help import (
 )
 from support.fork_talks import TALKS
 from support.log import fields_of, kind_of, place_name, place_of, without_ids
-from support.stores import EACH_STORE, store_address
+from support.stores import EACH_STORE, open_store, store_address
 
 LIVE = pytest.mark.live
 WAYS = [
@@ -176,7 +174,7 @@ def test_a_forked_session_is_dumped_with_the_rules_of_its_past(here: str, there:
     both = [replace(one, messages=without_ids(one.messages)) for one in earlier]
     assert both[0] == both[1]
     # The change of the fork is announced, because earlier messages followed other rules.
-    assert told(earlier[1], "Ann") == ["Dig", fill_template(prompts.NEW_TASK, task="Rest")]
+    assert told(earlier[1], "Ann") == ["Dig", prompts.fill_template(prompts.NEW_TASK, task="Rest")]
 
 
 async def test_a_session_that_was_never_begun_is_loaded_and_begins(here: str, there: str) -> None:
@@ -345,7 +343,7 @@ def test_what_the_spec_tells_in_the_log_alone_is_told_again(here: str) -> None:
         }
     )
     stopped(conversation, ["I dig.", "I plant.", "B1", "A1", "B2"], here, "one")
-    again = fill_template(prompts.RESTATE_TASK, task="Dig")
+    again = prompts.fill_template(prompts.RESTATE_TASK, task="Dig")
     for _ in range(2):
         Session("one", store=here).reset(speaker="Ann")
         held = Session("one", store=here).state()

@@ -25,13 +25,12 @@ from duologue import (
 )
 from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.graphs.session.dump import DUMP_VERSION
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Turn
 from support.fork_help import go_on, plain, run, seen, stopped
 from support.log import without_ids
 from support.people_help import call, calls, play
-from support.stores import EACH_STORE, store_address
+from support.stores import EACH_STORE, open_store, store_address
 from support.tables import check_rows, read_rows
 
 SPEC = {"version": SPEC_VERSION, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}

@@ -32,13 +32,12 @@ from duologue import (
 )
 from duologue.graphs.common.content import files_of
 from duologue.graphs.events import Notice
-from duologue.graphs.kinds.chat import ChatForm
-from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
-from duologue.tools.registry.hooks import Turn
+from duologue.tools import Turn
 from providers.fakes import client_of, fake
 from support.files import PDF, PNG, block_of
+from support.graphs import ChatForm, RolePlayForm
 from support.stores import EACH_STORE, store_address
 
 

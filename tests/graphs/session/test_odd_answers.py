@@ -30,7 +30,7 @@ from duologue.graphs.conversation.served import name_graph
 from duologue.graphs.events import QuestionAsked
 from duologue.graphs.log.viewpoint import SILENCE
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.tools.registry.hooks import Turn
+from duologue.tools import Turn
 
 
 class Yes(BaseModel):

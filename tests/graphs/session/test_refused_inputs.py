@@ -12,11 +12,9 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from duologue import ModelError, SessionError, SpecError, build_graph
-from duologue.graphs.conversation.conversation import Form
-from duologue.graphs.kinds.chat import ChatForm
-from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.fork_help import plain
+from support.graphs import ChatForm, Form, RolePlayForm
 
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/bee.png"}}

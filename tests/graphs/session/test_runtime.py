@@ -32,10 +32,10 @@ from duologue import (
     astream,
     build_graph,
 )
-from duologue.graphs.build import Graph
-from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
+from support.graphs import Graph
+from support.results import StoredSession
 
 
 @dataclass

@@ -21,13 +21,12 @@ from duologue import (
     role_play,
 )
 from duologue.graphs.conversation.conversation_options import first_difference
-from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.models.adapters.families import find_prompting
-from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
-from duologue.nodes.testing.script import ScriptExhaustedError
+from duologue.nodes.testing import Line, Prompt, ScriptedChatModel, ScriptExhaustedError
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.nodes.turn import prompt as prompting
 from support.cli_help import DONE, FIRST, SHORT, duologue, isolate
+from support.graphs import forms_by_kind
 from support.stores import store_address
 from support.tables import read_rows
 

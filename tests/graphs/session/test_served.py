@@ -11,8 +11,8 @@ from langgraph.types import Command
 from langgraph_supervisor import create_supervisor
 
 from duologue import Conversation, SessionError, SpecError, build_graph, chat, role_play
-from duologue.graphs.kinds.chat import ChatForm
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from support.graphs import ChatForm
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "one"}}
 GARDEN = role_play("Plan a kitchen garden", "Cook", "Gardener", specify_task=False)

@@ -29,14 +29,13 @@ from duologue import (
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.rules.transitions import Node
 from duologue.graphs.store.in_memory import MemorySessionLease, MemoryStore
-from duologue.graphs.store.open import SessionLease, open_store
 from duologue.graphs.store.sqlite import SqliteStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.nodes.turn.running_sessions import RunningSessions
 from duologue.tools import Hook, Turn
 from support.log import without_ids
-from support.stores import EACH_STORE, store_address
+from support.stores import EACH_STORE, SessionLease, open_store, store_address
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=2)
 

@@ -29,14 +29,13 @@ from duologue import (
     chat,
     list_sessions,
 )
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.breaking import Breakage
 from support.cli_help import duologue, isolate, meanwhile
 from support.fork_help import YES, plain, with_verdicts
 from support.log import kind_of
-from support.stores import SHARED_STORES, store_address
+from support.stores import SHARED_STORES, open_store, store_address
 from support.tables import read_rows
 
 STOPPERS = [{"name": "Ann", "checks_completion": True}, {"name": "Ben", "checks_completion": True}]

@@ -15,17 +15,17 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from markdown_it import MarkdownIt
 from rich.console import Console, RenderableType
 
-from duologue.graphs import Conversation, MessageQuestion, aconverse, chat, converse
+from duologue.graphs import Conversation, MessageQuestion, Question, aconverse, chat, converse
 from duologue.graphs.common.display import MOST
-from duologue.graphs.conversation.questions import Because, Question
+from duologue.graphs.conversation.questions import Because
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.session import progress
-from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import ScriptedChatModel
 from pages import ALLOWED, HOSTILE, hostile_session
 from support.fork_help import run
 from support.fork_talks import TALKS
 from support.log import make_line, make_metadata
+from support.results import StoredSession
 
 PAIR = Conversation.model_validate(
     {

@@ -15,11 +15,11 @@ from markdown_it.token import Token
 
 from duologue.graphs import Conversation, Session, SpecError
 from duologue.graphs.session.export_text import as_json_lines, as_markdown
-from duologue.graphs.session.stored_session import StoredSession
 from support.cases import drawn_cases
 from support.fork_help import plain, run
 from support.fork_talks import TALKS
 from support.log import Failure, make_line, make_metadata, make_tool_line, place_of
+from support.results import StoredSession
 from support.tables import read_rows
 
 

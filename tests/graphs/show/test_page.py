@@ -13,7 +13,6 @@ from langchain_core.messages import AnyMessage
 from duologue.graphs import Conversation, MessageQuestion, Outcome, Reason, Session
 from duologue.graphs.conversation.questions import Because
 from duologue.graphs.rules.position import Position
-from duologue.graphs.session.stored_session import StoredSession
 from duologue.graphs.show import page as gather
 from duologue.graphs.show.page import memory_page_of, page_of
 from duologue.graphs.show.page_data import Heard, Line, Page, Spent
@@ -24,6 +23,7 @@ from support.cases import drawn_cases
 from support.fork_help import run
 from support.fork_talks import TALKS
 from support.log import make_line, make_tool_line, read_metadata
+from support.results import StoredSession
 from support.tables import read_rows
 
 

@@ -19,15 +19,21 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from typing_extensions import TypedDict
 
+from duologue.graphs import SessionError, StoreError
 from duologue.graphs.common.data import Versions
-from duologue.graphs.common.errors import SessionError, StoreError
 from duologue.graphs.store import sql_tables as tables
-from duologue.graphs.store.batches import CellRow
 from duologue.graphs.store.errors import store_errors
-from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.rows import SessionRow, Wanted, check_session_id, place
 from duologue.graphs.store.sql_tables import SqlStore
-from support.stores import EACH_STORE, SHARED_STORES, store_address
+from support.stores import (
+    EACH_STORE,
+    SHARED_STORES,
+    CellRow,
+    SessionLease,
+    Store,
+    open_store,
+    store_address,
+)
 from support.tables import read_rows
 
 pytestmark = pytest.mark.every_store

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from duologue import Session, aconverse, converse, list_sessions
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import ScriptedChatModel
+from support.stores import open_store
 
 TALK = {
     "task": "Plan",

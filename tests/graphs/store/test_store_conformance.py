@@ -15,8 +15,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import BASE_CAPABILITIES
 
-from duologue.graphs.store.open import Store, open_store
-from support.stores import EACH_STORE, store_address
+from support.stores import EACH_STORE, Store, open_store, store_address
 
 pytestmark = pytest.mark.every_store
 

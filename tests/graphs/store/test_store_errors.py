@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
-from duologue.graphs.common.errors import StoreError
+from duologue.graphs import StoreError
 from duologue.graphs.store.errors import store_errors
-from duologue.graphs.store.open import SessionLease, Store, default_store_url, open_store
+from duologue.graphs.store.open import default_store_url
 from duologue.graphs.store.sqlite import SqliteStore
 from support.postgres import server
+from support.stores import SessionLease, Store, open_store
 from support.tables import read_rows
 
 

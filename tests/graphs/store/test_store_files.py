@@ -12,11 +12,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from duologue.graphs import Session, StoreError, converse, role_play
+from duologue.graphs import Session, StoreError, converse, list_sessions, role_play
 from duologue.graphs.common.threads import in_thread
-from duologue.graphs.session.listing import list_sessions
-from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import ScriptedChatModel
+from support.stores import open_store
 
 GARDEN = role_play("Plan a garden", "Cook", "Gardener", specify_task=False)
 

@@ -32,10 +32,10 @@ from langgraph.types import Interrupt, Overwrite, Send, interrupt
 from pydantic import BaseModel
 
 from duologue.graphs import Session, ToolQuestion, build_graph, converse, role_play
-from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.store.errors import UnknownTypeError
 from duologue.graphs.store.serializer import PlainSerializer, check_storable
 from duologue.nodes.testing import ScriptedChatModel
+from support.graphs import RolePlayForm
 from support.people_help import call, calls
 
 KNOWN = [

@@ -16,16 +16,15 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from duologue.graphs import Session, StoreError, aconverse, astream
-from duologue.graphs.common.errors import SessionError
+from duologue.graphs import Session, SessionError, StoreError, aconverse, astream
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.store import saver
 from duologue.graphs.store.lease import Job, Results, Statement, Writer
-from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.saver import SqliteSessionSaver
 from duologue.graphs.store.sql_tables import RELEASE
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.log import place_of
+from support.stores import SessionLease, Store, open_store
 from support.tables import read_rows
 
 KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.live)]

@@ -11,15 +11,12 @@ import pytest
 from langchain_core.messages import AnyMessage
 
 from corpus.reading import Talk, rows, talks
-from duologue.graphs import Conversation, load_conversation
-from duologue.graphs.conversation.fields import TaskSpecification
+from duologue.graphs import Conversation, LabelledFormat, TaskSpecification, load_conversation
 from duologue.graphs.ends.end_chat import GUARDS
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.parsing import parse
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template, join_task_requests
 from duologue.graphs.rules.log_counter import facts_of
-from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.done_words import says
 from duologue.graphs.text.similarity import (
     all_repeat,
@@ -32,7 +29,7 @@ from duologue.graphs.text.similarity import (
 from duologue.nodes.judge.verdicts_in_words import yes_or_no
 from support.log import make_line
 
-ASKED_AGAIN = fill_template(prompts.REWRITE_REPLY, problem=prompts.NO_CONTENT)
+ASKED_AGAIN = prompts.fill_template(prompts.REWRITE_REPLY, problem=prompts.NO_CONTENT)
 REMARKS = ("placeholders", "acknowledgements", "announcements", "requests")
 
 ENDS: dict[str, Callable[[str], bool]] = {
@@ -188,5 +185,5 @@ def test_z2_a_rewritten_task_adds_something_and_repeats_no_request(
     render_prompt = load_conversation(
         {"task": "Talk.", "speakers": [{"name": "A"}, {"name": "B"}]}
     ).render_prompt
-    request = join_task_requests(TaskSpecification().word_limit, render_prompt)
+    request = prompts.join_task_requests(TaskSpecification().word_limit, render_prompt)
     assert is_rewritten(task, text, request) is adds

@@ -19,18 +19,17 @@ from duologue.graphs import (
     Result,
     Session,
     Speaker,
+    SpecError,
     chat,
     converse,
 )
 from duologue.graphs.common.content import Block
-from duologue.graphs.common.errors import SpecError
-from duologue.graphs.store.batches import BatchRow, CellRow
-from duologue.graphs.store.open import open_store
 from duologue.graphs.view.app import Form, answer_of, view_app
 from duologue.graphs.view.local_server import HEADERS, Guard, bind_port
 from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from pages import HOSTILE
+from support.stores import BatchRow, CellRow, open_store
 from support.tables import read_rows
 
 from ..show.test_page import Seen

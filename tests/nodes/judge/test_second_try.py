@@ -7,8 +7,7 @@ import pytest
 
 from duologue.graphs import Result, Session, converse, load_conversation
 from duologue.graphs.prompts import prompts
-from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
-from duologue.nodes.testing.script import Script
+from duologue.nodes.testing import Line, Prompt, Script, ScriptedChatModel
 from support.log import fields_of, rejections
 from support.results import reason_of
 

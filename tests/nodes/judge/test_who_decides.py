@@ -25,7 +25,6 @@ from duologue.graphs import (
 from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.events import SpeakerChosen, VerdictGiven
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template
 from duologue.graphs.rules.outcome import OutcomeStepKind
 from duologue.graphs.text.words import read_name
 from duologue.nodes.judge.verdicts_in_words import read_lines
@@ -285,7 +284,7 @@ def test_a_moderator_model_chooses_who_speaks_next() -> None:
     assert [name for name, _ in result.transcript] == ["Ann", *chosen]
     system, question = (message.text for message in moderator.calls[1].messages)
     assert system.endswith(
-        f"{fill_template(prompts.SPEAKER_NAMES, names='Ann, Bob, Cid')}\n\nThe task: Plan."
+        f"{prompts.fill_template(prompts.SPEAKER_NAMES, names='Ann, Bob, Cid')}\n\nThe task: Plan."
     )
     assert "Ann: This is line 0 of them all.\n\nCid: This is line 1" in question
     assert question.endswith("Who speaks next: Ann, Bob?")

@@ -17,17 +17,15 @@ from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 
-from duologue.graphs import ModelError, SpecError, load_conversation, stream
+from duologue.graphs import LabelledFormat, ModelError, SpecError, load_conversation, stream
 from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.graphs.log.metadata import Reflection, Speech
-from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.models.adapters.base import Offer, ToolCalling
 from duologue.nodes.models.adapters.langchain import bind_tools
-from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
-from support.models import child_of, chosen, model_of
+from support.models import ChatModel, child_of, chosen, model_of
 from support.replies_in_bytes import chunk, json_of, stream_of
 
 LONG = "long " * 20

@@ -18,9 +18,8 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from duologue.graphs.log.metadata import Reflection
-from duologue.nodes.models.client.chat_model import ChatModel
 from support.cases import drawn_cases
-from support.models import chosen, model_of
+from support.models import ChatModel, chosen, model_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NAMES = st.none() | st.sampled_from(["ann", "bob"])

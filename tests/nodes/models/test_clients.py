@@ -21,11 +21,10 @@ from duologue.graphs import (
 from duologue.graphs.common.settings import Settings
 from duologue.nodes.models.client.clients import fetch_model_names, make_client
 from duologue.nodes.models.connections import Endpoint
-from duologue.nodes.models.model import Models
 from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
-from support.models import chat_of
+from support.models import Models, chat_of
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=1)
 STORE = "memory:clients"

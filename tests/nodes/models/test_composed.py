@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 
 from duologue.graphs import Conversation, ModelError, Result, converse
-from duologue.nodes.models.adapters.composed import Chat
 from duologue.nodes.testing import Call, Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from support.models import Chat
 
 WHICH = ConfigurableField(id="which")
 COMPOSED: dict[str, Callable[[ScriptedChatModel], Chat]] = {

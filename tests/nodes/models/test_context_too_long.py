@@ -20,12 +20,11 @@ from duologue.graphs.conversation.usage import ESTIMATED
 from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.nodes.models.adapters.composed import first_chat_model
 from duologue.nodes.models.answers import normalise_answer, ran_out_of_room
-from duologue.nodes.models.model import Model, Models
 from duologue.nodes.models.refusals import read_too_long
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.cases import thorough
-from support.models import chat_of, chosen, model_of
+from support.models import Model, Models, chat_of, chosen, model_of
 from support.replies_in_bytes import Server, chunk, stream_of
 
 Asked = Callable[[Model], Any]

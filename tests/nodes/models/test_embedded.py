@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from duologue.graphs.common.errors import ModelError
+from duologue.graphs import ModelError
 from duologue.nodes.models.adapters import embedded
 
 PIP = ModuleType("pip")

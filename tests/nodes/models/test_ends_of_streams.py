@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import ModelError, chat, converse, stream
-from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs import Conversation, ModelError, chat, converse, stream
 from duologue.graphs.events import ConversationEnded, Event, MessageSaid, Notice
 from support.faulty_server import Sent
 from support.replies_in_bytes import EVENTS, Server, chunk, events, json_of, say, stream_of, whole

@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.adapters.families import adapter_of
 from duologue.nodes.models.gate import PlannedCall, StepGate
-from duologue.nodes.models.model import Model
 from duologue.nodes.models.settings import CallSettings
+from support.models import Model
 
 
 class Counter:

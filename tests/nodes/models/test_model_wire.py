@@ -18,9 +18,9 @@ from langchain_openai import ChatOpenAI
 from openai.resources.chat.completions import AsyncCompletions
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.testing import Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.models import ChatModel
 
 Asked = Callable[[ChatOpenAI], Coroutine[Any, Any, object]]
 

@@ -42,13 +42,11 @@ from duologue.graphs.events import (
 from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.nodes.models.adapters import embedded
 from duologue.nodes.models.client import failures
-from duologue.nodes.models.client.chat_model import ChatModel
-from duologue.nodes.models.model import Model, Models
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.script import completion
 from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
-from support.models import chat_of, chosen, model_of
+from support.models import ChatModel, Model, Models, chat_of, chosen, model_of
 
 from .test_model_wire import SUM, Sum
 

@@ -15,8 +15,8 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tracers.context import collect_runs
 from pydantic import SecretStr
 
-from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.testing.server import ScriptedServer
+from support.models import ChatModel
 
 Seen = Callable[[], object]
 Watch = Callable[[ChatModel, RunnableConfig], AbstractContextManager[Seen]]

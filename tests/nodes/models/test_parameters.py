@@ -14,15 +14,13 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from pydantic import BaseModel, PrivateAttr, SecretStr
 
+from duologue.graphs import ModelSettings
 from duologue.graphs.log.metadata import Speech
-from duologue.graphs.speakers.call_settings import ModelSettings
-from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Listener
-from duologue.nodes.models.model import Model
 from duologue.nodes.models.settings import CallSettings
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from support.models import model_of
+from support.models import ChatModel, Model, model_of
 
 GENERATION = ModelSettings(temperature=0.7, max_tokens=33, top_p=0.5, stop=("END",), seed=7)
 SETTINGS = CallSettings.make(GENERATION, "model_settings", temperature=0.2)

@@ -24,12 +24,12 @@ from duologue.graphs import Result, converse, load_conversation
 from duologue.graphs.log.heard_text import HeardText
 from duologue.graphs.speakers.reply_parts import THOUGHT, Reasoning, Thought
 from duologue.nodes.models.answers import add_thought, count_usage, get_thought, normalise_answer
-from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Tokens
 from duologue.nodes.models.opaque_fields import Family, family_of, prepare_prompt
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.log import fields_of
+from support.models import ChatModel
 
 HM = "Hm, let me see."
 FINAL = "<|start|>assistant<|channel|>final<|message|>"

@@ -14,7 +14,6 @@ from duologue.graphs import ModelError, ModelUnavailableError
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.adapters.langchain import ProviderModel
-from duologue.nodes.models.model import Models
 from duologue.nodes.models.refusals import (
     find_refusal,
     is_for_now,
@@ -24,7 +23,7 @@ from duologue.nodes.models.refusals import (
 )
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from support.models import chosen
+from support.models import Models, chosen
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from duologue.graphs import Conversation, ModelSettings, converse
-from duologue.graphs.common.errors import ModelError, SpecError
+from duologue.graphs import Conversation, ModelError, ModelSettings, SpecError, converse
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import Request, ScriptedServer
 

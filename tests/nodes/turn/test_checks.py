@@ -6,16 +6,16 @@ import pytest
 from langchain_core.messages import AnyMessage
 from pydantic import BaseModel
 
-from duologue.graphs.conversation.conversation import Conversation
-from duologue.graphs.ends.end_chat import EndChat
-from duologue.graphs.ends.events import DoneToken
-from duologue.graphs.kinds.role_play import role_play
-from duologue.graphs.log.marks import plays, read_marks
-from duologue.graphs.speakers.formats import (
+from duologue.graphs import (
     BlockFormat,
+    Conversation,
+    DoneToken,
+    EndChat,
     LabelledFormat,
+    Speaker,
+    role_play,
 )
-from duologue.graphs.speakers.speaker import Speaker
+from duologue.graphs.log.marks import plays, read_marks
 from duologue.nodes.judge.verdicts_in_words import yes_or_no
 from duologue.nodes.turn.checks import check_reply, has_done_token
 from support.log import make_line

@@ -41,7 +41,7 @@ from duologue import (
 from duologue.graphs.common.errors import PausedError
 from duologue.graphs.conversation.limits import most_messages, plain_calls
 from duologue.graphs.conversation.usage import Usage
-from duologue.graphs.prompts.prompts import ALL_SPEAK
+from duologue.graphs.prompts import prompts
 from duologue.graphs.session.run import run_session
 from duologue.nodes.models.gate import PlannedCall
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
@@ -85,13 +85,13 @@ def test_each_speaker_hears_the_rounds_before_and_nothing_of_its_own_round() -> 
     assert result.transcript == [
         (name, f"{name} likes bean {number}.") for number in range(3) for name in NAMES
     ]
-    assert heard(used["Bob"], 0) == [f"h: {ALL_SPEAK}"]
+    assert heard(used["Bob"], 0) == [f"h: {prompts.ALL_SPEAK}"]
     assert heard(used["Bob"], 2) == [
-        f"h: {ALL_SPEAK}",
+        f"h: {prompts.ALL_SPEAK}",
         "a: Bob likes bean 0.",
-        f"h: Ann: Ann likes bean 0.\n\nCid: Cid likes bean 0.\n\n{ALL_SPEAK}",
+        f"h: Ann: Ann likes bean 0.\n\nCid: Cid likes bean 0.\n\n{prompts.ALL_SPEAK}",
         "a: Bob likes bean 1.",
-        f"h: Ann: Ann likes bean 1.\n\nCid: Cid likes bean 1.\n\n{ALL_SPEAK}",
+        f"h: Ann: Ann likes bean 1.\n\nCid: Cid likes bean 1.\n\n{prompts.ALL_SPEAK}",
     ]
     # Each prompt continues the one before, so that a provider's cache applies.
     assert heard(used["Cid"], 2)[:3] == heard(used["Cid"], 1)

@@ -5,11 +5,18 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import Result, Session, SpecError, converse, load_conversation, role_play
+from duologue.graphs import (
+    LabelledFormat,
+    Result,
+    Session,
+    SpecError,
+    converse,
+    load_conversation,
+    role_play,
+)
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.marks import plays
 from duologue.graphs.log.parsing import Mended, mend, parse
-from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of, rejections
 from support.tables import each_row

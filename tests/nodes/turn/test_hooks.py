@@ -9,7 +9,6 @@ from pydantic import BaseModel
 
 from duologue.graphs import Reason, Session, SpecError, converse
 from duologue.graphs.prompts import prompts
-from duologue.graphs.prompts.prompts import fill_template
 from duologue.nodes.testing import Line as Said, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.log import Source, fields_of, of_kind, place_of, without_ids
@@ -59,7 +58,7 @@ def test_what_all_said_since_and_what_the_speaker_is_told_is_changed_as_one() ->
         "Ann", "Bob", {"name": "Cid", "hooks": ["loud"], "prefixes": {"Bob": "Mark this: "}}
     )
     _, model = play(spec, ["One.", "Two.", "Three."], hooks={"loud": Hook(before_speaker=loud)})
-    told = fill_template(prompts.YOUR_TURN, name="Cid")
+    told = prompts.fill_template(prompts.YOUR_TURN, name="Cid")
     assert texts(model.calls[2]) == [f"u:{f'Ann: One.{2 * chr(10)}Mark this: Bob: Two.'.upper()}"
                                      f"\n\n{told.upper()}"]  # fmt: skip
 

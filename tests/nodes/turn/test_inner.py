@@ -39,11 +39,10 @@ from duologue.graphs import (
     load_conversation,
     load_session,
 )
-from duologue.graphs.session.stored_session import StoredSession
 from duologue.graphs.speakers.replies import ConversationReply
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import Source, fields_of
-from support.results import outcome_of
+from support.results import StoredSession, outcome_of
 
 YES = {"name": "Bob", "replies": [{"kind": "text", "text": "Yes."}]}
 ASKS = {"name": "Bob", "replies": [{"kind": "text", "text": "Do it."}]}

@@ -14,6 +14,7 @@ from drawn.player import too_long
 from duologue.graphs import (
     ContextTooLongError,
     Conversation,
+    Reason,
     Result,
     Session,
     converse,
@@ -21,13 +22,12 @@ from duologue.graphs import (
 )
 from duologue.graphs.common.content import tokens_of_files
 from duologue.graphs.common.content_input import read_content
-from duologue.graphs.ends.end_chat import Reason
-from duologue.graphs.prompts.prompts import JUDGE_OWN_TASK, LEFT_OUT
+from duologue.graphs.prompts import prompts
 from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.results import outcome_of
 
-MARK: Final = LEFT_OUT.partition("}")[2]
+MARK: Final = prompts.LEFT_OUT.partition("}")[2]
 LIMIT: Final = 4000
 """The tokens that the models accept, of four characters or one Chinese character each."""
 
@@ -267,7 +267,7 @@ def test_a_speaker_judges_its_task_after_a_large_turn() -> None:
     narrow = Narrow(["look"])
 
     def answer(prompt: Prompt) -> Line:
-        if prompt[-1]["content"] != JUDGE_OWN_TASK or size_of(prompt) > LIMIT:
+        if prompt[-1]["content"] != prompts.JUDGE_OWN_TASK or size_of(prompt) > LIMIT:
             return narrow(prompt)
         return {"objectives_left": [], "complete": True}
 

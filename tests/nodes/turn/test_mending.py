@@ -6,11 +6,10 @@ from uuid import uuid4
 import pytest
 from langchain_core.messages import AIMessage
 
-from duologue.graphs import Result, astream, converse, role_play
+from duologue.graphs import LabelledFormat, Result, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
 from duologue.graphs.log.parsing import Mended, mend
 from duologue.graphs.prompts import prompts
-from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.similarity import is_placeholder, repeats
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Hook

@@ -10,13 +10,13 @@ from duologue.graphs import Conversation
 from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.text.words import tokens_of_message
-from duologue.nodes.models.model import Models
 from duologue.nodes.turn import prompt as prompting
 from duologue.nodes.turn.node_context import NodeContext, Resources
 from duologue.nodes.turn.prompt import build_prompt, turn_instructions, view_of
 from duologue.nodes.turn.running_sessions import RunningSession
 from duologue.tools.registry.registry import Registry
 from support.log import make_line, make_metadata
+from support.models import Models
 
 LIMIT = 600
 BRIEF = {"system_prompt": "You cook. {task}", "reminder": "Say what to cook next, and why. {task}"}

@@ -9,7 +9,7 @@ from rich.console import Console
 from duologue.graphs import Result, Session, converse, role_play
 from duologue.graphs.cli.follow_up import FollowUp
 from duologue.graphs.cli.terminal.events import Transcript
-from duologue.graphs.prompts.prompts import REWRITE_TASK, SPECIFY_TASK_SMALL_MODEL, fill_template
+from duologue.graphs.prompts import prompts
 from duologue.graphs.session.events import events_of_session
 from duologue.nodes.models import model as resolve
 from duologue.nodes.models.adapters import families
@@ -22,7 +22,7 @@ GOOD = "Build a bot that trades tea."
 ECHO = "Build a bot. Rewrite the task to include a list of inputs. Use at most 50 words."
 SAME = "Build a bot."
 SAID = ["Instruction: Begin.\nInput: None", "Solution: I began. Next request."]
-TOLD = fill_template(REWRITE_TASK, limit=50)
+TOLD = prompts.fill_template(prompts.REWRITE_TASK, limit=50)
 
 
 def played(*rewrites: str, session: str = "one", **options: Any) -> tuple[Result, Any, str]:
@@ -82,8 +82,8 @@ def test_z2_the_embedded_model_rewrites_no_task_unless_it_is_asked_to() -> None:
     for options in ({"specify_task": True}, {"task_specification": {"small_models": True}}):
         result, model, _ = played(GOOD, **options)
         assert result.specified_task == GOOD
-        assert model.calls[0].prompt[0]["content"] == fill_template(
-            SPECIFY_TASK_SMALL_MODEL, task=TASK
+        assert model.calls[0].prompt[0]["content"] == prompts.fill_template(
+            prompts.SPECIFY_TASK_SMALL_MODEL, task=TASK
         )
 
 

@@ -9,7 +9,6 @@ from langchain_core.messages.tool import tool_call
 from drawn.player import too_long
 from duologue.graphs import Conversation, RunningSummary, Speaker
 from duologue.graphs.rules.position import Position
-from duologue.nodes.models.model import Models
 from duologue.nodes.testing import Script, ScriptedChatModel
 from duologue.nodes.turn import long_histories
 from duologue.nodes.turn.long_histories import summarize
@@ -17,6 +16,7 @@ from duologue.nodes.turn.node_context import NodeContext, Resources
 from duologue.nodes.turn.running_sessions import RunningSession
 from duologue.tools.registry.registry import Registry
 from support.log import fields_of, make_line, make_metadata, make_tool_line, place_of
+from support.models import Models
 
 
 @pytest.fixture

@@ -24,10 +24,10 @@ from duologue.graphs import (
     SpecError,
     aconverse,
     astream,
+    build_graph,
     load_conversation,
     stream,
 )
-from duologue.graphs.build import build_graph
 from duologue.graphs.events import (
     Event,
     MessageSaid,
@@ -39,13 +39,13 @@ from duologue.graphs.events import (
 )
 from duologue.graphs.session.events import TokenStream
 from duologue.graphs.speakers.speaker import TO_USER
-from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Speaking, add_to_user
 from duologue.nodes.models.tools_by_schema import answer_schema
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
 from support.log import fields_of, kind_of
+from support.models import ChatModel
 from support.results import outcome_of
 from support.tables import each_row
 
