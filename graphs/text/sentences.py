@@ -189,11 +189,13 @@ def _read(words: list[str], names: frozenset[str], *, negated: bool) -> _Courtes
         return None
     stops = courtesies().stops
     tail, topic, others = set[str](), set[str](), set[str]()
-    found, left = False, 0.0
+    found, begun, left = False, False, 0.0
     for start, end, part in pieces:
         if part is None:
             word = words[start]
             if word == ",":
+                if begun:
+                    return None
                 left = 0
             elif word in topic and not _IS_DENSE(word):
                 left = _TOPIC_WORDS
@@ -201,19 +203,20 @@ def _read(words: list[str], names: frozenset[str], *, negated: bool) -> _Courtes
                 left -= 0 if word in tail else words_in(word)
             else:
                 others.add(word)
-        elif part.kind is Kind.FILLER:
-            left = 0 if words[start] in stops else left
+        elif part.kind is Kind.FILLER or (part.kind is Kind.PREFIX and left > 0):
+            left = 0 if end == start + 1 and words[start] in stops else left
         elif part.kind is Kind.NEGATION and not tail.isdisjoint(words[start:end]):
             # In Portuguese, "no" after a wish means "in the".
             left = 0
         else:
             tail |= part.tail
             topic |= part.topic
-            left = _TOPIC_WORDS if words[end - 1] in part.topic else 0
+            left = _TOPIC_WORDS if words[end - 1] in part.topic else left
             closes = part.kind is Kind.OPENER or (part.kind is Kind.ANSWER and negated)
             found = found or closes
+            begun = part.kind is Kind.PREFIX or (begun and not closes)
             negated = not closes and (negated or part.kind is Kind.NEGATION)
-    return _Courtesy(found, negated) if others <= tail | names else None
+    return _Courtesy(found, negated) if others <= tail | names and not begun else None
 
 
 def _pieces_of(

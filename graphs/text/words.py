@@ -98,6 +98,8 @@ class Kind(IntEnum):
     """A courtesy after a negation, otherwise a filler."""
     OPENER = 3
     """A courtesy alone."""
+    PREFIX = 4
+    """Requires a courtesy after it in the same clause."""
 
 
 class Part(NamedTuple):
@@ -202,6 +204,7 @@ def _parts_of(language: dict[str, Any]) -> Iterable[tuple[Part, Iterable[str]]]:
         topic = frozenset(words_of(courtesy.get("topic", "")))
         tail = frozenset(words_of(courtesy.get("tail", "")))
         yield Part(Kind.OPENER, tail, topic), courtesy["openers"]
+        yield Part(Kind.PREFIX, tail, topic), courtesy.get("prefixes", ())
 
 
 def _add(root: Node, words: set[str], phrase: str, part: Part) -> None:

@@ -29,6 +29,7 @@ SOURCES = {
     "crosswoz": "CrossWOZ",
     "star": "STAR",
     "deal": "Deal or No Deal",
+    "intercode": "InterCode",
     "own": "your own",
     "corpus": "our own texts",
 }

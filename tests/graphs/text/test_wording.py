@@ -146,7 +146,8 @@ def test_r22_each_language_has_every_part_of_a_closing_and_phrases_without_neste
         assert set(each) <= fields
         assert set(each["closing"]) == {"negations", "openers", "answers", "tail"}
         assert all({"openers", "tail"} <= set(one) for one in each["courtesies"])
-        assert all(set(one) <= {"openers", "tail", "topic"} for one in each["courtesies"])
+        known = {"openers", "tail", "topic", "prefixes"}
+        assert all(set(one) <= known for one in each["courtesies"])
     assert not re.search(r'\([^()"\n]*\(|\)[^()"\n]*\)', text.partition("[[languages]]")[2])
 
 
