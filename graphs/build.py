@@ -45,7 +45,7 @@ from .kinds.load import ConversationLike, load_conversation
 from .log.state import Input, Latest, Messages, Output, State
 from .rules.position import Position
 from .rules.transitions import Decision, Node
-from .rules.turns import NextTurn, ends_run
+from .rules.turns import Dialogue
 
 Graph: TypeAlias = ConversationGraph
 """A compiled graph that runs conversations."""
@@ -295,7 +295,8 @@ def _is_for_next_run(
         return False
     if waiting_message(state.get("messages") or (), speaker) is not None:
         return False
-    return ends_run(known.conversation, position, NextTurn(speaker, turn.stage), known.log(state))
+    dialogue = Dialogue(known.conversation, position, log=known.log(state))
+    return dialogue.ends_run(speaker, turn.stage)
 
 
 class _BothWays(Runnable[State, Any]):

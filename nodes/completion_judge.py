@@ -26,7 +26,7 @@ from ..graphs.log.state import State
 from ..graphs.prompts import prompts
 from ..graphs.rules.position import Phase
 from ..graphs.rules.transitions import record_check, record_choice, record_unread_choice
-from ..graphs.rules.turns import next_in_order, next_speaker
+from ..graphs.rules.turns import next_speaker
 from ..graphs.speakers.call_settings import ModelSettings
 from ..graphs.speakers.structured_answers import OwnAnswer
 from ..graphs.text.words import read_name
@@ -85,7 +85,7 @@ async def _call_order(context: NodeContext, function: str) -> str:
     spoken = heard_messages(context.log)
     if not spoken:
         # All messages were removed, and functions may look at the newest message.
-        return next_in_order(context.conversation, context.position)
+        return context.next_in_order()
     name = await call("order", function, order, spoken, names)
     if name not in names:
         raise SpecError(
@@ -155,7 +155,7 @@ async def _record_choice(
     if name is None and context.position.phase is not Phase.UNCHOSEN:
         position = record_unread_choice(context.position)
     else:
-        position = record_choice(context.conversation, context.position, name)
+        position = record_choice(context, name)
     about = SpeakerChoice(
         audience=NOBODY,
         to=position.chosen,

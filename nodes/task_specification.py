@@ -141,7 +141,14 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
     session, usage = resources.running.make_session(conversation), read_usage(state)
     if start.is_first:
         resources.running.begin(session_id(), start.begun["spec"], session)
-    context = NodeContext(resources, session, Position(), drafts, usage, None)
+    context = NodeContext(
+        session.conversation,
+        Position(),
+        log=drafts,
+        resources=resources,
+        session=session,
+        usage=usage,
+    )
     specification = conversation.task_specification
     rewriting = None if specification is None else await _Rewriting.begin(context, specification)
     if rewriting is None:

@@ -97,7 +97,7 @@ async def _stop_calls(
     A guard may stop the calls. The person who sees the calls may stop them, or let them run in the
     next step.
     """
-    if stops_calls(context.conversation, context.position):
+    if stops_calls(context):
         return await return_turn(context, speaker, message)
     person = None if is_seen(state, message) else await ask_about_calls(context)
     if isinstance(person, Leaving):

@@ -18,6 +18,7 @@ from ..conversation.usage import Usage, add_usage, read_usage
 from ..log.state import State
 from ..rules.outcome import Outcome
 from ..rules.position import Position
+from ..rules.turns import Dialogue
 from ..session.checkpoints import (
     read_snapshot,
     reading_session,
@@ -102,7 +103,7 @@ def read_figures(outcome: Outcome) -> dict[str, Any]:
 def _so_far(conversation: Conversation, state: State) -> dict[str, Any]:
     position = Position.model_validate(state.get("position") or {})
     return {
-        "rounds": position.rounds(conversation),
+        "rounds": Dialogue(conversation, position).rounds,
         "messages": position.facts.messages,
         "seconds": position.facts.seconds,
         **_usage_figures(add_usage(read_usage(state).values())),

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from ..speakers.replies import Failure
 from ..text.similarity import is_near
 from .end import (
-    Dialogue,
+    ConversationLike,
     Metadata,
     ResultMetadata,
     Strength,
@@ -130,7 +130,7 @@ class SameToolCalls(Guard):
     first_shown = 2
 
     @classmethod
-    def tally(cls, dialogue: Dialogue) -> "RepeatedCalls":
+    def tally(cls, conversation: ConversationLike) -> "RepeatedCalls":
         return RepeatedCalls()
 
     @classmethod
@@ -226,12 +226,12 @@ class TurnErrors(Guard):
     failure: ClassVar[Failure]
 
     @classmethod
-    def tally(cls, dialogue: Dialogue) -> "_FailedCalls":
+    def tally(cls, conversation: ConversationLike) -> "_FailedCalls":
         return _FailedCalls(cls.failure)
 
     @classmethod
-    def limit(cls, dialogue: Dialogue) -> int:
-        limit: int = getattr(dialogue, f"max_{cls.reason}")
+    def limit(cls, conversation: ConversationLike) -> int:
+        limit: int = getattr(conversation, f"max_{cls.reason}")
         return limit
 
     @classmethod

@@ -198,7 +198,7 @@ class EndSettings(Protocol):
         """Return whether completed tasks end the conversation."""
 
 
-class Dialogue(Protocol):
+class ConversationLike(Protocol):
     """The part of a `Conversation` that end conditions read."""
 
     @property
@@ -257,7 +257,7 @@ E = TypeVar("E", bound="BaseEnd")
 class AtEnd(NamedTuple):
     """The state of a conversation that has just ended."""
 
-    dialogue: Dialogue
+    conversation: ConversationLike
     facts: Facts
     speaker: str | None  # the speaker of the current turn
     completed: tuple[str, ...]  # the speakers with completed tasks, in order of completion
@@ -275,7 +275,7 @@ class CountedMessage(NamedTuple):
 
     message: BaseMessage
     about: Metadata
-    dialogue: Dialogue
+    conversation: ConversationLike
     before: Facts  # before the message
     facts: Facts  # after the message
     tallies: Tallies  # after the message
@@ -321,12 +321,12 @@ class EndRule:
         return cls.strength in _WAITING_STRENGTHS
 
     @classmethod
-    def is_met_unnamed(cls, dialogue: Dialogue, facts: Facts) -> bool:
+    def is_met_unnamed(cls, conversation: ConversationLike, facts: Facts) -> bool:
         """Return whether this end condition is met although ``end_chat.when`` does not name it."""
         return False
 
     @classmethod
-    def tally(cls, dialogue: Dialogue) -> Tally | None:
+    def tally(cls, conversation: ConversationLike) -> Tally | None:
         """Return a new counter, or None if this end condition needs no counter.
 
         `Facts.counts` contains the result of the counter.
@@ -406,7 +406,7 @@ class BaseEnd(Kinded, EndRule):
         """Describe the end condition as the rest of "Ends …", such as "at 12 messages"."""
         return f"at {self.describe()}"
 
-    def check(self, dialogue: Dialogue, path: str) -> None:
+    def check(self, conversation: ConversationLike, path: str) -> None:
         """Check that the end condition fits the conversation.
 
         Raises:
@@ -548,15 +548,15 @@ def count_of(count: float, one: str, more: str = "") -> str:
     return f"{number} {one if count == 1 else more or one + 's'}"
 
 
-def check_name(dialogue: Dialogue, field: str, name: str | None) -> None:
+def check_name(conversation: ConversationLike, field: str, name: str | None) -> None:
     """Check that a speaker has this name.
 
     Raises:
         ValueError: No speaker has this name; the message names the field.
     """
-    if name is not None and name not in dialogue.names:
+    if name is not None and name not in conversation.names:
         raise ValueError(
-            f"{field}: no speaker is called {name!r}{suggest_near_or_all(name, dialogue.names)}"
+            f"{field}: no speaker is called {name!r}{suggest_near_or_all(name, conversation.names)}"
         )
 
 

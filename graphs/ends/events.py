@@ -16,8 +16,8 @@ from ..text.done_words import Match, default_match
 from .end import (
     AtEnd,
     BaseEnd,
+    ConversationLike,
     CountedMessage,
-    Dialogue,
     EndStep,
     Facts,
     FactTally,
@@ -95,8 +95,8 @@ class DoneToken(BaseEnd):
         owner = "'s" if self.answered else ""
         return f"when {self.by or 'any speaker'}{owner} {self.describe()}"
 
-    def check(self, dialogue: Dialogue, path: str) -> None:
-        check_name(dialogue, f"{path}.by", self.by)
+    def check(self, conversation: ConversationLike, path: str) -> None:
+        check_name(conversation, f"{path}.by", self.by)
 
     def comes_of(self, speaker: Speaker) -> bool:
         if self.answered:
@@ -196,10 +196,10 @@ class StopRequested(BaseEnd):
         return facts.stop_requested
 
     @classmethod
-    def is_met_unnamed(cls, dialogue: Dialogue, facts: Facts) -> bool:
+    def is_met_unnamed(cls, conversation: ConversationLike, facts: Facts) -> bool:
         # If the spec names this end, only the spec's combination counts.
         return facts.stop_requested and not any(
-            isinstance(end, cls) for _, end in leaves(dialogue.end_chat.when)
+            isinstance(end, cls) for _, end in leaves(conversation.end_chat.when)
         )
 
     def describe(self) -> str:
@@ -232,9 +232,9 @@ class ToolCalled(BaseEnd):
     def describe_end(self) -> str:
         return f"when {self.by or 'any speaker'} calls {self.tool}"
 
-    def check(self, dialogue: Dialogue, path: str) -> None:
-        check_name(dialogue, f"{path}.by", self.by)
-        who = dialogue.speakers if self.by is None else (dialogue.speaker(self.by),)
+    def check(self, conversation: ConversationLike, path: str) -> None:
+        check_name(conversation, f"{path}.by", self.by)
+        who = conversation.speakers if self.by is None else (conversation.speaker(self.by),)
         if not any(self.tool in speaker.tools for speaker in who):
             lacks = "no speaker has a tool" if self.by is None else f"{self.by} has no tool"
             raise ValueError(f"{path}.tool: {lacks} {self.tool!r}; add it to a speaker's tools")
@@ -248,8 +248,8 @@ class ToolCalled(BaseEnd):
             yield "tool", "tools", self.tool
 
     @classmethod
-    def tally(cls, dialogue: Dialogue) -> "_EndingTools | None":
-        ends = [end for _, end in leaves(dialogue.end_chat.when) if isinstance(end, cls)]
+    def tally(cls, conversation: ConversationLike) -> "_EndingTools | None":
+        ends = [end for _, end in leaves(conversation.end_chat.when) if isinstance(end, cls)]
         return _EndingTools({end.tool for end in ends}) if ends else None
 
     @classmethod
@@ -263,7 +263,7 @@ class ToolCalled(BaseEnd):
 
     @classmethod
     def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
-        ends = [end for _, end in leaves(step.dialogue.end_chat.when) if isinstance(end, cls)]
+        ends = [end for _, end in leaves(step.conversation.end_chat.when) if isinstance(end, cls)]
         for tool, who in step.facts.tools_called:
             is_new = (tool, who) not in step.before.tools_called
             if is_new and any(doers(end.tool, end.by, ((tool, who),)) for end in ends):
@@ -315,9 +315,9 @@ class NoCodeBlock(BaseEnd):
     def describe_end(self) -> str:
         return f"when {self.by} writes no code"
 
-    def check(self, dialogue: Dialogue, path: str) -> None:
-        check_name(dialogue, f"{path}.by", self.by)
-        if not any(one.runs_code for one in dialogue.speakers):
+    def check(self, conversation: ConversationLike, path: str) -> None:
+        check_name(conversation, f"{path}.by", self.by)
+        if not any(one.runs_code for one in conversation.speakers):
             raise ValueError(f'{path}: no speaker runs code; add "code" to a speaker\'s replies')
 
     def comes_of(self, speaker: Speaker) -> bool:
@@ -330,6 +330,6 @@ class NoCodeBlock(BaseEnd):
     @classmethod
     def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
         who = step.facts.no_code_by
-        ends = [end for _, end in leaves(step.dialogue.end_chat.when) if isinstance(end, cls)]
+        ends = [end for _, end in leaves(step.conversation.end_chat.when) if isinstance(end, cls)]
         if is_public_speech(step.about) and any(end.by == who for end in ends):
             yield EndStep("said", who, "wrote no code")

@@ -15,8 +15,8 @@ from ..text.sentences import is_farewell
 from ..text.similarity import Texts, asks, is_blank, is_short, key_of, plain
 from .end import (
     AtEnd,
+    ConversationLike,
     CountedMessage,
-    Dialogue,
     EndRule,
     EndStep,
     Facts,
@@ -49,9 +49,9 @@ class Guard(EndRule):
     """The smallest count that `steps` and the page show."""
 
     @classmethod
-    def limit(cls, dialogue: Dialogue) -> int:
+    def limit(cls, conversation: ConversationLike) -> int:
         """Return the count at which the guard ends the conversation."""
-        limit: int = getattr(dialogue.end_chat.guards, cls.reason)
+        limit: int = getattr(conversation.end_chat.guards, cls.reason)
         return limit
 
     @classmethod
@@ -65,9 +65,9 @@ class Guard(EndRule):
         return step.facts.count(cls.reason)
 
     @classmethod
-    def is_met_unnamed(cls, dialogue: Dialogue, facts: Facts) -> bool:
+    def is_met_unnamed(cls, conversation: ConversationLike, facts: Facts) -> bool:
         count = facts.counts.get(cls.reason, 0)
-        return count > 0 and 0 < cls.limit(dialogue) <= count
+        return count > 0 and 0 < cls.limit(conversation) <= count
 
     @classmethod
     def find_ender(cls, at: AtEnd) -> str | None:
@@ -75,7 +75,7 @@ class Guard(EndRule):
 
     @classmethod
     def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
-        limit = cls.limit(step.dialogue)
+        limit = cls.limit(step.conversation)
         count = cls.count_at(step) if limit and cls.may_count(step.about) else 0
         if count >= cls.first_shown:
             verdict = verdict_of(step.about)
@@ -165,7 +165,7 @@ class UnreadableVerdicts(_RowGuard):
     counted = "unreadable verdict"
 
     @classmethod
-    def tally(cls, dialogue: Dialogue) -> RowTally:
+    def tally(cls, conversation: ConversationLike) -> RowTally:
         return RowTally(cls._is_unreadable)
 
     @classmethod
@@ -188,7 +188,7 @@ class RoleFlips(Guard):
     counted = "another speaker's part"
 
     @classmethod
-    def tally(cls, dialogue: Dialogue) -> "_Flips":
+    def tally(cls, conversation: ConversationLike) -> "_Flips":
         return _Flips()
 
     @classmethod
@@ -234,7 +234,7 @@ class Echo(Guard):
     counted = "another speaker's message, word for word"
 
     @classmethod
-    def tally(cls, dialogue: Dialogue) -> SpeakerRowTally:
+    def tally(cls, conversation: ConversationLike) -> SpeakerRowTally:
         return SpeakerRowTally(lambda about: about.flaw is Flaw.ECHO)
 
 
@@ -247,7 +247,7 @@ class BlankReplies(_RowGuard):
     counted = "blank reply"
 
     @classmethod
-    def tally(cls, dialogue: Dialogue) -> RowTally:
+    def tally(cls, conversation: ConversationLike) -> RowTally:
         return RowTally(heard_replies(_is_blank))
 
 
@@ -288,7 +288,7 @@ class SameReplies(Guard):
     first_shown = 2
 
     @classmethod
-    def tally(cls, dialogue: Dialogue) -> "_Repeats":
+    def tally(cls, conversation: ConversationLike) -> "_Repeats":
         return _Repeats()
 
 
@@ -350,14 +350,14 @@ class Standstill(Guard):
     counted = "nothing new"
 
     @classmethod
-    def tally(cls, dialogue: Dialogue) -> "_Stillness":
-        return _Stillness(len(dialogue.speakers))
+    def tally(cls, conversation: ConversationLike) -> "_Stillness":
+        return _Stillness(len(conversation.speakers))
 
     @classmethod
     def explain(cls, at: AtEnd) -> str:
         found = at.tallies[cls.reason]
         assert isinstance(found, _Stillness)  # noqa: S101  # made above
-        if found.ends_by_one(cls.limit(at.dialogue)):
+        if found.ends_by_one(cls.limit(at.conversation)):
             return f"{cls.find_ender(at)} said the same sentence {found.times} times"
         return cls.explanation.format(count=found.rounds)
 
@@ -438,25 +438,25 @@ class Farewells(Guard):
     counted = "only thanks or farewells"
 
     @classmethod
-    def tally(cls, dialogue: Dialogue) -> RowTally:
+    def tally(cls, conversation: ConversationLike) -> RowTally:
         def is_one(message: BaseMessage, about: Metadata) -> bool:
-            marks = dialogue.speaker(about.speaker or "").marks
-            return is_farewell(message.text, dialogue.names, marks.texts if marks else ())
+            marks = conversation.speaker(about.speaker or "").marks
+            return is_farewell(message.text, conversation.names, marks.texts if marks else ())
 
         test = heard_replies(is_one)
-        return _ClosingRow(test) if _ends_standstill(dialogue) else RowTally(test)
+        return _ClosingRow(test) if _ends_standstill(conversation) else RowTally(test)
 
     @classmethod
-    def limit(cls, dialogue: Dialogue) -> int:
+    def limit(cls, conversation: ConversationLike) -> int:
         # Only a verdict may decide whether a task is complete.
-        if dialogue.end_chat.waits_for_tasks and _ends_standstill(dialogue):
+        if conversation.end_chat.waits_for_tasks and _ends_standstill(conversation):
             return 0
-        return super().limit(dialogue)
+        return super().limit(conversation)
 
 
-def _ends_standstill(dialogue: Dialogue) -> bool:
+def _ends_standstill(conversation: ConversationLike) -> bool:
     """Return whether `Standstill` is on: it also ends endless thanks, so this guard can wait."""
-    return Standstill.limit(dialogue) > 0
+    return Standstill.limit(conversation) > 0
 
 
 class _ClosingRow(RowTally):

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from ..common.data import MOST, Cap, Name
-from .end import AtEnd, BaseEnd, Dialogue, Facts, Strength, check_name, count_of, leaves, listed
+from .end import (
+    AtEnd,
+    BaseEnd,
+    ConversationLike,
+    Facts,
+    Strength,
+    check_name,
+    count_of,
+    leaves,
+    listed,
+)
 
 _limit_of: Final = attrgetter("limit")
 
@@ -87,12 +97,12 @@ class CallBudget(Budget):
     def describe(self) -> str:
         return super().describe() if self.by is None else f"{super().describe()} of {self.by}"
 
-    def check(self, dialogue: Dialogue, path: str) -> None:
+    def check(self, conversation: ConversationLike, path: str) -> None:
         if self.by is None:
             return
-        check_name(dialogue, f"{path}.by", self.by)
+        check_name(conversation, f"{path}.by", self.by)
         callers = ("model", "agent", "conversation")
-        if not any(reply.kind in callers for reply in dialogue.speaker(self.by).replies):
+        if not any(reply.kind in callers for reply in conversation.speaker(self.by).replies):
             raise ValueError(
                 f"{path}.by: {self.by!r} makes no model calls; name a speaker with a model or an "
                 "agent"
@@ -171,9 +181,9 @@ class MaxCost(CallBudget):
     def describe(self) -> str:
         return f"a cost of {self.limit:g}{'' if self.by is None else f' by {self.by}'}"
 
-    def check(self, dialogue: Dialogue, path: str) -> None:
-        super().check(dialogue, path)
-        if dialogue.is_free:
+    def check(self, conversation: ConversationLike, path: str) -> None:
+        super().check(conversation, path)
+        if conversation.is_free:
             raise ValueError(
                 f"{path}: is never reached, as all prices are 0; remove it or set prices"
             )

@@ -27,6 +27,7 @@ from ..speakers.reply_parts import THOUGHT, Thought
 from ..speakers.speaker import Speaker
 from .heard_text import provider_names
 from .messages import (
+    M,
     make_message,
     metadata,
     metadata_kwargs,
@@ -214,15 +215,15 @@ def _replaced_places(about: MessageMetadata) -> tuple[str, ...]:
     return about.instead_of if isinstance(about, HookVersion) else ()
 
 
-def heard_log(
-    conversation: Conversation, log: Sequence[BaseMessage], name: str
-) -> list[BaseMessage]:
-    """Return the log in the order in which a speaker hears it in its turn.
+def select_heard(conversation: Conversation, log: Sequence[M], name: str) -> Sequence[M]:
+    """Return the part of the log that a speaker hears in its turn: all of it, if in turn.
 
-    In each round, the messages of the others follow its own, because it hears them only in the next
-    round. Those of the current round are left out.
+    If all speak at once, the messages of the others follow its own in each round, because it hears
+    them only in the next round. Those of the current round are left out.
     """
-    heard: list[BaseMessage] = []
+    if not isinstance(conversation.turn_order, Concurrent):
+        return log
+    heard: list[M] = []
     begin = 0
     for end in _ends_of_rounds(conversation, log, name):
         of_others = [message for message in log[begin:end] if _is_of_another(message, name)]

@@ -4,7 +4,6 @@ Some end conditions depend on the position alone. ``end_chat.when`` does not nam
 defined here. The limits of an outer conversation also apply to a conversation inside it.
 """
 
-from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -30,25 +29,17 @@ from ..ends.guards import Guard
 from ..ends.limits import Budget, CallBudget, MaxCalls, MaxCost, MaxSeconds, MaxTokens
 from ..log.metadata import Stage
 from ..speakers.reply_parts import ALOUD
-from .position import TURN_ENDS, Phase, Position
-from .turns import (
-    has_capped_calls,
-    is_capped,
-    is_due,
-    is_first_message_due,
-    is_never_asked,
-    is_terminated,
-    next_turn,
-)
+from .position import TURN_ENDS, Phase
+from .turns import Dialogue, is_never_asked
 
 
 class PositionEnd(EndRule):
     """Base of the end conditions that depend on the position alone."""
 
     @classmethod
-    @abstractmethod
-    def is_met_at(cls, conversation: Conversation, position: Position) -> bool:
-        """Return whether the end condition is met at this position."""
+    def is_met_at(cls, dialogue: Dialogue) -> bool:
+        """Return whether the end condition is met, unless a person has ended the conversation."""
+        return False
 
 
 class Quit(PositionEnd):
@@ -57,10 +48,6 @@ class Quit(PositionEnd):
     reason = "quit"
     strength = Strength.HARD
     report = "A person left"
-
-    @classmethod
-    def is_met_at(cls, conversation: Conversation, position: Position) -> bool:
-        return position.left is not None and position.left.reason == cls.reason
 
     @classmethod
     def explain(cls, at: AtEnd) -> str:
@@ -88,11 +75,9 @@ class Termination(PositionEnd):
         return not has_left
 
     @classmethod
-    def is_met_at(cls, conversation: Conversation, position: Position) -> bool:
-        if position.left is not None and position.left.reason == cls.reason:
-            return True
-        name = _next_without_person(conversation, position)
-        return name is not None and is_terminated(conversation, position, name)
+    def is_met_at(cls, dialogue: Dialogue) -> bool:
+        name = _next_without_person(dialogue)
+        return name is not None and dialogue.is_terminated(name)
 
     @classmethod
     def find_ender(cls, at: AtEnd) -> str | None:
@@ -112,25 +97,26 @@ class Completed(PositionEnd):
     report = "The tasks were complete"
 
     @classmethod
-    def is_met_at(cls, conversation: Conversation, position: Position) -> bool:
+    def is_met_at(cls, dialogue: Dialogue) -> bool:
+        conversation, completed = dialogue.conversation, dialogue.position.completed
         match conversation.end_chat.mode:
             case EndChatMode.MAX_ITERATIONS_ONLY:
                 return False
             case EndChatMode.ALL_TASK_MUST_COMPLETE:
-                return set(conversation.stoppers) <= set(position.completed)
+                return set(conversation.stoppers) <= set(completed)
             case _:
-                return bool(position.completed)
+                return bool(completed)
 
     @classmethod
     def explain(cls, at: AtEnd) -> str:
-        if at.dialogue.has_separate_judge:
+        if at.conversation.has_separate_judge:
             return "the judge found all criteria met"
         tasks = "their tasks" if len(at.completed) > 1 else "its task"
         return f"{listed(at.completed)} completed {tasks}"
 
     @classmethod
     def find_ender(cls, at: AtEnd) -> str | None:
-        return None if at.dialogue.has_separate_judge else at.completed[-1]
+        return None if at.conversation.has_separate_judge else at.completed[-1]
 
 
 class AutoRepliesUsedUp(PositionEnd):
@@ -143,12 +129,11 @@ class AutoRepliesUsedUp(PositionEnd):
     stops_calls = True
 
     @classmethod
-    def is_met_at(cls, conversation: Conversation, position: Position) -> bool:
-        left = position.left is not None and position.left.reason == cls.reason
-        if left or has_capped_calls(conversation, position):
+    def is_met_at(cls, dialogue: Dialogue) -> bool:
+        if dialogue.has_capped_calls():
             return True
-        name = _next_without_person(conversation, position)
-        return name is not None and is_capped(conversation, position, name)
+        name = _next_without_person(dialogue)
+        return name is not None and dialogue.is_capped(name)
 
 
 class RoundCap(PositionEnd):
@@ -161,23 +146,24 @@ class RoundCap(PositionEnd):
     allows_final_verdict = True
 
     @classmethod
-    def is_met_at(cls, conversation: Conversation, position: Position) -> bool:
-        cap = conversation.end_chat.max_iterations
-        return cap is not None and position.rounds(conversation) >= cap
+    def is_met_at(cls, dialogue: Dialogue) -> bool:
+        cap = dialogue.conversation.end_chat.max_iterations
+        return cap is not None and dialogue.rounds >= cap
 
 
 _human_of: Final = attrgetter("human")
 
 
-def _next_without_person(conversation: Conversation, position: Position) -> str | None:
+def _next_without_person(dialogue: Dialogue) -> str | None:
     """Return the next speaker if its person is never asked, so that automatic replies are used."""
-    if position.phase not in TURN_ENDS or not any(map(_human_of, conversation.speakers)):
+    has_people = any(map(_human_of, dialogue.conversation.speakers))
+    if dialogue.position.phase not in TURN_ENDS or not has_people:
         return None
-    if is_due(conversation, position, Phase.CHOSEN):
+    if dialogue.is_due(Phase.CHOSEN):
         return None
-    name, stage = next_turn(conversation, position)
-    answers = stage in ALOUD and is_never_asked(conversation, name)
-    return name if answers and not is_first_message_due(conversation, position, name) else None
+    name, stage = dialogue.next_turn()
+    answers = stage in ALOUD and is_never_asked(dialogue.conversation, name)
+    return name if answers and not dialogue.is_first_message_due(name) else None
 
 
 POSITION_ENDS: Final = (Quit, Termination, Completed, AutoRepliesUsedUp, RoundCap)
@@ -209,56 +195,58 @@ class MetEnd(NamedTuple):
     """The end conditions of the spec that are met. Empty if the spec does not name any of them."""
 
 
-def met_ends(conversation: Conversation, position: Position) -> list[MetEnd]:
+def met_ends(dialogue: Dialogue) -> list[MetEnd]:
     """Return the end conditions met at a position, the strongest first."""
-    end_chat, facts = conversation.end_chat, position.facts
-    waiting = _find_waiting(conversation, position)
+    end_chat, facts = dialogue.conversation.end_chat, dialogue.position.facts
+    waiting = _find_waiting(dialogue)
     met = [] if end_chat.when is None else _terms(end_chat.when, facts, waiting)
     asks = end_chat.on_guard == "ask"
     met += [
         _one(rule)
         for rule in (*_ALWAYS_ON, *_find_counting(facts))
-        if rule.is_met_unnamed(conversation, facts)
+        if rule.is_met_unnamed(dialogue.conversation, facts)
         and rule not in waiting
         and not (asks and rule.strength is Strength.GUARD)
     ]
+    left = dialogue.position.left
     met += [
         _one(rule)
         for rule in POSITION_ENDS
-        if rule not in waiting and rule.is_met_at(conversation, position)
+        if rule not in waiting
+        and ((left and left.reason == rule.reason) or rule.is_met_at(dialogue))
     ]
     return sorted(met, key=lambda one: (one.strength, sorted(_PLACES[of] for of in one.reasons)))
 
 
-def _find_waiting(conversation: Conversation, position: Position) -> Collection[type[EndRule]]:
+def _find_waiting(dialogue: Dialogue) -> Collection[type[EndRule]]:
     """Return the end conditions that wait until the minimum of rounds is complete."""
-    if position.may_end(conversation):
+    if dialogue.may_end:
         return ()
-    has_left = position.left is not None
+    has_left = dialogue.position.left is not None
     return {rule for rule in ENDS.values() if rule.waits(has_left=has_left)}
 
 
-def is_answer_due(conversation: Conversation, position: Position) -> bool:
+def is_answer_due(dialogue: Dialogue) -> bool:
     """Return whether a done token ends the conversation as soon as another speaker answers it."""
-    when, facts = conversation.end_chat.when, position.facts
-    if when is None or not facts.tokens_unanswered or not position.may_end(conversation):
+    when, facts = dialogue.conversation.end_chat.when, dialogue.position.facts
+    if when is None or not facts.tokens_unanswered or not dialogue.may_end:
         return False
     answered = facts.model_copy(update={"tokens_unanswered": ()})
     now = _terms(when, facts, ())
     return any(met not in now for met in _terms(when, answered, ()))
 
 
-def met_guards(conversation: Conversation, position: Position) -> list[type[Guard]]:
+def met_guards(dialogue: Dialogue) -> list[type[Guard]]:
     """Return the met guards that give the turn to a person instead of ending the conversation."""
-    if conversation.end_chat.on_guard != "ask":
+    if dialogue.conversation.end_chat.on_guard != "ask":
         return []
-    waiting = _find_waiting(conversation, position)
+    waiting = _find_waiting(dialogue)
     return [
         guard
-        for guard in _find_counting(position.facts)
+        for guard in _find_counting(dialogue.position.facts)
         if guard.strength is Strength.GUARD
         and guard not in waiting
-        and guard.is_met_unnamed(conversation, position.facts)
+        and guard.is_met_unnamed(dialogue.conversation, dialogue.position.facts)
     ]
 
 
@@ -267,30 +255,29 @@ def _find_counting(facts: Facts) -> list[type[Guard]]:
     return [guard for reason, guard in _GUARDS.items() if reason in facts.counts]
 
 
-def is_promised(conversation: Conversation, position: Position) -> bool:
+def is_promised(dialogue: Dialogue) -> bool:
     """Return whether the current turn is completed even if a guard or a cap is met.
 
     This is true of last words, which follow a completed task, and of the answer to a done token.
     """
-    return position.stage is Stage.LAST_WORDS or is_answer_due(conversation, position)
+    return dialogue.position.stage is Stage.LAST_WORDS or is_answer_due(dialogue)
 
 
-def stops_calls(conversation: Conversation, position: Position) -> bool:
+def stops_calls(dialogue: Dialogue) -> bool:
     """Return whether a guard gives the turn to a person before the waiting calls run."""
-    waits = position.phase is Phase.CALLED and not is_promised(conversation, position)
-    return waits and any(guard.stops_calls for guard in met_guards(conversation, position))
+    waits = dialogue.position.phase is Phase.CALLED and not is_promised(dialogue)
+    return waits and any(guard.stops_calls for guard in met_guards(dialogue))
 
 
-def explain_guards(conversation: Conversation, position: Position, tallies: Tallies) -> str:
+def explain_guards(dialogue: Dialogue, tallies: Tallies) -> str:
     """Return why guards give the turn to a person, as text for people; empty if no guard does."""
-    at = describe_end(conversation, position, (), tallies)
-    return "; ".join(guard.explain(at) for guard in met_guards(conversation, position))
+    at = describe_end(dialogue, (), tallies)
+    return "; ".join(guard.explain(at) for guard in met_guards(dialogue))
 
 
-def describe_end(
-    conversation: Conversation, position: Position, met: tuple[BaseEnd, ...], tallies: Tallies
-) -> AtEnd:
+def describe_end(dialogue: Dialogue, met: tuple[BaseEnd, ...], tallies: Tallies) -> AtEnd:
     """Return the data that end conditions use to explain themselves."""
+    conversation, position = dialogue.conversation, dialogue.position
     left_by = position.left.by if position.left else None
     return AtEnd(
         conversation, position.facts, position.speaker, position.completed, left_by, met, tallies

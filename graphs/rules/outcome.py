@@ -8,7 +8,7 @@ the conversation does not count. Pure functions.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, BaseMessage
 from pydantic import Field, NonNegativeInt
@@ -21,7 +21,7 @@ from ..conversation.usage import Usage, add_usage
 from ..ends.end import Tallies
 from ..ends.end_chat import Reason
 from ..log.heard_text import heard_text, unanswered_token
-from ..log.messages import messages_since_end, metadata, place_of, speeches
+from ..log.messages import M, messages_since_end, metadata, place_of, speeches
 from ..log.metadata import (
     MessageMetadata,
     ModelOutput,
@@ -40,7 +40,7 @@ from ..log.metadata import (
 from ..speakers.formats import SchemaFormat
 from ..text.done_words import without
 from .met_ends import ENDS, describe_end, met_ends
-from .position import Position
+from .turns import Dialogue
 
 
 class Outcome(Shown, Data):
@@ -132,22 +132,18 @@ def _describe_final(verdict: Verdict) -> str:
 
 
 def outcome(
-    conversation: Conversation,
-    position: Position,
-    reasons: tuple[Reason, ...],
-    log: Sequence[BaseMessage],
-    usage: dict[str, Usage],
-    tallies: Tallies,
+    dialogue: Dialogue, reasons: tuple[Reason, ...], usage: dict[str, Usage], tallies: Tallies
 ) -> Outcome:
     """Return the outcome of a conversation that has just ended."""
-    whole, log = log, messages_since_end(log)
+    conversation, position = dialogue.conversation, dialogue.position
+    log = messages_since_end(dialogue.log)
     known, said = [*map(metadata, log)], speeches(log)
     last_words = sum(
         isinstance(about, Speech) and about.stage is Stage.LAST_WORDS for about in known
     )
     verdicts = tuple(verdict for verdict in map(verdict_of, known) if verdict is not None)
-    met = tuple(end for one in met_ends(conversation, position) for end in one.ends)
-    at = describe_end(conversation, position, met, tallies)
+    met = tuple(end for one in met_ends(dialogue) for end in one.ends)
+    at = describe_end(dialogue, met, tallies)
     return Outcome(
         reasons=reasons,
         explanations=tuple(ENDS[reason].explain(at) for reason in reasons),
@@ -166,7 +162,7 @@ def outcome(
             *_warn_of_artifacts(known),
             *_warn_of_choices(known),
             *_warn_of_stops(known),
-            *_warn_of_token(conversation, reasons, whole),
+            *_warn_of_token(conversation, reasons, dialogue.log),
         ),
     )
 
@@ -307,9 +303,6 @@ class OutcomeSteps(ShownList[OutcomeStep]):
     def _panel(self) -> Panel:
         rows = ((one.message or "", one.kind.value.replace("_", " "), one.text) for one in self)
         return Panel(head=("Message", "Kind", "Description"), rows=tuple(rows))
-
-
-M = TypeVar("M", bound=BaseMessage)
 
 
 _WITH_VALUES: Final = (Source.AGENT, Source.CONVERSATION)

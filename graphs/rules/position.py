@@ -99,14 +99,6 @@ class Position(Data):
     facts: Facts = Facts()
     """The facts that end conditions look at."""
 
-    def rounds(self, conversation: Conversation) -> int:
-        """Return the number of complete rounds."""
-        return self.turns // len(conversation.speakers)
-
-    def may_end(self, conversation: Conversation) -> bool:
-        """Return whether the minimum of rounds is complete."""
-        return self.rounds(conversation) >= conversation.end_chat.min_iterations
-
 
 class Actor(StrEnum):
     """The part of the graph that acts after a phase."""

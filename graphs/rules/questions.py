@@ -6,7 +6,6 @@ Pure functions.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import BaseMessage
 from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
@@ -14,7 +13,6 @@ from ..common.content import describe_content
 from ..common.errors import AnswerError, first_fault, list_names, suggest_near_or_all
 from ..common.files import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
-from ..conversation.conversation import Conversation
 from ..conversation.questions import (
     DECISION_WORDS,
     ApprovalQuestion,
@@ -34,7 +32,8 @@ from ..speakers.call_settings import (
     ReviewConfig,
 )
 from ..speakers.speaker import Speaker
-from .position import Phase, Position
+from .position import Phase
+from .turns import Dialogue
 
 
 def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCall]:
@@ -178,15 +177,10 @@ _KIND_AT = 2
 the decision's index."""
 
 
-def question_payload(
-    conversation: Conversation,
-    position: Position,
-    log: Sequence[BaseMessage],
-    task: str | None,
-    asked: Asking,
-) -> dict[str, Any]:
+def question_payload(dialogue: Dialogue, task: str | None, asked: Asking) -> dict[str, Any]:
     """Return the payload of the interrupt that asks a person for a message."""
+    conversation, log = dialogue.conversation, dialogue.log
     heard = describe_content(describe_news(conversation, log, asked.speaker))
-    calls = newest_calls(log).tool_calls if position.phase is Phase.CALLED else ()
+    calls = newest_calls(log).tool_calls if dialogue.position.phase is Phase.CALLED else ()
     own = conversation.speaker(asked.speaker).task
     return interrupt_payload(asked, "\n\n".join(filter(None, [task, own])), heard, calls)

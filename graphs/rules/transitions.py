@@ -19,16 +19,7 @@ from ..log.messages import metadata
 from ..log.metadata import Instruction, MessageMetadata, Reflection, RemovedMessage, Stage
 from .met_ends import ENDS, MetEnd, is_answer_due, is_promised, met_ends, reasons_of
 from .position import MOVES, TURN_ENDS, Actor, Leaving, Phase, Position
-from .turns import (
-    NextTurn,
-    code_waits,
-    due,
-    is_in_round,
-    is_judged,
-    last_words,
-    next_in_order,
-    next_turn,
-)
+from .turns import Dialogue, NextTurn, last_words
 
 
 class Node(StrEnum):
@@ -59,20 +50,13 @@ class Decision(Data):
     """All reasons for the end, the strongest first. Empty before the end."""
 
 
-def decide(conversation: Conversation, position: Position) -> Decision:
-    """Return the next step of a conversation.
-
-    Args:
-        conversation: The spec.
-        position: The position of the conversation.
-
-    Returns:
-        The next node and its speaker, or the end with its reasons.
-    """
-    met = met_ends(conversation, position)
+def decide(dialogue: Dialogue) -> Decision:
+    """Return the next node and its speaker, or the end with its reasons."""
+    met = met_ends(dialogue)
+    conversation, position = dialogue.conversation, dialogue.position
     turn = NextTurn(position.speaker or conversation.order[0], position.stage)
-    if _is_over(conversation, position, met):
-        if _is_judged_once_more(conversation, position, met):
+    if _is_over(dialogue, met):
+        if _is_judged_once_more(dialogue, met):
             return _make_decision(Node.COMPLETION_JUDGE, turn, due=Phase.JUDGED)
         return _make_decision(Node.END, turn, reasons=reasons_of(_as_it_ended(position, met)))
     match MOVES[position.phase].actor:
@@ -84,10 +68,10 @@ def decide(conversation: Conversation, position: Position) -> Decision:
             task = Phase.CHOSEN if position.phase is Phase.UNCHOSEN else Phase.JUDGED
             return _make_decision(Node.COMPLETION_JUDGE, turn, due=task)
         case _:
-            comes = due(conversation, position)
+            comes = dialogue.due()
             if comes is not None:
                 return _make_decision(Node.COMPLETION_JUDGE, turn, due=comes)
-            turn = next_turn(conversation, position)
+            turn = dialogue.next_turn()
             return _make_decision(_agent(conversation, turn), turn)
 
 
@@ -108,63 +92,61 @@ def _agent(conversation: Conversation, turn: NextTurn) -> Node:
 _STOP_CALLS: Final = {reason for reason, end in ENDS.items() if end.stops_calls}
 
 
-def _is_over(conversation: Conversation, position: Position, met: list[MetEnd]) -> bool:
+def _is_over(dialogue: Dialogue, met: list[MetEnd]) -> bool:
     """Return whether the met end conditions, sorted by strength, end the conversation here."""
     if not met:
         return False
-    if position.phase in TURN_ENDS:
-        return _is_over_between_turns(conversation, position, met)
-    before_calls = position.phase is Phase.CALLED and not is_promised(conversation, position)
+    phase = dialogue.position.phase
+    if phase in TURN_ENDS:
+        return _is_over_between_turns(dialogue, met)
+    before_calls = phase is Phase.CALLED and not is_promised(dialogue)
     if before_calls and any(one.reasons & _STOP_CALLS for one in met):
         return True
-    weakest = MOVES[position.phase].ends
-    if weakest is Strength.SAID and isinstance(conversation.turn_order, Concurrent):
+    weakest = MOVES[phase].ends
+    if weakest is Strength.SAID and isinstance(dialogue.conversation.turn_order, Concurrent):
         # The other speakers of the round are heard before an ending tool takes effect.
         weakest = Strength.HARD
     return weakest is not None and met[0].strength <= weakest
 
 
-def _is_over_between_turns(
-    conversation: Conversation, position: Position, met: list[MetEnd]
-) -> bool:
-    if isinstance(conversation.turn_order, Concurrent) and is_in_round(conversation, position):
+def _is_over_between_turns(dialogue: Dialogue, met: list[MetEnd]) -> bool:
+    if dialogue.is_in_round():
         return False
-    comes = due(conversation, position)
+    comes = dialogue.due()
     if comes is Phase.CHECKED:
         # The predicates may add a reason.
         return False
     if met[0].strength is Strength.HARD:
         return True
-    if code_waits(conversation, position):
+    if dialogue.code_waits():
         # Code in a message that ends the conversation runs first.
         met = [one for one in met if one.strength > Strength.SAID]
     if met and met[0].strength is Strength.SAID:
         return True
     # Promised messages are spoken whatever other end is met, and a verdict may change the reason.
-    is_owed = bool(position.owed) or is_answer_due(conversation, position)
+    is_owed = bool(dialogue.position.owed) or is_answer_due(dialogue)
     return bool(met) and not is_owed and comes is not Phase.JUDGED
 
 
 _FINAL_VERDICT_AT: Final = {reason for reason, end in ENDS.items() if end.allows_final_verdict}
 
 
-def _is_judged_once_more(conversation: Conversation, position: Position, met: list[MetEnd]) -> bool:
+def _is_judged_once_more(dialogue: Dialogue, met: list[MetEnd]) -> bool:
     """Return whether a separate judge is asked for a final verdict because a cap was reached."""
-    judge = conversation.judge
+    judge = dialogue.conversation.judge
     at_cap = met[0].strength is Strength.CAP and not _FINAL_VERDICT_AT.isdisjoint(reasons_of(met))
-    unjudged = Phase.JUDGED in MOVES[position.phase].then
+    unjudged = Phase.JUDGED in MOVES[dialogue.position.phase].then
     return isinstance(judge, SeparateJudge) and judge.final_verdict and at_cap and unjudged
 
 
-def record_reply(conversation: Conversation, position: Position, turn: Decision) -> Position:
+def record_reply(dialogue: Dialogue, turn: Decision) -> Position:
     """Return the position after the current speaker has finished its turn."""
-    return record_turn(conversation, position, turn.speaker, turn.stage)
+    return record_turn(dialogue, turn.speaker, turn.stage)
 
 
-def record_turn(
-    conversation: Conversation, position: Position, speaker: str, stage: Stage
-) -> Position:
+def record_turn(dialogue: Dialogue, speaker: str, stage: Stage) -> Position:
     """Return the position after a turn of any speaker, in any part of the conversation."""
+    position = dialogue.position
     after = position.model_copy(
         update={
             "phase": Phase.SPOKEN,
@@ -181,11 +163,11 @@ def record_turn(
             "capped": False,
         }
     )
-    waited = after.may_end(conversation) and not position.may_end(conversation)
+    waited = not dialogue.may_end and Dialogue(dialogue.conversation, after).may_end
     if not (waited and position.completed):
         return after
     # A task was complete before the minimum of rounds was. Last words are due now.
-    return after.model_copy(update={"owed": last_words(conversation, speaker)})
+    return after.model_copy(update={"owed": last_words(dialogue.conversation, speaker)})
 
 
 def record_pause(
@@ -225,16 +207,17 @@ def record_question(position: Position) -> Position:
     return position.model_copy(update={"phase": Phase.ASKED})
 
 
-def record_unread_verdict(conversation: Conversation, position: Position) -> Position:
+def record_unread_verdict(dialogue: Dialogue) -> Position:
     """Return the position after an unreadable verdict, when another one is requested."""
-    capped = not is_judged(conversation, position)
-    return position.model_copy(update={"phase": Phase.UNREAD, "capped": capped})
+    capped = not dialogue.is_judged()
+    return dialogue.position.model_copy(update={"phase": Phase.UNREAD, "capped": capped})
 
 
-def record_verdict(conversation: Conversation, position: Position, *, complete: bool) -> Position:
+def record_verdict(dialogue: Dialogue, *, complete: bool) -> Position:
     """Return the position after a verdict about a task."""
-    capped = not is_judged(conversation, position)
+    conversation, position = dialogue.conversation, dialogue.position
     if not complete or position.speaker is None:
+        capped = not dialogue.is_judged()
         return position.model_copy(update={"phase": Phase.JUDGED, "capped": capped})
     separate = isinstance(conversation.judge, SeparateJudge)
     done = conversation.stoppers if separate else (position.speaker,)
@@ -242,9 +225,7 @@ def record_verdict(conversation: Conversation, position: Position, *, complete: 
         update={
             "phase": Phase.JUDGED,
             "completed": tuple(dict.fromkeys((*position.completed, *done))),
-            "owed": last_words(conversation, position.speaker)
-            if position.may_end(conversation)
-            else (),
+            "owed": last_words(conversation, position.speaker) if dialogue.may_end else (),
         }
     )
 
@@ -254,10 +235,10 @@ def record_unread_choice(position: Position) -> Position:
     return position.model_copy(update={"phase": Phase.UNCHOSEN})
 
 
-def record_choice(conversation: Conversation, position: Position, name: str | None) -> Position:
+def record_choice(dialogue: Dialogue, name: str | None) -> Position:
     """Return the position after the choice of the next speaker."""
-    chosen = name or next_in_order(conversation, position)
-    return position.model_copy(update={"phase": Phase.CHOSEN, "chosen": chosen})
+    chosen = name or dialogue.next_in_order()
+    return dialogue.position.model_copy(update={"phase": Phase.CHOSEN, "chosen": chosen})
 
 
 def position_after_removals(position: Position, log: Sequence[BaseMessage]) -> Position:
@@ -273,15 +254,14 @@ def position_after_removals(position: Position, log: Sequence[BaseMessage]) -> P
     return position.model_copy(update=update)
 
 
-def forget_verdicts(
-    conversation: Conversation, position: Position, behind: Sequence[BaseMessage]
-) -> Position:
+def forget_verdicts(dialogue: Dialogue, behind: Sequence[BaseMessage]) -> Position:
     """Return the position right after the newest turn, without later verdicts and choices."""
+    position = dialogue.position
     update: dict[str, object] = {"phase": Phase.SPOKEN, "chosen": None}
     judged = (about for about in map(metadata, behind) if isinstance(about, Reflection))
     verdicts = (about.verdict for about in judged)
     if any(verdict is not None and verdict.complete for verdict in verdicts):
-        is_separate = isinstance(conversation.judge, SeparateJudge)
+        is_separate = isinstance(dialogue.conversation.judge, SeparateJudge)
         others = (name for name in position.completed if name != position.speaker)
         update |= {"completed": () if is_separate else tuple(others), "owed": ()}
     return position.model_copy(update=update)

@@ -4,10 +4,11 @@ A person is asked, and an answer is interpreted, as in AutoGen's user proxy. Pur
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, Literal, NamedTuple
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AnyMessage, BaseMessage
 
 from ..common.content import Content, text_of
 from ..common.data import Data
@@ -37,86 +38,205 @@ class NextTurn(NamedTuple):
     stage: Stage  # the part of the conversation that it belongs to
 
 
-def due(conversation: Conversation, position: Position) -> Phase | None:
-    """Return the completion judge's task before the next turn, or None."""
-    for phase in _DUE:
-        if is_due(conversation, position, phase):
-            return phase
-    return None
+@dataclass(frozen=True)
+class Dialogue:
+    """A conversation at one moment, as the rules read it."""
+
+    conversation: Conversation
+    """The spec."""
+    position: Position
+    """The position."""
+    log: Sequence[AnyMessage] = field(default=(), kw_only=True)
+    """The whole log."""
+
+    @property
+    def rounds(self) -> int:
+        """Return the number of complete rounds."""
+        return self.position.turns // len(self.conversation.speakers)
+
+    @property
+    def may_end(self) -> bool:
+        """Return whether the minimum of rounds is complete."""
+        return self.rounds >= self.conversation.end_chat.min_iterations
+
+    def due(self) -> Phase | None:
+        """Return the completion judge's task before the next turn, or None."""
+        for phase in _DUE:
+            if self.is_due(phase):
+                return phase
+        return None
+
+    def is_due(self, phase: Phase) -> bool:
+        """Return whether the completion judge must do the task that leads to this phase."""
+        follows = phase in MOVES[self.position.phase].then
+        return follows and _DUE[phase](self) and not self.is_in_round()
+
+    def is_in_round(self) -> bool:
+        """Return whether all speak at once, and some speakers of the round have not spoken yet."""
+        if not isinstance(self.conversation.turn_order, Concurrent):
+            return False
+        is_begun = self.position.stage is Stage.ROUNDS and self.position.turns > 0
+        return is_begun and self.next_in_order() != self.conversation.order[0]
+
+    def has_predicates(self) -> bool:
+        """Return whether predicates are evaluated: after each turn that all hear, if any exist."""
+        return self.position.stage in ALOUD and bool(self.conversation.predicates)
+
+    def is_judged(self) -> bool:
+        """Return whether the latest turn is judged: its speaker checks completion and is not done.
+
+        A turn at a cap is judged, too, because the verdict changes the reason for the end and the
+        last words. A separate judge waits until a second speaker has spoken.
+        """
+        position, end_chat = self.position, self.conversation.end_chat
+        return (
+            position.stage is Stage.ROUNDS
+            and not (position.facts.alone and end_chat.waits_for_another)
+            and end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
+            and position.speaker not in position.completed
+            and position.speaker in self.conversation.stoppers
+        )
+
+    def has_choice(self) -> bool:
+        """Return whether the next speaker must be chosen: not for the first turn and last words."""
+        chosen = not isinstance(self.conversation.turn_order, RoundRobin | Concurrent)
+        return chosen and self.position.turns > 0 and not self.position.owed
+
+    def next_turn(self) -> NextTurn:
+        """Return the next turn. A speaker that has not been chosen yet is the next one in order."""
+        conversation, position = self.conversation, self.position
+        if position.owed:
+            return NextTurn(position.owed[0], Stage.LAST_WORDS)
+        prepared = conversation.secretive
+        if position.prepared < len(prepared):
+            return NextTurn(prepared[position.prepared], Stage.PRIVATE)
+        if conversation.opening.answers and position.opened < len(conversation.names):
+            return NextTurn(conversation.names[position.opened], Stage.OPENING)
+        name = position.chosen or self.next_in_order()
+        if position.facts.tokens_unanswered and name == position.speaker:
+            # Another speaker must answer a done token, whatever the choice was.
+            name = self.next_in_order()
+        return NextTurn(name, Stage.ROUNDS)
+
+    def next_in_order(self) -> str:
+        """Return the next speaker in the order of the rounds, without a choice."""
+        order = self.conversation.order
+        # The last speaker of the opening does not count.
+        if self.position.turns == 0 or self.position.speaker is None:
+            return order[0]
+        return order[(order.index(self.position.speaker) + 1) % len(order)]
+
+    def code_waits(self) -> bool:
+        """Return whether the next speaker runs code of the newest message (AutoGen)."""
+        position = self.position
+        if position.phase not in TURN_ENDS or position.facts.code_by != position.speaker:
+            return False
+        following = self.next_turn().speaker
+        # A fixed first message comes before any code.
+        is_first = self.is_first_message_due(following)
+        return not is_first and self.runs_newest(following)
+
+    def runs_newest(self, name: str) -> bool:
+        """Return whether a speaker runs code of the newest message, which another speaker said."""
+        writer = self.position.facts.code_by
+        return writer is not None and writer != name and self.conversation.speaker(name).runs_code
+
+    def is_first_message_due(self, name: str) -> bool:
+        """Return whether a speaker has a fixed first message and has not said it yet."""
+        given = self.conversation.speaker(name).first_message is not None
+        return given and name not in self.position.facts.heard_from
+
+    def is_terminated(self, name: str) -> bool:
+        """Return whether the newest message is a termination message to a speaker.
+
+        A message with code that the speaker runs is not one, because its code runs first.
+        """
+        human, facts = self.conversation.speaker(name).human, self.position.facts
+        if human is None or facts.said_by in (None, name) or self.runs_newest(name):
+            return False
+        if human.is_termination is not None:
+            return human.is_termination in facts.predicates
+        return name in facts.terminated
+
+    def is_capped(self, name: str) -> bool:
+        """Return whether a speaker would answer, but its automatic replies are used up."""
+        given = self.position.facts.auto_replies.get(name, 0)
+        # The speaker of the newest message may be chosen to speak again.
+        received = self.position.facts.said_by not in (None, name)
+        return (received or given > 0) and self._has_capped(name)
+
+    def _has_capped(self, name: str) -> bool:
+        human = self.conversation.speaker(name).human
+        given = self.position.facts.auto_replies.get(name, 0)
+        return human is not None and given >= human.max_consecutive_auto_reply
+
+    def has_capped_calls(self) -> bool:
+        """Return whether waiting calls would exceed the cap on automatic replies if they ran."""
+        caller = self.position.speaker
+        if self.position.phase is not Phase.CALLED or caller is None:
+            return False
+        name = watcher(self.conversation, caller)
+        if name is None or not is_never_asked(self.conversation, name):
+            return False
+        return self._has_capped(name)
+
+    def find_question(self, name: str, stage: Stage) -> Asking | None:
+        """Return the question to the person of a speaker whose turn begins, or None."""
+        speaker = self.conversation.speaker(name)
+        human = speaker.human
+        aloud = stage in ALOUD
+        if human is None or (aloud and self.is_first_message_due(name)):
+            return None
+        ends = aloud and self.is_terminated(name)
+        if human.human_input_mode is HumanInputMode.ALWAYS:
+            if ends:
+                return Asking(name, Because.TERMINATION, "stop")
+            left_to: Empty = None if speaker.replies[-1] is human else "auto_reply"
+            return Asking(name, Because.TURN, left_to)
+        if human.human_input_mode is HumanInputMode.TERMINATE and aloud:
+            if ends:
+                return Asking(name, Because.TERMINATION, "stop")
+            if self.is_capped(name):
+                # Without automatic replies there is nothing to say. AutoGen sends a blank message.
+                empty: Empty = "auto_reply" if human.max_consecutive_auto_reply else "stop"
+                return Asking(name, Because.MAX_CONSECUTIVE_AUTO_REPLY, empty)
+        return None
+
+    def find_question_of_calls(self, caller: str) -> Asking | None:
+        """Return the question to a person before another speaker's calls run, or None."""
+        name = watcher(self.conversation, caller)
+        human = self.conversation.speaker(name).human if name is not None else None
+        if name is None or human is None or self.position.phase is not Phase.CALLED:
+            return None
+        if human.human_input_mode is HumanInputMode.ALWAYS:
+            return Asking(name, Because.CALLS, "run")
+        if human.human_input_mode is HumanInputMode.TERMINATE and self._has_capped(name):
+            empty: Empty = "run" if human.max_consecutive_auto_reply else "stop"
+            return Asking(name, Because.MAX_CONSECUTIVE_AUTO_REPLY, empty)
+        return None
+
+    def ends_run(self, name: str, stage: Stage) -> bool:
+        """Return whether a client's run ends before a turn, and the next run brings its message.
+
+        A client that sends a person's messages as inputs shows no interrupts for them. If there are
+        several people, an interrupt says whose turn it is.
+        """
+        if self.position.phase not in BETWEEN_TURNS or self.conversation.people != (name,):
+            return False
+        by_person = (about for about in map(metadata, reversed(self.log)) if is_by_person(about))
+        newest = next(by_person, None)
+        sends = isinstance(newest, Speech) and newest.from_client
+        return sends and self.find_question(name, stage) is not None
 
 
-def is_due(conversation: Conversation, position: Position, phase: Phase) -> bool:
-    """Return whether the completion judge must do the task that leads to this phase."""
-    if isinstance(conversation.turn_order, Concurrent) and is_in_round(conversation, position):
-        return False
-    return phase in MOVES[position.phase].then and _DUE[phase](conversation, position)
-
-
-def is_in_round(conversation: Conversation, position: Position) -> bool:
-    """Return whether some speakers of a round in which all speak at once have not spoken yet."""
-    is_begun = position.stage is Stage.ROUNDS and position.turns > 0
-    return is_begun and next_in_order(conversation, position) != conversation.order[0]
-
-
-def _has_predicates(conversation: Conversation, position: Position) -> bool:
-    """Return whether predicates are checked: after each turn that all hear, if there are any."""
-    return position.stage in ALOUD and bool(conversation.predicates)
-
-
-def is_judged(conversation: Conversation, position: Position) -> bool:
-    """Return whether the latest turn is judged: its speaker checks completion and is not done.
-
-    A turn at a cap is judged, too, because the verdict changes the reason for the end and the last
-    words. A separate judge waits until a second speaker has spoken.
-    """
-    return (
-        position.stage is Stage.ROUNDS
-        and not (position.facts.alone and conversation.end_chat.waits_for_another)
-        and conversation.end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
-        and position.speaker not in position.completed
-        and position.speaker in conversation.stoppers
-    )
-
-
-def _has_choice(conversation: Conversation, position: Position) -> bool:
-    """Return whether the next speaker must be chosen: not for the first turn and last words."""
-    chosen = not isinstance(conversation.turn_order, RoundRobin | Concurrent)
-    return chosen and position.turns > 0 and not position.owed
-
-
-_DUE: Final[Mapping[Phase, Callable[[Conversation, Position], bool]]] = {
-    Phase.CHECKED: _has_predicates,
-    Phase.JUDGED: is_judged,
-    Phase.CHOSEN: _has_choice,
+_DUE: Final[Mapping[Phase, Callable[[Dialogue], bool]]] = {
+    Phase.CHECKED: Dialogue.has_predicates,
+    Phase.JUDGED: Dialogue.is_judged,
+    Phase.CHOSEN: Dialogue.has_choice,
 }
 """The condition for each task of the completion judge, in order. Predicates come first, because
 they cost nothing.
 """
-
-
-def next_turn(conversation: Conversation, position: Position) -> NextTurn:
-    """Return the next turn. If its speaker has not been chosen yet, it is the next one in order."""
-    if position.owed:
-        return NextTurn(position.owed[0], Stage.LAST_WORDS)
-    prepared = conversation.secretive
-    if position.prepared < len(prepared):
-        return NextTurn(prepared[position.prepared], Stage.PRIVATE)
-    if conversation.opening.answers and position.opened < len(conversation.names):
-        return NextTurn(conversation.names[position.opened], Stage.OPENING)
-    name = position.chosen or next_in_order(conversation, position)
-    if position.facts.tokens_unanswered and name == position.speaker:
-        # Another speaker must answer a done token, whatever the choice was.
-        name = next_in_order(conversation, position)
-    return NextTurn(name, Stage.ROUNDS)
-
-
-def next_in_order(conversation: Conversation, position: Position) -> str:
-    """Return the next speaker in the order of the rounds, without a choice."""
-    order = conversation.order
-    # The last speaker of the opening does not count.
-    if position.turns == 0 or position.speaker is None:
-        return order[0]
-    return order[(order.index(position.speaker) + 1) % len(order)]
 
 
 def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
@@ -131,28 +251,6 @@ def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
             return following
         case _:
             return ()
-
-
-def code_waits(conversation: Conversation, position: Position) -> bool:
-    """Return whether the next speaker runs code of the newest message (AutoGen)."""
-    if position.phase not in TURN_ENDS or position.facts.code_by != position.speaker:
-        return False
-    following = next_turn(conversation, position).speaker
-    # A fixed first message comes before any code.
-    is_first = is_first_message_due(conversation, position, following)
-    return not is_first and runs_newest(conversation, position, following)
-
-
-def runs_newest(conversation: Conversation, position: Position, name: str) -> bool:
-    """Return whether a speaker runs code of the newest message, which another speaker said."""
-    writer = position.facts.code_by
-    return writer is not None and writer != name and conversation.speaker(name).runs_code
-
-
-def is_first_message_due(conversation: Conversation, position: Position, name: str) -> bool:
-    """Return whether a speaker has a fixed first message and has not said it yet."""
-    given = conversation.speaker(name).first_message is not None
-    return given and name not in position.facts.heard_from
 
 
 def next_speaker(conversation: Conversation, name: str, log: Sequence[BaseMessage]) -> str:
@@ -219,63 +317,6 @@ def _find_addressed(text: str, conversation: Conversation, name: str) -> str | N
     return max(ended, key=len, default=None)
 
 
-def find_question(conversation: Conversation, position: Position, turn: NextTurn) -> Asking | None:
-    """Return the question to a person at the beginning of a turn, or None."""
-    speaker = conversation.speaker(turn.speaker)
-    human = speaker.human
-    aloud = turn.stage in ALOUD
-    if human is None or (aloud and is_first_message_due(conversation, position, turn.speaker)):
-        return None
-    ends = aloud and is_terminated(conversation, position, turn.speaker)
-    if human.human_input_mode is HumanInputMode.ALWAYS:
-        if ends:
-            return Asking(turn.speaker, Because.TERMINATION, "stop")
-        left_to: Empty = None if speaker.replies[-1] is human else "auto_reply"
-        return Asking(turn.speaker, Because.TURN, left_to)
-    if human.human_input_mode is HumanInputMode.TERMINATE and aloud:
-        if ends:
-            return Asking(turn.speaker, Because.TERMINATION, "stop")
-        if is_capped(conversation, position, turn.speaker):
-            # Without automatic replies there is nothing to say. AutoGen sends a blank message.
-            empty: Empty = "auto_reply" if human.max_consecutive_auto_reply else "stop"
-            return Asking(turn.speaker, Because.MAX_CONSECUTIVE_AUTO_REPLY, empty)
-    return None
-
-
-def ends_run(
-    conversation: Conversation, position: Position, turn: NextTurn, log: Sequence[BaseMessage]
-) -> bool:
-    """Return whether a client's run ends before a turn, and the next run brings its message.
-
-    A client that sends a person's messages as inputs shows no interrupts for them. If there are
-    several people, an interrupt says whose turn it is.
-    """
-    if position.phase not in BETWEEN_TURNS or conversation.people != (turn.speaker,):
-        return False
-    by_person = (about for about in map(metadata, reversed(log)) if is_by_person(about))
-    newest = next(by_person, None)
-    sends = isinstance(newest, Speech) and newest.from_client
-    return sends and find_question(conversation, position, turn) is not None
-
-
-def find_question_of_calls(
-    conversation: Conversation, position: Position, caller: str
-) -> Asking | None:
-    """Return the question to a person before another speaker's calls run, or None."""
-    name = watcher(conversation, caller)
-    human = conversation.speaker(name).human if name is not None else None
-    if name is None or human is None or position.phase is not Phase.CALLED:
-        return None
-    if human.human_input_mode is HumanInputMode.ALWAYS:
-        return Asking(name, Because.CALLS, "run")
-    if human.human_input_mode is HumanInputMode.TERMINATE and _has_capped(
-        conversation, position, name
-    ):
-        empty: Empty = "run" if human.max_consecutive_auto_reply else "stop"
-        return Asking(name, Because.MAX_CONSECUTIVE_AUTO_REPLY, empty)
-    return None
-
-
 def meaning(asked: Asking, answer: Content) -> Leaving | Content | None:
     """Return the message in an answer, or the decision to end the conversation, or None.
 
@@ -299,45 +340,6 @@ def is_never_asked(conversation: Conversation, name: str) -> bool:
     """Return whether a speaker's person is never asked, so that automatic replies replace it."""
     human = conversation.speaker(name).human
     return human is not None and human.human_input_mode is HumanInputMode.NEVER
-
-
-def is_terminated(conversation: Conversation, position: Position, name: str) -> bool:
-    """Return whether the newest message is a termination message to a speaker.
-
-    A message with code that the speaker runs is not one, because its code runs first.
-    """
-    human, facts = conversation.speaker(name).human, position.facts
-    if human is None or facts.said_by in (None, name) or runs_newest(conversation, position, name):
-        return False
-    if human.is_termination is not None:
-        return human.is_termination in facts.predicates
-    return name in facts.terminated
-
-
-def is_capped(conversation: Conversation, position: Position, name: str) -> bool:
-    """Return whether a speaker would answer a message, but its automatic replies are used up."""
-    given = position.facts.auto_replies.get(name, 0)
-    # The speaker of the newest message may be chosen to speak again.
-    received = position.facts.said_by not in (None, name)
-    return (received or given > 0) and _has_capped(conversation, position, name)
-
-
-def _has_capped(conversation: Conversation, position: Position, name: str) -> bool:
-    human = conversation.speaker(name).human
-    given = position.facts.auto_replies.get(name, 0)
-    return human is not None and given >= human.max_consecutive_auto_reply
-
-
-def has_capped_calls(conversation: Conversation, position: Position) -> bool:
-    """Return whether waiting calls would exceed the cap on automatic replies if they ran."""
-    if position.phase is not Phase.CALLED or position.speaker is None:
-        return False
-    name = watcher(conversation, position.speaker)
-    return (
-        name is not None
-        and is_never_asked(conversation, name)
-        and _has_capped(conversation, position, name)
-    )
 
 
 def watcher(conversation: Conversation, caller: str) -> str | None:

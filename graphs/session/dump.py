@@ -37,6 +37,7 @@ from ..log.state import State, log_of, take_back, update_of
 from ..rules.outcome import Outcome
 from ..rules.position import MOVES, Position
 from ..rules.transitions import decide
+from ..rules.turns import Dialogue
 from ..speakers.call_settings import AnyDecision
 from .dumped_message import Message, dump_message, put_files_back, take_files_out
 from .stored_session import LaterVerdict
@@ -64,7 +65,7 @@ def _check_steps(steps: Sequence["DumpedStep"], spec: Conversation) -> None:
             _check_position(f"{where}.position", step.position, [*log.values()], names)
     if steps and steps[-1].position is not None:
         try:
-            decide(spec, steps[-1].position)
+            decide(Dialogue(spec, steps[-1].position))
         except Exception as error:
             where = f"steps.{len(steps) - 1}.position"
             raise ValueError(f"{where}: the session can't be resumed from it: {error}") from error

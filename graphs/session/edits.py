@@ -25,6 +25,7 @@ from ..log.viewpoint import memory_messages
 from ..prompts import prompts
 from ..rules.position import Position
 from ..rules.transitions import Node, decide, first_read, position_after_removals
+from ..rules.turns import Dialogue
 from ..store.errors import damaged_store
 from ..store.open import SessionLease, Store
 from .checkpoints import settle, write_state
@@ -181,15 +182,14 @@ async def end_waiting(store: Store, session: str) -> None:
         position = position_after_removals(Position.model_validate(state["position"]), log)
         facts = position.facts.model_copy(update={"stop_requested": True})
         position = position.model_copy(update={"facts": facts})
-        following = decide(conversation, position)
+        dialogue = Dialogue(conversation, position, log=log)
+        following = decide(dialogue)
         if following.node is not Node.END:
             raise SessionError(
                 f"Session {session!r} waits for an answer and can't be stopped: a stop alone does "
                 "not meet its end_chat.when. Answer the question, or delete the session."
             )
-        ended = add_next_step(
-            conversation, position, following, {**state, "messages": log}, is_new=True
-        )
+        ended = add_next_step(dialogue, following, {**state, "messages": log}, is_new=True)
         written = position.model_dump(mode="json", exclude_defaults=True)
         await write_state(graph, session, {"position": written, "outcome": ended["outcome"]})
         await held.finish(following.reasons[0].value)

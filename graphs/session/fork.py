@@ -30,7 +30,7 @@ from ..rules.met_ends import met_ends, reasons_of
 from ..rules.outcome import Outcome
 from ..rules.position import Position
 from ..rules.transitions import decide, first_read, position_after_removals
-from ..rules.turns import last_words
+from ..rules.turns import Dialogue, last_words
 from ..store.open import Store
 from ..store.rows import SessionRow, check_session_id
 from .checkpoints import (
@@ -97,7 +97,7 @@ def fork_state(found: State, new: Conversation) -> State:
             Position.model_validate(found["position"]), state["messages"]
         )
         position = carry_over(old, new, before, state["messages"])
-        was_next, told_new = decide(old, before), _new_tasks(old, new)
+        was_next, told_new = decide(Dialogue(old, before)), _new_tasks(old, new)
     elif new.task != old.task or new.task_specification is None:
         # The task was still being specified; now it is used as given.
         state["specified_task"] = new.task or ""
@@ -106,12 +106,13 @@ def fork_state(found: State, new: Conversation) -> State:
     else:
         return state
     state["position"] = position.model_dump(mode="json")
-    following = decide(new, position)
+    following = decide(Dialogue(new, position))
     if was_next is not None and following != was_next:
-        told = instruct_before_turn(old, before, was_next, state["messages"])
+        told = instruct_before_turn(Dialogue(old, before, log=state["messages"]), was_next)
         state["messages"] = _remove_cues(told, state["messages"])
     state["messages"] = insert_message(told_new, position, state["messages"])
-    return add_next_step(new, position, following, state, is_new=following != was_next)
+    dialogue = Dialogue(new, position, log=state["messages"])
+    return add_next_step(dialogue, following, state, is_new=following != was_next)
 
 
 def carry_over(
@@ -137,7 +138,7 @@ def carry_over(
     same_mode = new.end_chat.mode is old.end_chat.mode
     if same_mode and carries.completed == position.completed:
         return carries
-    is_completed = Reason.COMPLETED in reasons_of(met_ends(new, carries))
+    is_completed = Reason.COMPLETED in reasons_of(met_ends(Dialogue(new, carries)))
     if not (same_mode and is_completed):
         is_new = is_completed and _has_just_completed(carries, log)
         owed = last_words(new, carries.speaker or "") if is_new else ()

@@ -26,7 +26,7 @@ from ..log.state import log_of
 from ..rules.position import Position
 from ..rules.questions import question_payload
 from ..rules.transitions import Node, decide
-from ..rules.turns import NextTurn, ends_run, find_question
+from ..rules.turns import Dialogue
 from .checkpoints import checkpointer_of, config_of, read_snapshot, reading_session
 from .options import GivenAnswer
 
@@ -80,16 +80,16 @@ def _find_client_question(state: Mapping[str, Any]) -> MessageQuestion | None:
         return None
     conversation = restore_conversation(state["spec"])
     position, log = Position.model_validate(state["position"]), log_of(state)
-    decision = decide(conversation, position)
-    turn = NextTurn(decision.speaker, decision.stage)
-    asked = find_question(conversation, position, turn)
-    if asked is None or not ends_run(conversation, position, turn, log):
+    dialogue = Dialogue(conversation, position, log=log)
+    turn = decide(dialogue)
+    asked = dialogue.find_question(turn.speaker, turn.stage)
+    if asked is None or not dialogue.ends_run(turn.speaker, turn.stage):
         return None
     task = state.get("specified_task") or None
     return MessageQuestion(
         id=f"{_BEFORE_PLACE}{place_name(len(log))}",
         response_schema=TypeAdapter(schema_of(asked.empty)).json_schema(),
-        **question_payload(conversation, position, log, task, asked),
+        **question_payload(dialogue, task, asked),
     )
 
 

@@ -17,7 +17,7 @@ from ..log.metadata import Speech, verdict_of
 from ..rules.log_counter import counter_of
 from ..rules.met_ends import ENDS, is_answer_due
 from ..rules.outcome import Outcome, OutcomeStep, OutcomeStepKind
-from ..rules.position import Position
+from ..rules.turns import Dialogue
 from ..rules.why import explain_end, steps_of
 from .page_data import Chart, Ending, Mark, Meter, Share, Spending, Spent, Step, Timeline, Tone
 
@@ -180,27 +180,24 @@ def tone_of(reason: str | None) -> Tone:
 
 
 def ending_of(
-    conversation: Conversation,
-    log: Sequence[AnyMessage],
-    position: Position,
+    dialogue: Dialogue,
     outcome: Outcome | None,
     pending: Sequence[Question],
     anchors: Mapping[str, str],
 ) -> Ending:
     """Return the panel about the end of a conversation, or about its status."""
+    conversation, log = dialogue.conversation, dialogue.log
     found = _steps(explain_end(conversation, log, outcome), anchors)
     steps = tuple(found[-_MOST_STEPS:])
     shown = _steps(steps_of(conversation, log), anchors)[-_MOST_STEPS:]
     panel = reason_panel(outcome, pending, anchors)
     return panel.model_copy(
         update={
-            "owed": tuple(
-                _list_open_tasks(conversation, messages_since_end(log), position, outcome)
-            ),
-            "numbers": tuple(_numbers(conversation, position, outcome)),
+            "owed": tuple(_list_open_tasks(dialogue, outcome)),
+            "numbers": tuple(_numbers(dialogue, outcome)),
             "steps": steps,
             "earlier_steps": len(found) - len(steps),
-            "meters": tuple(_meters(conversation, log, position)),
+            "meters": tuple(_meters(dialogue)),
             "timeline": timeline(conversation, log, shown),
         }
     )
@@ -285,21 +282,17 @@ def _tone(cause: OutcomeStep) -> Tone:
             return "plain"
 
 
-def _list_open_tasks(
-    conversation: Conversation,
-    log: Sequence[BaseMessage],
-    position: Position,
-    outcome: Outcome | None,
-) -> Iterator[str]:
+def _list_open_tasks(dialogue: Dialogue, outcome: Outcome | None) -> Iterator[str]:
     """Yield sentences about last messages that are still due and tasks that are not complete."""
+    conversation, position = dialogue.conversation, dialogue.position
     if position.owed:
         verb = "was" if outcome is not None else "is"
         yield f"One more message {verb} due from {_join_names(position.owed)}."
-    if is_answer_due(conversation, position):
+    if is_answer_due(dialogue):
         token, who = position.facts.tokens_unanswered[0]
         yield f"{who} said {token}, and no other speaker has answered it."
     newest: dict[str, Verdict] = {}
-    for message in log:
+    for message in messages_since_end(dialogue.log):
         if (verdict := verdict_of(metadata(message))) is not None:
             # A separate judge has one verdict for all speakers.
             newest["" if verdict.findings else verdict.speaker] = verdict
@@ -323,11 +316,9 @@ def _list_unmet(verdict: Verdict) -> Iterator[str]:
     yield f"{whose}: {'; '.join(left)}" if left else f"{whose}: not complete"
 
 
-def _numbers(
-    conversation: Conversation, position: Position, outcome: Outcome | None
-) -> Iterator[tuple[str, str]]:
-    facts = position.facts
-    yield "Rounds", str(outcome.rounds if outcome is not None else position.rounds(conversation))
+def _numbers(dialogue: Dialogue, outcome: Outcome | None) -> Iterator[tuple[str, str]]:
+    position, facts = dialogue.position, dialogue.position.facts
+    yield "Rounds", str(outcome.rounds if outcome is not None else dialogue.rounds)
     yield "Messages", str(outcome.messages if outcome is not None else facts.messages)
     yield "Model calls", f"{facts.calls:,}"
     yield "Tokens", f"{facts.tokens:,}"
@@ -340,19 +331,17 @@ def _numbers(
         yield "Completed by", _join_names(position.completed)
 
 
-def _meters(
-    conversation: Conversation, log: Sequence[BaseMessage], position: Position
-) -> Iterator[Meter]:
+def _meters(dialogue: Dialogue) -> Iterator[Meter]:
     """Yield the counts of the caps, then of the guards."""
-    facts, end_chat = position.facts, conversation.end_chat
+    conversation, facts = dialogue.conversation, dialogue.position.facts
+    end_chat = conversation.end_chat
     if end_chat.max_iterations is not None:
-        rounds = position.rounds(conversation)
-        yield Meter(name="rounds", count=rounds, limit=end_chat.max_iterations)
+        yield Meter(name="rounds", count=dialogue.rounds, limit=end_chat.max_iterations)
     for _, end in leaves(end_chat.when):
         if (meter := end.meter(facts)) is not None:
             name, count, limit = meter
             yield Meter(name=name, count=count, limit=limit)
-    tallies = counter_of(conversation, log).tallies
+    tallies = counter_of(conversation, dialogue.log).tallies
     for guard in ENDS.values():
         if issubclass(guard, Guard) and (limit := guard.limit(conversation)):
             count = tallies[guard.reason].count

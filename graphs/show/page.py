@@ -40,6 +40,7 @@ from ..log.transcript import format_transcript
 from ..log.viewpoint import SILENCE, View, viewpoint
 from ..rules.outcome import Outcome
 from ..rules.position import Position
+from ..rules.turns import Dialogue
 from ..rules.why import describe_inner, describe_note, describe_result, list_remarks, name_author
 from .ending import ending_of, reason_panel, spending_of
 from .page_data import (
@@ -338,7 +339,10 @@ def page_of(session: PageSession) -> Page:
         players=tuple(_player(session, name, found) for name in conversation.names),
         lines=tuple(lines_of(conversation, log)),
         ending=ending_of(
-            conversation, log, session.position, session.outcome, session.pending, found
+            Dialogue(conversation, session.position, log=log),
+            session.outcome,
+            session.pending,
+            found,
         ).model_copy(update=added),
         spending=spending_of(conversation, session.steps),
     )

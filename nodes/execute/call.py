@@ -29,7 +29,7 @@ from ...graphs.common.content import Block, describe_file, files_of, is_inline_f
 from ...graphs.common.content_input import read_bytes
 from ...graphs.conversation.questions import describe_misfit
 from ...graphs.conversation.usage import Usage, add_models, read_usage
-from ...graphs.log.memory import talk_of
+from ...graphs.log.memory import select_heard, talk_of
 from ...graphs.log.messages import make_message, metadata, parts_of_result, storable, store_artifact
 from ...graphs.log.metadata import CallOutcome, Failure, InnerSession, UnheardResult
 from ...graphs.rules.questions import (
@@ -49,7 +49,6 @@ from ...tools.registry.registry import ConversationTool
 from ..turn.agents import describe_error, run_inner
 from ..turn.interrupt import describe_unstorable
 from ..turn.node_context import NodeContext, session_id
-from ..turn.prompt import select_heard
 
 
 class CallResult(NamedTuple):
@@ -138,7 +137,9 @@ def tool_state(context: NodeContext, speaker: Speaker, run_code: RunCode) -> Too
     return ToolState(
         session=session_id(),
         speaker=speaker.name,
-        messages=talk_of(select_heard(context, speaker, context.log), speaker.name),
+        messages=talk_of(
+            select_heard(context.conversation, context.log, speaker.name), speaker.name
+        ),
         run_code=run_code,
     )
 

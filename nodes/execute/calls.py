@@ -157,7 +157,7 @@ async def return_turn(context: NodeContext, speaker: Speaker, message: AIMessage
     """End a turn without running its calls when a guard passes the turn to a person."""
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     answers = {str(call["id"]): CallResult(NOT_RUN, Failure.PERSON) for call in calls}
-    position = record_reply(context.conversation, context.position, context.turn)
+    position = record_reply(context, context.turn)
     return await context.step(position, result_lines(context, speaker, answers, final=True))
 
 

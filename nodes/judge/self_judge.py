@@ -86,9 +86,7 @@ async def record_unreadable(
     )
     place = len(context.log) + len(found.new) + len(before)
     new = [*found.new, *before, make_message(place, answer.text, about, answer=answer)]
-    return await context.step(
-        record_unread_verdict(context.conversation, context.position), new, found.usage
-    )
+    return await context.step(record_unread_verdict(context), new, found.usage)
 
 
 _MOST_OBJECTIVES = 5
@@ -281,7 +279,7 @@ async def _record_answer(
     position = (
         record_question(context.position)
         if verdict is None
-        else record_verdict(context.conversation, context.position, complete=verdict.complete)
+        else record_verdict(context, complete=verdict.complete)
     )
     return await context.step(position, [*found.new, *lines], found.usage)
 

@@ -31,7 +31,6 @@ from ...graphs.prompts.prompts import SHORTENED, RenderPrompt, fill_template
 from ...graphs.rules.history import shorten_messages
 from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.transitions import record_verdict
-from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.call_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
@@ -165,7 +164,7 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     question = make_message(number, asked, JudgeQuestion(audience=NOBODY))
     if decisions is None and not is_last(context, judge, answer):
         return await record_unreadable(context, found, [question], None)
-    is_final = not is_judged(context.conversation, context.position)
+    is_final = not context.is_judged()
     verdict = make_verdict(speaker.name, decisions, is_final=is_final)
     kept = (speaker.name,) if speaker.keep_self_reflection and verdict.readable else NOBODY
     text = str(answer.text)
@@ -177,7 +176,7 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     # A final verdict is requested after a cap was reached. It only reports the state; the cap
     # remains the reason for the end.
     completes = verdict.complete and not verdict.final
-    position = record_verdict(context.conversation, context.position, complete=completes)
+    position = record_verdict(context, complete=completes)
     return await context.step(position, [*found.new, *lines], found.usage)
 
 
@@ -350,6 +349,8 @@ async def judge_log(
         model.check_price(conversation)
     position = Position(phase=Phase.UNREAD if is_second else Phase.SPOKEN)
     running = RunningSession(conversation)
-    context = NodeContext(resources, running, position, [*log], {}, task)
+    context = NodeContext(
+        conversation, position, log=[*log], resources=resources, session=running, task=task
+    )
     found = await ask_criteria(context, judge, model)
     return LogDecisions(found.found, str(found.answer.text), found.usage)

@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from ...graphs.common.content import Content, replace_text, text_of
 from ...graphs.common.errors import SpecError
 from ...graphs.conversation.usage import Usage
+from ...graphs.log.memory import select_heard
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Source
 from ...graphs.log.viewpoint import copy_view, describe_news, drop_thoughts
@@ -27,7 +28,7 @@ from ...tools.registry.hooks import Hook, Turn
 from ..models.answers import why_unstorable
 from ..models.tool_binding import HandedOver
 from .node_context import NodeContext, session_id
-from .prompt import select_heard, view_of
+from .prompt import view_of
 
 Hooks = Sequence[tuple[str, Hook]]
 """The hooks with their names, in order."""
@@ -165,6 +166,6 @@ def copy_turn_view(
 def turn_of(context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
     """Return the turn as functions and hooks see it."""
     view = tuple(copy_turn_view(context, speaker, log))
-    heard = select_heard(context, speaker, log)
+    heard = select_heard(context.conversation, log, speaker.name)
     news = text_of(describe_news(context.conversation, heard, speaker.name))
     return Turn(session_id(), speaker.name, view, news)

@@ -1,27 +1,24 @@
 """Questions to a person: the only function that interrupts a session, and the rules for asking."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from langchain_core.messages import BaseMessage
 from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt, interrupt
 from pydantic import TypeAdapter, ValidationError
 
 from ...graphs.common.content import Content
-from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.questions import (
     Asking,
     Because,
     describe_misfit,
     schema_of,
 )
-from ...graphs.log.memory import heard_log
+from ...graphs.log.memory import select_heard
 from ...graphs.rules.met_ends import explain_guards
 from ...graphs.rules.position import Leaving
 from ...graphs.rules.questions import question_payload
-from ...graphs.rules.turns import NextTurn, find_question, find_question_of_calls, meaning
+from ...graphs.rules.turns import Dialogue, meaning
 from ...graphs.store.serializer import check_storable
 from .node_context import NodeContext
 
@@ -72,15 +69,14 @@ def describe_unstorable(asked: GraphInterrupt) -> Exception | None:
 
 async def ask_for_message(context: NodeContext) -> Leaving | Content | None:
     """Ask the person who replies for the speaker whose turn begins, if the rules require it."""
-    turn = NextTurn(context.turn.speaker, context.turn.stage)
-    asked = find_question(context.conversation, context.position, turn)
+    turn = context.turn
+    asked = context.find_question(turn.speaker, turn.stage)
     if asked is None:
         if context.conversation.speaker(turn.speaker).human is None:
             return None
         waiting = context.find_waiting_message(turn.speaker)
         return None if waiting is None else waiting.content
-    tallies = context.reader.tallies(context.log)
-    why = explain_guards(context.conversation, context.position, tallies)
+    why = explain_guards(context, context.reader.tallies(context.log))
     if why and asked.because is Because.TURN:
         asked = asked._replace(because=Because.GUARD, why=why)
     return await _ask_and_read(context, asked)
@@ -97,7 +93,7 @@ class Interruption(NamedTuple):
 
 async def ask_about_calls(context: NodeContext) -> Leaving | Interruption | None:
     """Ask the person who sees the waiting calls, if there is one."""
-    asked = find_question_of_calls(context.conversation, context.position, context.turn.speaker)
+    asked = context.find_question_of_calls(context.turn.speaker)
     if asked is None:
         return None
     found = await _ask_and_read(context, asked)
@@ -113,11 +109,9 @@ async def _ask_and_read(context: NodeContext, asked: Asking) -> Leaving | Conten
     waiting = context.find_waiting_message(asked.speaker)
     if waiting is not None:
         return meaning(asked, waiting.content) or ""
-    conversation = context.conversation
-    log: Sequence[BaseMessage] = context.log
-    if isinstance(conversation.turn_order, Concurrent):
-        log = heard_log(conversation, log, asked.speaker)
-    question = question_payload(conversation, context.position, log, context.task, asked)
+    heard = select_heard(context.conversation, context.log, asked.speaker)
+    dialogue = Dialogue(context.conversation, context.position, log=heard)
+    question = question_payload(dialogue, context.task, asked)
     again = context.resources.serves_clients
     found = meaning(asked, ask(question, schema_of(asked.empty), asks_again=again))
     if context.resources.written is not None:

@@ -138,9 +138,7 @@ async def write_message(
         message_id = waiting.id
         about = about.model_copy(update={"from_client": True})
     spoken = make_message(number, given.message.content, about, id=message_id, answer=given.message)
-    return await context.step(
-        record_reply(context.conversation, position, turn), [*given.new, spoken], given.usage
-    )
+    return await context.step(record_reply(context, turn), [*given.new, spoken], given.usage)
 
 
 def read_by_format(

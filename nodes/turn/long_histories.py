@@ -18,6 +18,7 @@ from langchain_core.messages import (
 from ...graphs.common.content import describe_content
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.conversation.usage import Usage
+from ...graphs.log.memory import select_heard
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, Summary
 from ...graphs.log.transcript import format_call, format_line, quote_text
@@ -36,7 +37,7 @@ from ...graphs.text.words import cut
 from ..models.answers import get_thought, ran_out_of_room
 from ..models.model import Model
 from .node_context import NodeContext, notify
-from .prompt import prompt_overhead, select_heard, view_of
+from .prompt import prompt_overhead, view_of
 
 T = TypeVar("T")
 
@@ -150,7 +151,7 @@ def _cut_history(
     limit if None.
     """
     history = context.reader.history(speaker.name)
-    heard = select_heard(context, speaker, lines)
+    heard = select_heard(context.conversation, lines, speaker.name)
     since = None if limit is None else history.cut_to_newest(heard, overhead, limit)
     if since is None and (halved := history.halve(heard, overhead)) is not None:
         since, limit = halved, None
@@ -184,7 +185,7 @@ async def summarize_left_out(
         model = await context.model(speaker.model)
         short = model.adapter.prompting.small_model_prompt(speaker)
     overhead = prompt_overhead(context, speaker, short)
-    log = select_heard(context, speaker, context.log)
+    log = select_heard(context.conversation, context.log, speaker.name)
     left_out = context.reader.history(speaker.name).to_summarise(log, overhead)
     return None if left_out is None else await summarize(context, speaker, *left_out)
 

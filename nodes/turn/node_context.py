@@ -41,7 +41,7 @@ from ...graphs.rules.transitions import (
     position_after_removals,
     record_pause,
 )
-from ...graphs.rules.turns import is_in_round
+from ...graphs.rules.turns import Dialogue
 from ...graphs.speakers.call_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
@@ -148,21 +148,17 @@ class Resources:
             await sandbox.check(conversation.sandbox, languages)
 
 
-@dataclass(frozen=True)
-class NodeContext:
+@dataclass(frozen=True, kw_only=True)
+class NodeContext(Dialogue):
     """A session's state, read once at the start of a node."""
 
     resources: Resources
     """The models and functions."""
     session: RunningSession
     """The running session, with its spec and a log reader."""
-    position: Position
-    """The session's position."""
-    log: list[AnyMessage]
-    """The whole log."""
-    usage: dict[str, Usage]
+    usage: dict[str, Usage] = field(default_factory=dict)
     """The usage so far, by model."""
-    task: str | None
+    task: str | None = None
     """The task of the conversation."""
     messages: Sequence[AnyMessage] = ()
     """The state's messages. They may include a message of this run's input that no speaker has said
@@ -180,20 +176,21 @@ class NodeContext:
         if not session.is_checked:
             await resources.find(session.conversation)
             session.is_checked = True
-        return cls(
-            resources,
-            session,
-            session.position(state),
-            session.log(state),
-            session.usage(state),
-            state.get("specified_task") or None,
-            state.get("messages") or (),
-        )
+        return cls.make(session, state, resources)
 
-    @cached_property
-    def conversation(self) -> Conversation:
-        """The conversation."""
-        return self.session.conversation
+    @classmethod
+    def make(cls, session: RunningSession, state: State, resources: Resources) -> "NodeContext":
+        """Return a session's state as a node reads it."""
+        return cls(
+            session.conversation,
+            session.position(state),
+            log=session.log(state),
+            resources=resources,
+            session=session,
+            usage=session.usage(state),
+            task=state.get("specified_task") or None,
+            messages=state.get("messages") or (),
+        )
 
     @cached_property
     def gate(self) -> StepGate | None:
@@ -319,19 +316,19 @@ class NodeContext:
         log = [*self.log, *messages]
         facts = await self._count_facts(position, log, usage)
         position = position.model_copy(update={"facts": facts})
-        decision = decide(self.conversation, position)
+        dialogue = Dialogue(self.conversation, position, log=log)
+        decision = decide(dialogue)
         stored = position.model_dump(mode="json", exclude_defaults=True)
         update: dict[str, Any] = {"position": stored, "usage": dump_usage(usage)}
         self.session.keep_step(update, position, decision, usage)
         if decision.node is Node.END:
-            tallies = self.reader.tallies(log)
-            ended = outcome(self.conversation, position, decision.reasons, log, usage, tallies)
+            ended = outcome(dialogue, decision.reasons, usage, self.reader.tallies(log))
             update["outcome"] = ended.model_dump(mode="json")
             # Clients look for the output in the last message of `messages`. Therefore the messages
             # that follow the output go to `unspoken`.
             behind = [*list_after_output(self.conversation, log)][::-1]
             return update | hide_messages(behind, self.messages, update_of(messages, self.log))
-        new = instruct_before_turn(self.conversation, position, decision, log) if tells else []
+        new = instruct_before_turn(dialogue, decision) if tells else []
         return update | update_of([*messages, *new], self.log)
 
     async def _count_facts(
@@ -386,27 +383,19 @@ def notify(text: str) -> None:
     write({"notice": text})
 
 
-def instruct_before_turn(
-    conversation: Conversation,
-    position: Position,
-    decision: Decision,
-    log: Sequence[BaseMessage],
-) -> list[AnyMessage]:
+def instruct_before_turn(dialogue: Dialogue, decision: Decision) -> list[AnyMessage]:
     """Return the instructions to add to the log before the next turn."""
     speaks = decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
-    if position.phase not in BETWEEN_TURNS or not speaks:
+    if dialogue.position.phase not in BETWEEN_TURNS or not speaks:
         return []
-    found = _choose_instruction(conversation, position, decision, log)
-    return [] if found is None else [make_message(len(log), *found)]
+    found = _choose_instruction(dialogue, decision)
+    return [] if found is None else [make_message(len(dialogue.log), *found)]
 
 
 def _choose_instruction(
-    conversation: Conversation,
-    position: Position,
-    decision: Decision,
-    log: Sequence[BaseMessage],
+    dialogue: Dialogue, decision: Decision
 ) -> tuple[Content, MessageMetadata] | None:
-    name = decision.speaker
+    conversation, position, name = dialogue.conversation, dialogue.position, decision.speaker
     speaker, opening = conversation.speaker(name), conversation.opening
     alone = Instruction(audience=(name,))
     if decision.stage is Stage.PRIVATE:
@@ -417,7 +406,7 @@ def _choose_instruction(
         )
     if decision.stage is Stage.ROUNDS and isinstance(conversation.turn_order, Concurrent):
         # The instruction is for all speakers of the round.
-        if is_in_round(conversation, position):
+        if dialogue.is_in_round():
             return None
         line = opening.first_line if position.turns == 0 else None
         return line or conversation.render_prompt(prompts.ALL_SPEAK), Instruction()
@@ -427,7 +416,7 @@ def _choose_instruction(
         begins = speaker.first_message is not None or speaker.human is not None
         if begins and not is_by_model and opening == Opening():
             return None
-        return _make_first_instruction(conversation, alone, log)
+        return _make_first_instruction(conversation, alone, dialogue.log)
     if speaker.human is not None and not is_by_model:
         # A person's question names the speaker already.
         return None

@@ -20,10 +20,9 @@ from langchain_core.tools import BaseTool
 
 from ...graphs.common.content import join_content, replace_text
 from ...graphs.conversation.conversation import has_hand_off_tool, restore_conversation
-from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.usage import read_usage
 from ...graphs.ends.call_guards import TURN_ERRORS
-from ...graphs.log.memory import heard_log, pending_answers
+from ...graphs.log.memory import pending_answers, select_heard
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import (
     Source,
@@ -133,15 +132,6 @@ def _shown_messages(
     return _build_small_model_prompt(view, short, context.task or given, given)
 
 
-def select_heard(
-    context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]
-) -> Sequence[BaseMessage]:
-    """Return the part of the log that a speaker hears in this turn: all of it, if in turn."""
-    if isinstance(context.conversation.turn_order, Concurrent):
-        return heard_log(context.conversation, log, speaker.name)
-    return log
-
-
 def view_of(
     context: NodeContext,
     speaker: Speaker,
@@ -158,7 +148,7 @@ def view_of(
     overhead = PromptOverhead(0)
     if limit is not None:
         overhead = prompt_overhead(context, speaker, short, behind=behind)
-    log = select_heard(context, speaker, log)
+    log = select_heard(context.conversation, log, speaker.name)
     kept = context.reader.history(speaker.name).shorten(log, overhead)
     view = order_messages(_shown_messages(context, speaker, kept.lines, short))
     if limit is None:
@@ -208,12 +198,12 @@ def _count_last_failure(context: NodeContext) -> int:
 def _make_end_notice(context: NodeContext) -> str:
     conversation, position = context.conversation, context.position
     end_chat = conversation.end_chat
-    if position.owed or is_answer_due(conversation, position):
+    if position.owed or is_answer_due(context):
         if not end_chat.announce_last_words:
             return ""
         notice = conversation.render_prompt(prompts.LAST_MESSAGE)
     else:
-        left = end_chat.rounds_left(position.rounds(conversation) + 1)
+        left = end_chat.rounds_left(context.rounds + 1)
         if not end_chat.tell_rounds_left or left is None or context.turn.stage is not Stage.ROUNDS:
             return ""
         notice = conversation.render_prompt(prompts.ROUNDS_LEFT, count=left)
@@ -338,14 +328,7 @@ async def _rebuild_prompt(
     before: State, after: State, log: list[AnyMessage], resources: Resources, name: str
 ) -> list[BaseMessage]:
     session = RunningSession(restore_conversation(before.get("spec") or after["spec"]))
-    context = NodeContext(
-        resources,
-        session,
-        session.position(before),
-        log_of(before),
-        read_usage(before),
-        before.get("specified_task") or None,
-    )
+    context = NodeContext.make(session, before, resources)
     prompting = _find_prompting(context, before, after, name)
     speaker = adapt_to_stage(context.turn.stage, context.conversation.speaker(name))
     offers = choose_offer(prompting, speaker.tool_calling)

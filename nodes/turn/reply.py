@@ -23,7 +23,7 @@ from ...graphs.conversation.usage import add_models
 from ...graphs.ends.end_chat import Reason
 from ...graphs.log.heard_text import HeardText, join_texts, may_say_token
 from ...graphs.log.marks import begins, length_of
-from ...graphs.log.memory import list_heard, pending_answer, talk_of
+from ...graphs.log.memory import list_heard, pending_answer, select_heard, talk_of
 from ...graphs.log.messages import (
     make_message,
     metadata,
@@ -45,7 +45,6 @@ from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import Prompt
 from ...graphs.rules.met_ends import is_out_of_budget
 from ...graphs.rules.position import Phase, Position
-from ...graphs.rules.turns import is_first_message_due
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.replies import (
     AgentReply,
@@ -94,7 +93,6 @@ from .prompt import (
     build_prompt,
     callable_tools,
     is_thought_unopened,
-    select_heard,
     turn_instructions,
 )
 
@@ -147,7 +145,7 @@ async def _ask_for_text(
     def read(answer: AIMessage) -> AIMessage:
         if not tools or choice == "none":
             return answer
-        heard = select_heard(context, speaker, context.log)
+        heard = select_heard(context.conversation, context.log, speaker.name)
         return take_written_calls(context.conversation, speaker, heard, tools, answer)
 
     # JSON in the speaker's format is no call, so it is shown while it arrives.
@@ -345,7 +343,7 @@ def _reply_by_calls(context: NodeContext, speaker: Speaker) -> DraftReply:
 
 
 def _record_hook_version(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
-    log = select_heard(context, speaker, context.log)
+    log = select_heard(context.conversation, context.log, speaker.name)
     places = tuple(list_heard(log, speaker.name))
     about = HookVersion(audience=(speaker.name,), instead_of=places)
     heard = (message for message in log if place_of(message) in places)
@@ -356,9 +354,7 @@ def _record_hook_version(context: NodeContext, speaker: Speaker, text: str) -> A
 async def _reply_by_text(
     context: NodeContext, speaker: Speaker, reply: TextReply, new: list[AnyMessage]
 ) -> DraftReply | None:
-    is_first = context.turn.stage in ALOUD and is_first_message_due(
-        context.conversation, context.position, speaker.name
-    )
+    is_first = context.turn.stage in ALOUD and context.is_first_message_due(speaker.name)
     if reply.once and not is_first:
         return None
     return DraftReply(AIMessage(reply.text), Source.TEXT, new, context.usage)
@@ -449,7 +445,7 @@ def _find_inner_task(
     It is everything that the speaker has heard and said, with a description of each file. None if
     that is nothing, and the inner conversation has its own task.
     """
-    heard = select_heard(context, speaker, [*context.log, *new])
+    heard = select_heard(context.conversation, [*context.log, *new], speaker.name)
     said = talk_of(heard, speaker.name)
     if not said:
         return None if inner.task else speaker.task or context.task

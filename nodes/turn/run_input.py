@@ -56,7 +56,7 @@ from ...graphs.rules.transitions import (
     record_reopening,
     record_turn,
 )
-from ...graphs.rules.turns import find_question_of_calls, next_turn
+from ...graphs.rules.turns import Dialogue
 from ...graphs.speakers.speaker import Speaker
 from .node_context import instruct_before_turn
 
@@ -330,9 +330,10 @@ def continue_session(
 
 def _is_next(conversation: Conversation, position: Position, name: str) -> bool:
     """Return whether the next message comes from this speaker's person."""
-    turn = decide(conversation, position)
+    dialogue = Dialogue(conversation, position)
+    turn = decide(dialogue)
     if turn.node is Node.TOOL_EXECUTOR:
-        asked = find_question_of_calls(conversation, position, turn.speaker)
+        asked = dialogue.find_question_of_calls(turn.speaker)
         return asked is not None and asked.speaker == name
     speaks = turn.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
     return speaks and position.phase in BETWEEN_TURNS and turn.speaker == name
@@ -354,7 +355,7 @@ _NOT_IN_THE_LOG: Final = (
 def is_opening(conversation: Conversation, position: Position) -> bool:
     """Return whether the private or opening prompts are still being answered."""
     within = position.stage in (Stage.PRIVATE, Stage.OPENING) and position.phase not in TURN_ENDS
-    comes = next_turn(conversation, position).stage
+    comes = Dialogue(conversation, position).next_turn().stage
     return within or comes in (Stage.PRIVATE, Stage.OPENING)
 
 
@@ -378,7 +379,7 @@ def say_as_speaker(
         # The newest instruction announces a turn. It is removed if the turn was another speaker's.
         taken_back = [] if about.audience == (speaker,) else [log.pop()]
     known = len(log)
-    log += _answer_dropped_calls(state, conversation, log, position, speaker)
+    log += _answer_dropped_calls(state, Dialogue(conversation, position, log=log), speaker)
     if ended := state.get("outcome"):
         end = EarlierEnd(audience=NOBODY, outcome=ended)
         log.append(make_message(len(log), str(Outcome.model_validate(ended)), end))
@@ -393,9 +394,11 @@ def say_as_speaker(
     )
     log.append(make_message(len(log), content, about, id=message_id))
     facts = facts_of(conversation, log).model_copy(update=select_other_facts(position.facts))
-    after = record_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})
-    following = decide(conversation, after)
-    gone_on = add_next_step(conversation, after, following, {**state, "messages": log}, is_new=True)
+    after = record_turn(Dialogue(conversation, position), speaker, stage)
+    after = after.model_copy(update={"facts": facts})
+    dialogue = Dialogue(conversation, after, log=log)
+    following = decide(dialogue)
+    gone_on = add_next_step(dialogue, following, {**state, "messages": log}, is_new=True)
     new = [*(take_back(str(one.id)) for one in taken_back), *gone_on["messages"][known:]]
     written = update_of(new, log)
     written["position"] = after.model_dump(mode="json", exclude_defaults=True)
@@ -405,14 +408,9 @@ def say_as_speaker(
     return written
 
 
-def _answer_dropped_calls(
-    state: State,
-    conversation: Conversation,
-    log: Sequence[AnyMessage],
-    position: Position,
-    speaker: str,
-) -> list[AnyMessage]:
+def _answer_dropped_calls(state: State, dialogue: Dialogue, speaker: str) -> list[AnyMessage]:
     """Return a result for each waiting call, so that providers accept the caller's history."""
+    position, log = dialogue.position, dialogue.log
     if position.phase not in (Phase.CALLED, Phase.RAN):
         return []
     called = newest_calls(log)
@@ -420,8 +418,8 @@ def _answer_dropped_calls(
         return []
     # A result that no hook has seen yet counts as well.
     came = {one.tool_call_id: one for one in log if isinstance(one, ToolMessage)}
-    caller = conversation.speaker(position.speaker or "")
-    is_shown = find_question_of_calls(conversation, position, caller.name) is not None
+    caller = dialogue.conversation.speaker(position.speaker or "")
+    is_shown = dialogue.find_question_of_calls(caller.name) is not None
     begun = _find_begun_calls(state, caller, called, is_shown=is_shown)
     results: list[AnyMessage] = []
     for call in (*called.tool_calls, *called.invalid_tool_calls):
@@ -462,15 +460,12 @@ def select_other_facts(facts: Facts) -> dict[str, Any]:
     return {name: getattr(facts, name) for name in _NOT_IN_THE_LOG}
 
 
-def add_next_step(
-    new: Conversation, position: Position, following: Decision, state: State, *, is_new: bool
-) -> State:
+def add_next_step(dialogue: Dialogue, following: Decision, state: State, *, is_new: bool) -> State:
     """Add the outcome if the conversation ends, or the instructions if the next turn is new."""
-    log = state["messages"]
     if following.node is Node.END:
-        usage, tallies = read_usage(state), counter_of(new, log).tallies
-        ended = outcome(new, position, following.reasons, log, usage, tallies)
+        tallies = counter_of(dialogue.conversation, dialogue.log).tallies
+        ended = outcome(dialogue, following.reasons, read_usage(state), tallies)
         state["outcome"] = ended.model_dump(mode="json")
     elif is_new:
-        state["messages"] = [*log, *instruct_before_turn(new, position, following, log)]
+        state["messages"] = [*state["messages"], *instruct_before_turn(dialogue, following)]
     return state

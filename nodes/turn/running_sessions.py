@@ -39,6 +39,7 @@ from ...graphs.log.state import GrowingLog
 from ...graphs.rules.log_counter import Reader
 from ...graphs.rules.position import Position
 from ...graphs.rules.transitions import Decision, Node, decide
+from ...graphs.rules.turns import Dialogue
 
 _MOST: Final = 256
 """The maximum number of sessions that one graph caches. Others are read from their beginning."""
@@ -86,7 +87,7 @@ class RunningSession:
         """Return the next step at a position, according to the rules."""
         known, turn = self._turn
         if turn is None or known is not position:
-            turn = decide(self.conversation, position)
+            turn = decide(Dialogue(self.conversation, position))
             self._turn = (position, turn)
         return turn
 

@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from ...graphs.common.content import Content, replace_text
 from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.usage import add_models, dump_usage, read_usage
-from ...graphs.log.memory import pending_answer
+from ...graphs.log.memory import pending_answer, select_heard
 from ...graphs.log.messages import (
     KEY,
     PLACE,
@@ -50,7 +50,7 @@ from ...graphs.rules.transitions import (
     record_leaving,
     record_pause,
 )
-from ...graphs.rules.turns import Checked, Problem, Worth, better, is_first_message_due, worth_of
+from ...graphs.rules.turns import Checked, Problem, Worth, better, worth_of
 from ...graphs.speakers.replies import ModelReply, TextReply
 from ...graphs.speakers.reply_parts import ALOUD
 from ...graphs.speakers.speaker import Speaker
@@ -70,7 +70,7 @@ from .log_writer import (
 )
 from .long_histories import summarize_left_out
 from .node_context import NodeContext, Resources
-from .prompt import adapt_to_stage, calls_of_turn, select_heard
+from .prompt import adapt_to_stage, calls_of_turn
 from .reply import ask_for_reply, continuation_request, join_reply, reply_of
 from .running_sessions import record_as_task
 
@@ -257,7 +257,7 @@ def _check(
 ) -> Checked:
     """Check a reply of the speaker's model, or the text that a hook has made of it."""
     schema = context.resources.registry.schema_of(speaker)
-    log = select_heard(context, speaker, log)
+    log = select_heard(context.conversation, log, speaker.name)
     found = check_reply(
         context.conversation,
         speaker,
@@ -363,7 +363,7 @@ async def _reread_edited(context: NodeContext, edited: Sequence[int]) -> dict[st
     judged_anew = newest in edited and position.phase in _PAST_JUDGES
     if newest is not None and judged_anew:
         behind = log[newest + 1 :]
-        position = forget_verdicts(context.conversation, position, behind)
+        position = forget_verdicts(replace(context, position=position), behind)
         written += [take_back(str(message.id)) for message in behind]
         del log[newest + 1 :]
     before: dict[str, Any] = dict(update_of(written, context.log))
@@ -482,7 +482,7 @@ def _calls_model_first(context: NodeContext, name: str) -> bool:
         return False
     if context.resources.registry.hooks_of(speaker):
         return False
-    has_said = not is_first_message_due(conversation, context.position, name)
+    has_said = not context.is_first_message_due(name)
     replies = (
         reply
         for reply in speaker.replies

@@ -10,6 +10,7 @@ from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.rules.log_counter import LogCounter
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import Decision, Node, decide, record_pause, record_turn
+from duologue.graphs.rules.turns import Dialogue as RulesDialogue
 from duologue.nodes.turn.checks import check_repeated_calls, check_reply
 from endings.dialogue import Call, Dialogue, Turn
 from support.log import Failure, Source, Stage, make_line, make_metadata, make_tool_line
@@ -126,9 +127,8 @@ class Rules:
     def _after(self, turn: Turn) -> str | None:
         if not turn.calls:
             self._add(self._speech(turn))
-            self.position = record_turn(
-                self._conversation, self.position, turn.speaker, Stage.ROUNDS
-            )
+            dialogue = RulesDialogue(self._conversation, self.position)
+            self.position = record_turn(dialogue, turn.speaker, Stage.ROUNDS)
             return self._decide()
         about = make_metadata("tool_calls", speaker=turn.speaker)
         calls: list[Any] = [
@@ -189,5 +189,5 @@ class Rules:
     def _decide(self) -> str | None:
         facts = self._counted.facts()
         self.position = self.position.model_copy(update={"facts": facts})
-        decision = decide(self._conversation, self.position)
+        decision = decide(RulesDialogue(self._conversation, self.position))
         return decision.reasons[0].value if decision.node is Node.END else None

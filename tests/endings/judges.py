@@ -7,6 +7,7 @@ bare question beside it shows the difference that its prompts and its reader mak
 import asyncio
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AnyMessage, HumanMessage
@@ -22,6 +23,7 @@ from duologue.graphs.log.state import new_messages
 from duologue.graphs.log.transcript import format_transcript
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import decide
+from duologue.graphs.rules.turns import Dialogue as RulesDialogue
 from duologue.graphs.session.options import Options
 from duologue.graphs.session.run import make_resources
 from duologue.nodes.judge.self_judge import judge_yourself
@@ -166,10 +168,16 @@ def _begin(prefix: Prefix, form: str | None, resources: Resources) -> NodeContex
     rules = Rules(prefix.dialogue, conversation=conversation)
     reason = rules.stops(prefix.dialogue.turns[: prefix.turns])
     assert reason is None, reason
-    turn = decide(conversation, rules.position)
+    turn = decide(RulesDialogue(conversation, rules.position))
     assert turn.due is Phase.JUDGED, turn
-    running = RunningSession(conversation)
-    return NodeContext(resources, running, rules.position, rules.log, {}, TASK)
+    return NodeContext(
+        conversation,
+        rules.position,
+        log=rules.log,
+        resources=resources,
+        session=RunningSession(conversation),
+        task=TASK,
+    )
 
 
 def _continued(before: NodeContext, call: StoredCall) -> NodeContext:
@@ -177,7 +185,7 @@ def _continued(before: NodeContext, call: StoredCall) -> NodeContext:
     position = Position.model_validate(call.position)
     log: list[AnyMessage] = [*before.log, *load_messages(call.messages)]
     usage = read_usage({"usage": call.usage})
-    return NodeContext(before.resources, before.session, position, log, usage, before.task)
+    return replace(before, position=position, log=log, usage=usage)
 
 
 async def _answer_judge(context: NodeContext, key: Key, prefix: Prefix) -> StoredCall:

@@ -40,7 +40,7 @@ from duologue.graphs.rules.transitions import (
     record_unread_verdict,
     record_verdict,
 )
-from duologue.graphs.rules.turns import NextTurn, find_question, meaning
+from duologue.graphs.rules.turns import Dialogue, meaning
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from oracle.reckoning import Tally, amount_of
 from support.ends import AnyOf, End, leaves
@@ -223,7 +223,10 @@ class Walk:
         return self.seen[key]
 
     def _turn(self, position: Position) -> Decision:
-        return decide(self.conversation, position)
+        return decide(self._dialogue(position))
+
+    def _dialogue(self, position: Position) -> Dialogue:
+        return Dialogue(self.conversation, position)
 
     def _follow(self, event: Phase) -> None:
         """Record that an event follows the current one, and check it against the table of moves."""
@@ -231,7 +234,7 @@ class Walk:
         self.moves.add((self._now[-1], event))
 
     def _compared(self, position: Position, table: Table) -> Longest:
-        decision = decide(self.conversation, position)
+        decision = self._turn(position)
         assert position.completed == table.complete
         assert (position.tool_rounds, position.asked_again) == (table.tool_rounds, table.drafted)
         assert position.cut_off == table.cut
@@ -264,16 +267,15 @@ class Walk:
             return self._called(position, table)
         found = None
         if table.within is None:
-            turn = NextTurn(decision.speaker, decision.stage)
-            found = find_question(self.conversation, position, turn)
+            found = self._dialogue(position).find_question(decision.speaker, decision.stage)
             expected = table.asked(self.rules)
             assert (found and (found.because, found.empty)) == expected, table
         return self._spoken(position, table) if found is None else self._asked(position, table)
 
     def _asked(self, position: Position, table: Table) -> Longest:
         """Return the paths after a question to a person: a text, no answer, or an exit."""
-        turn = NextTurn(table.speaking, decide(self.conversation, position).stage)
-        question = find_question(self.conversation, position, turn)
+        stage = self._turn(position).stage
+        question = self._dialogue(position).find_question(table.speaking, stage)
         assert question is not None
         assert meaning(question, "Text.") == "Text."
         spendings = list(self._spendings(table.tally.spent))
@@ -308,9 +310,7 @@ class Walk:
         answers = (False, True, None) if again else (False, True)
         after = {
             read: record_verdict(
-                self.conversation,
-                position,
-                complete=read is True and table.question == "verdict",
+                self._dialogue(position), complete=read is True and table.question == "verdict"
             )
             for read in answers
         }
@@ -325,7 +325,7 @@ class Walk:
                 found.append(_behind([self._from(record_question(position), between)], steps=1))
             if tried:
                 once_more = table.between_tries(self.rules, spent)
-                untold = record_unread_verdict(self.conversation, position)
+                untold = record_unread_verdict(self._dialogue(position))
                 found.append(_behind([self._from(untold, once_more)], steps=1 + first))
             for read, stop in product(answers, self.stops):
                 verdict = table.after_verdict(self.rules, read, stop=stop, spent=spent)
@@ -340,7 +340,7 @@ class Walk:
         # If not walked separately, a first request is a step, too.
         first = is_tried and not self.choices.unreadable
         for name in (*self.rules.names, None):
-            after = record_choice(self.conversation, position, name)
+            after = record_choice(self._dialogue(position), name)
             for spent, stop in product(self._spendings(table.tally.spent), self.stops):
                 choice = table.after_choice(self.rules, name, stop=stop, spent=spent)
                 found.append(self._from(after, choice))
@@ -388,13 +388,13 @@ class Walk:
 
     def _after_turn(self, position: Position, table: Table) -> tuple[Position, int]:
         """Return the position after a turn, and the number of steps for its predicates."""
-        after = record_reply(self.conversation, position, self._turn(position))
+        after = record_reply(self._dialogue(position), self._turn(position))
         if not self.conversation.predicates or table.part in ("private", "opening"):
             return after, 0
         # They are asked whatever ends are met, so that the outcome contains all reasons.
         stopped = after.facts.model_copy(update={"stop_requested": True})
         for facts in (after.facts, stopped):
-            found = decide(self.conversation, after.model_copy(update={"facts": facts}))
+            found = self._turn(after.model_copy(update={"facts": facts}))
             assert (found.node, found.speaker) == (Node.COMPLETION_JUDGE, table.speaking)
         return record_check(after), 1
 

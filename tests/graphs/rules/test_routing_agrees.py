@@ -25,6 +25,7 @@ from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.position import Position, max_steps
 from duologue.graphs.rules.transitions import Node, decide
+from duologue.graphs.rules.turns import Dialogue
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.turn.running_sessions import RunningSessions
 from duologue.tools import Hook
@@ -59,7 +60,7 @@ async def run(player: Player) -> list[State]:
             assert "outcome" not in state
             continue
         states.append(state)
-        decision = decide(conversation, Position.model_validate(state["position"]))
+        decision = decide(Dialogue(conversation, Position.model_validate(state["position"])))
         assert route(state, RunningSessions()) == decision.node
         # The edge leads to the node of the rules, and the outcome is set exactly at their end.
         over = decision.node is Node.END

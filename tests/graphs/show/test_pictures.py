@@ -28,8 +28,9 @@ from duologue.graphs import (
     role_play,
     user_proxy,
 )
-from duologue.graphs.rules.position import BETWEEN_TURNS, Position
+from duologue.graphs.rules.position import BETWEEN_TURNS
 from duologue.graphs.rules.transitions import Decision, Node, decide
+from duologue.graphs.rules.turns import Dialogue
 from oracle.paths import Choices, Walk
 from support.log import Stage
 from support.tables import read_rows
@@ -145,8 +146,8 @@ def test_each_turn_that_may_follow_another_is_drawn_and_no_other(
 ) -> None:
     taken: set[tuple[str, str]] = set()
 
-    def noted(conversation: Conversation, position: Position) -> Decision:
-        turn = decide(conversation, position)
+    def noted(dialogue: Dialogue) -> Decision:
+        turn, position = decide(dialogue), dialogue.position
         if position.phase in BETWEEN_TURNS and turn.node is not Node.COMPLETION_JUDGE:
             start, to = "Start", turn.speaker + WORDS.get(turn.stage, "")
             if position.speaker is not None:

@@ -43,7 +43,14 @@ def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Nod
         log.append(make_line(len(log), draft, rejected))
         position = Position(speaker="Ann", phase=Phase.REJECTED)
     resources = Resources(Models(), Registry())
-    return NodeContext(resources, RunningSession(conversation), position, log, {}, "Cook.")
+    return NodeContext(
+        conversation,
+        position,
+        log=log,
+        resources=resources,
+        session=RunningSession(conversation),
+        task="Cook.",
+    )
 
 
 def tokens(messages: Sequence[BaseMessage]) -> int:

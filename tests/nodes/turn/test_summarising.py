@@ -52,7 +52,14 @@ def moment(
     )
     cheap = ScriptedChatModel(script)
     resources = Resources(Models(named={"cheap": cheap}), Registry())
-    now = NodeContext(resources, RunningSession(conversation), Position(), log, {}, "Meet.")
+    now = NodeContext(
+        conversation,
+        Position(),
+        log=log,
+        resources=resources,
+        session=RunningSession(conversation),
+        task="Meet.",
+    )
     return now, conversation.speakers[0], cheap
 
 
