@@ -40,6 +40,7 @@ from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToo
 from support.locks import remove_locks
 from support.pgbouncer import pgbouncer
 from support.stores import CellRow, CellsWanted, SessionLease, Store, open_store
+from support.tables import read_rows
 
 pytestmark = pytest.mark.process
 
@@ -453,13 +454,7 @@ async def test_a_pooler_without_free_connections_ends_a_run_that_resumes(
 
 @pytest.mark.parametrize(
     ("query", "said"),
-    [
-        ("pool_size=0", "pool_size must be a whole number from 1"),
-        ("pool_size=many", "pool_size must be a whole number from 1"),
-        ("direct=", "direct must be HOST:PORT of the server"),
-        ("direct=host", "direct must be HOST:PORT of the server"),
-        ("connect_timeout=soon", "connect_timeout must be in seconds"),
-    ],
+    read_rows(__file__, "parameters_that_are_not_valid_are_named"),
 )
 async def test_parameters_that_are_not_valid_are_named(query: str, said: str) -> None:
     with pytest.raises(StoreError, match=said) as caught:

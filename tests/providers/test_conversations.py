@@ -23,6 +23,7 @@ from duologue.graphs import (
 )
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cli_help import app
+from support.tables import each_row, read_rows
 
 from .base import FakeServer, ProviderRequest
 from .fakes import FAKES, client_of, fake
@@ -157,11 +158,7 @@ def test_the_command_line_runs_models_that_refuse_a_temperature(
 
 @pytest.mark.parametrize(
     ("name", "api", "address"),
-    [
-        ("deepseek:deepseek-chat", "deepseek", "DEEPSEEK_API_BASE"),
-        ("ollama:llama3.2:3b", "ollama", "OLLAMA_HOST"),
-        ("openrouter:anthropic/claude-sonnet-4.5", "openrouter", "OPENROUTER_API_BASE"),
-    ],
+    read_rows(__file__, "a_conversation_of_a_model_by_its_name"),
 )
 def test_a_conversation_of_a_model_by_its_name(
     name: str, api: str, address: str, monkeypatch: pytest.MonkeyPatch
@@ -190,13 +187,11 @@ def test_the_responses_api_is_used_by_name(monkeypatch: pytest.MonkeyPatch) -> N
     assert {request.body["reasoning"]["effort"] for request in server.calls} == {"low"}
 
 
-@pytest.mark.parametrize(
-    ("api", "model_settings", "field"),
-    [
-        ("anthropic", {"seed": 1}, "seed"),
-        ("google", {"extra_headers": {"a": "b"}}, "extra_headers"),
-        ("ollama", {"extra_body": {"a": "b"}}, "extra_body"),
-    ],
+@each_row(
+    "a_setting_that_a_client_lacks_is_an_error_before_the_first_call",
+    "api",
+    "model_settings",
+    "field",
 )
 def test_a_setting_that_a_client_lacks_is_an_error_before_the_first_call(
     api: str, model_settings: dict[str, Any], field: str

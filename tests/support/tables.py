@@ -31,14 +31,20 @@ def check_rows(rows: Iterable[Any], check: Callable[..., object]) -> None:
     assert not failed, "\n\n".join(failed)
 
 
-def each_row(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def each_row(name: str, *names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Call a test with the fields of each row of this name, and report every failing row.
 
     A row that is no table is the test's first argument. A missing field is None.
+
+    Args:
+        name: The name of the rows.
+        *names: The arguments for the items of a row, if the rows are lists.
     """
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         rows = read_rows(test.__code__.co_filename, name)
+        if names:
+            rows = [dict(zip(names, row, strict=True)) for row in rows]
         parameters = signature(test).parameters
         named = {field for row in rows if isinstance(row, dict) for field in row}
         fields = [field for field in parameters if field in named] or [next(iter(parameters))]

@@ -32,6 +32,7 @@ from duologue.graphs.events import ConversationEnded, Notice, ToolCallFinished
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.results import StoredSession
+from support.tables import read_rows
 
 DAY = date(2026, 11, 23)
 PICTURE = b"\x89PNG\r\n\x1a\n\xff\x00"
@@ -113,11 +114,7 @@ async def test_an_artifact_is_on_the_message_of_its_result_as_plain_data() -> No
 
 @pytest.mark.parametrize(
     ("kind", "why"),
-    [
-        ("odd", "not msgpack serializable: object"),
-        ("large", "exceeds 64-bit range"),
-        ("deep", "nested too deeply; use at most 100 levels"),
-    ],
+    read_rows(__file__, "an_artifact_that_cannot_be_stored_is_reported_and_the_call_succeeds"),
 )
 async def test_an_artifact_that_cannot_be_stored_is_reported_and_the_call_succeeds(
     kind: str, why: str

@@ -38,7 +38,7 @@ from duologue.tools.registry.registry import Registry
 from support.cli_help import app
 from support.log import Failure, fields_of
 from support.results import StoredSession, make_session
-from support.tables import read_rows
+from support.tables import each_row, read_rows
 
 SERVED = str(Path(__file__).with_name("served.py"))
 
@@ -322,10 +322,7 @@ def test_what_a_schema_refers_to_elsewhere_is_not_fetched(tmp_path: Path) -> Non
     check_arguments({"$ref": refers.as_uri()}, {"a": 1})
 
 
-@pytest.mark.parametrize(
-    ("result", "text"),
-    read_rows(__file__, "what_is_no_text_is_named"),
-)
+@each_row("what_is_no_text_is_named", "result", "text")
 def test_what_is_no_text_is_named(result: dict[str, Any], text: str) -> None:
     assert result_text(CallToolResult.model_validate(result)) == text
 
@@ -483,10 +480,7 @@ def test_without_the_extra_it_is_said_what_to_install(
 # Ways to configure servers.
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    read_rows(__file__, "a_server_that_is_described_wrongly_is_one_error"),
-)
+@each_row("a_server_that_is_described_wrongly_is_one_error", "given", "words")
 def test_a_server_that_is_described_wrongly_is_one_error(
     given: Any,  # noqa: ANN401
     words: str,

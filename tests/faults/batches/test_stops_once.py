@@ -14,6 +14,7 @@ from duologue.graphs.batch.status import BatchStatus
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, CELLS, Player, batch, written
 from support.relay import Relay
+from support.tables import read_rows
 
 from .drivers import CONCURRENCY, Command
 
@@ -185,12 +186,7 @@ def test_ctrl_c_ends_the_wait_for_a_server(place: Place, relay: Relay) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "code", "says"),
-    [
-        ("OPENAI_API_KEY=wrong", 3, "rejected the key"),
-        ("OPENAI_BASE_URL=http://127.0.0.1:9/v1", 3, "can't be reached"),
-        ("DUOLOGUE_STORE=postgresql://a:b@127.0.0.1:9/x", 4, "can't be used: connection failed"),
-        ("DUOLOGUE_STORE=/dev/null/x.db", 4, "can't be used: "),
-    ],
+    read_rows(__file__, "what_is_not_there_is_told_before_any_call"),
 )
 def test_what_is_not_there_is_told_before_any_call(
     setting: str, code: int, says: str, place: Place
@@ -202,11 +198,7 @@ def test_what_is_not_there_is_told_before_any_call(
 
 @pytest.mark.parametrize(
     ("fields", "vary", "code", "says"),
-    [
-        ({"model": "other"}, {}, 3, "has no model 'other'"),
-        ({"speakers": [{"name": "Ann", "tools": ["dig"]}, {"name": "Bob"}]}, {}, 2, "no tool 'dig"),
-        ({}, {"model": ["scripted", "other"]}, 3, "has no model 'other'"),
-    ],
+    read_rows(__file__, "what_the_batch_names_and_is_not_there_is_told_once"),
 )
 def test_what_the_batch_names_and_is_not_there_is_told_once(
     fields: dict[str, Any], vary: dict[str, list[str]], code: int, says: str, place: Place

@@ -12,6 +12,7 @@ from duologue.graphs.batch.limiter import PATIENCE, Limiter
 from duologue.graphs.common.errors import PausedError
 from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.models.gate import PlannedCall
+from support.tables import read_rows
 from support.virtual_time import VirtualLoop, virtually
 
 
@@ -281,10 +282,7 @@ def test_a_pause_is_told_to_all_that_wait_at_once_and_the_first_reason_stays() -
 
 @pytest.mark.parametrize(
     ("limits", "reason"),
-    [
-        ({"max_cost": 2}, "limits.max_cost of 2 is used up"),
-        ({"max_tokens": 300}, "limits.max_tokens of 300 is used up"),
-    ],
+    read_rows(__file__, "a_budget_holds_for_all_runs_together"),
 )
 @pytest.mark.parametrize("earlier", [0, 1])
 def test_a_budget_holds_for_all_runs_together(

@@ -15,7 +15,7 @@ from duologue.nodes.testing import Reply
 from support.cli_help import ANSWER, DONE, FIRST, SHORT, TASK, Serve, app, duologue
 from support.installed import install_package, shaped
 from support.stores import open_store
-from support.tables import read_rows
+from support.tables import each_row
 
 
 def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
@@ -639,7 +639,7 @@ def test_text_is_never_read_as_markup_or_sent_raw_to_a_terminal(serve: Serve) ->
     assert duologue("show", "--as", "[red]Owner[/red]\x1b[31m", "--", "-g").exit_code == 0
 
 
-@pytest.mark.parametrize("arguments", read_rows(__file__, "odd_arguments"))
+@each_row("odd_arguments")
 def test_an_argument_is_printed_escaped(arguments: tuple[str, ...]) -> None:
     odd = "\u202e\x1b[31m\r\u2028x"
     refused = duologue(*(one.format(odd) for one in arguments))

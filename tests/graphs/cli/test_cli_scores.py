@@ -11,6 +11,7 @@ import pytest
 from duologue.graphs import BatchRun, SpecError, list_batches, run_batch
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import Serve, duologue
+from support.tables import each_row
 
 WORDS = '''
 def solved(result, values):
@@ -67,19 +68,7 @@ def test_a_batch_in_a_file_names_the_functions_of_a_module(serve: Serve) -> None
     assert "solved" in duologue("batch", "report", "sums", "--sort", "solved").stdout
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "code", "said"),
-    [
-        ("words:solved", "words.solved", 2, "score: there is no score 'words.solved'; choose one"),
-        ("words:solved", "words:nosuch", 2, "score: 'words:nosuch' can't be imported: Attribute"),
-        ("words:solved", "word:solved", 2, "score: 'word:solved' can't be imported: ModuleNot"),
-        ("words:solved", "words.py:solved", 2, "score: 'words.py:solved' is a file; name its"),
-        ("words:solved", "words:number", 2, "score: 'number' must be a function, not int"),
-        ("words:solved", "words:wants", 2, "score: 'wants' must take (result): missing"),
-        ("chat", 'chat"\ntools = ["nosuch"]#', 2, "speakers.1.tools: there is no tool 'nosuch'"),
-        ("chat", 'chat"\nmodel = "nosuch"#', 3, "model 'nosuch' needs a server; set OPENAI_API"),
-    ],
-)
+@each_row("what_a_run_refuses_is_refused_by_a_dry_run", "old", "new", "code", "said")
 def test_what_a_run_refuses_is_refused_by_a_dry_run(
     old: str, new: str, code: int, said: str
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from duologue.graphs import Conversation, Session, Speaker, converse, list_sessions
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import Serve, duologue
+from support.tables import each_row
 
 SHOP = '''
 from langchain_core.tools import tool
@@ -143,17 +144,7 @@ def test_nothing_is_imported_that_the_command_does_not_name(tmp_path: Path, serv
     assert "SystemExit: imported" in duologue("resume", "--tools", "shop", "one").stderr
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("nosuch", "'nosuch' can't be imported: ModuleNotFoundError"),
-        ("shop:nosuch", "'shop:nosuch' can't be imported: AttributeError"),
-        ("shop.py", "'shop.py' is a file; name its module, as 'shop'"),
-        ("shop.py:refund", "'shop.py:refund' is a file; name its module, as 'shop:refund'"),
-        ("shop:open_door", "shop:open_door: the function 'open_door' has no docstring"),
-        ("shop:SHOP", "'shop:SHOP' can't be imported: AttributeError"),
-    ],
-)
+@each_row("a_module_that_does_not_fit_is_named", "given", "said")
 def test_a_module_that_does_not_fit_is_named(given: str, said: str) -> None:
     refused = duologue("run", "desk.toml", "--tools", given)
     assert refused.exit_code == 2

@@ -28,7 +28,7 @@ from duologue.graphs.events import (
 )
 from duologue.graphs.rules.outcome import OutcomeStep, OutcomeStepKind
 from support.screens import screen, written
-from support.tables import read_rows
+from support.tables import each_row
 
 
 def flowed(text: str, width: int, *, pieces: int = 1) -> str:
@@ -41,7 +41,7 @@ def flowed(text: str, width: int, *, pieces: int = 1) -> str:
     return written(console)
 
 
-@pytest.mark.parametrize(("text", "shown"), read_rows(__file__, "wrapped"))
+@each_row("wrapped", "text", "shown")
 def test_text_is_wrapped_between_words(text: str, shown: str) -> None:
     assert flowed(text, 10) == shown
     assert flowed(text, 10, pieces=100) == shown
@@ -235,7 +235,7 @@ def test_the_panel_tells_the_last_steps_that_led_to_the_reasons_and_no_others() 
     assert told(Reason.FAREWELLS, width=24)[-1].endswith("…")
 
 
-@pytest.mark.parametrize(("cost", "text"), read_rows(__file__, "costs"))
+@each_row("costs", "cost", "text")
 def test_what_it_cost_is_told_where_there_is_a_price(cost: float, text: str) -> None:
     assert text in panel(ended(cost, "a held"))
     assert text in shown(ended(cost, "a held"), live=False)

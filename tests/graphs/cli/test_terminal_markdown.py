@@ -4,13 +4,12 @@ import io
 import re
 from typing import Any
 
-import pytest
 from hypothesis import given, strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
 from duologue.graphs.cli.terminal.events import Reply
-from support.tables import read_rows
+from support.tables import each_row
 
 _ERASED = "\x1b[1A\x1b[2K"
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
@@ -50,7 +49,7 @@ def shown(text: str, width: int = 40) -> str:
     return on_screen(written(text, width)).removesuffix("\n")
 
 
-@pytest.mark.parametrize(("text", "page"), read_rows(__file__, "rendered"))
+@each_row("rendered", "text", "page")
 def test_markdown_is_rendered_and_all_else_is_shown_as_it_is(text: str, page: str) -> None:
     assert shown(text) == page
 

@@ -31,7 +31,7 @@ from duologue.graphs.common.content_input import (
 )
 from duologue.graphs.text.words import tokens_of_message
 from support.files import PDF, PNG, block_of
-from support.tables import read_rows
+from support.tables import each_row, read_rows
 
 IMAGE = file_block(b64encode(PNG).decode(), "image/png", "plan.png")
 SHOWN = "[image plan.png, 5 KB]"
@@ -168,14 +168,7 @@ def test_the_bytes_of_a_data_address_are_read_without_opening_anything(head: str
     assert read_files([url], "images") == [block_of(PNG)]
 
 
-@pytest.mark.parametrize(
-    ("address", "problem"),
-    [
-        ("data:image/png,abc", "images.0: a data address must contain base64"),
-        ("data:image/png;base64,???", "images.0.base64: is not valid base64"),
-        ("file:///etc/passwd", "images.0: file:///etc/passwd must begin with http://"),
-    ],
-)
+@each_row("an_address_that_is_not_accepted_is_one_error", "address", "problem")
 def test_an_address_that_is_not_accepted_is_one_error(address: str, problem: str) -> None:
     with pytest.raises(SpecError, match=problem):
         read_files([address], "images")

@@ -13,7 +13,7 @@ from duologue.graphs.events import Notice
 from duologue.nodes.models.client.failures import address_of
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from support.tables import read_rows
+from support.tables import each_row, read_rows
 
 REAL = "sk-real"
 EVIL = "http://evil.example/v1"
@@ -36,18 +36,12 @@ def dotenv(text: str) -> None:
     Path(".env").write_text(text, encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "url",
-    read_rows(__file__, "an_address_on_this_machine"),
-)
+@each_row("an_address_on_this_machine")
 def test_an_address_on_this_machine(url: str) -> None:
     assert is_loopback(check_address(url))
 
 
-@pytest.mark.parametrize(
-    "url",
-    read_rows(__file__, "an_address_that_is_not_certain_to_be_on_this_machine"),
-)
+@each_row("an_address_that_is_not_certain_to_be_on_this_machine")
 def test_an_address_that_is_not_certain_to_be_on_this_machine(url: str) -> None:
     assert not is_loopback(check_address(url))
 
@@ -94,12 +88,7 @@ def test_what_is_not_for_the_file_to_set_is_one_error_that_says_what_to_do(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("DUOLOGUE_STORE", "memory:mine"),
-        ("DUOLOGUE_MCP_SERVERS", "mine.json"),
-        ("DUOLOGUE_MODEL", "mine"),
-        ("OPENAI_BASE_URL", "http://mine"),
-    ],
+    read_rows(__file__, "what_the_environment_sets_too_is_no_fault_of_the_file"),
 )
 def test_what_the_environment_sets_too_is_no_fault_of_the_file(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
@@ -168,10 +157,7 @@ def test_openais_own_address_gets_the_key_of_the_environment(
         assert refused().keys() == {"base_url"}
 
 
-@pytest.mark.parametrize(
-    ("url", "seen"),
-    read_rows(__file__, "what_is_shown_of_an_address_holds_no_secret"),
-)
+@each_row("what_is_shown_of_an_address_holds_no_secret", "url", "seen")
 def test_what_is_shown_of_an_address_holds_no_secret(url: str, seen: str) -> None:
     assert show_address(check_address(url)) == seen
     assert address_of(Settings(base_url=url)) == seen
@@ -179,12 +165,7 @@ def test_what_is_shown_of_an_address_holds_no_secret(url: str, seen: str) -> Non
 
 @pytest.mark.parametrize(
     ("is_here", "filed", "keys"),
-    [
-        (False, "", []),
-        (False, "OPENAI_API_KEY=filed\n", ["Bearer filed"]),
-        (True, "", ["Bearer none"]),
-        (True, "OPENAI_API_KEY=filed\n", ["Bearer filed"]),
-    ],
+    read_rows(__file__, "the_key_of_the_environment_never_reaches_an_address_of_the_file"),
 )
 def test_the_key_of_the_environment_never_reaches_an_address_of_the_file(
     filed: str, keys: list[str], monkeypatch: pytest.MonkeyPatch, *, is_here: bool

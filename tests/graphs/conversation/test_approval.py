@@ -9,7 +9,7 @@ import pytest
 
 from duologue.graphs import InterruptOn, SpecError, load_conversation
 from duologue.graphs.conversation.conversation import restore_conversation
-from support.tables import read_rows
+from support.tables import each_row
 
 
 def conversation(**ann: Any) -> dict[str, Any]:
@@ -57,10 +57,7 @@ def test_rules_are_written_in_toml_as_one_would() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("rules", "says"),
-    read_rows(__file__, "a_rule_that_can_not_be_is_one_clear_error"),
-)
+@each_row("a_rule_that_can_not_be_is_one_clear_error", "rules", "says")
 def test_a_rule_that_can_not_be_is_one_clear_error(rules: Any, says: str) -> None:  # noqa: ANN401
     with pytest.raises(SpecError) as caught:
         load_conversation(conversation(interrupt_on=rules))

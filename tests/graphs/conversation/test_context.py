@@ -19,7 +19,7 @@ from duologue.graphs.conversation.limits import ROOM, fixed_tokens, least_limit,
 from duologue.graphs.speakers.call_settings import Context, KeepAll
 from duologue.graphs.text.words import tokens_of
 from duologue.nodes.testing import ScriptedChatModel, ScriptExhaustedError
-from support.tables import read_rows
+from support.tables import each_row
 
 
 def talk(context: object, **fields: object) -> Conversation:
@@ -51,10 +51,7 @@ def test_a_policy_is_written_as_a_table_or_a_word_and_comes_back_the_same(
     assert conversation.speakers[0].model_dump()["context"]["kind"] == meant.kind
 
 
-@pytest.mark.parametrize(
-    ("written", "words"),
-    read_rows(__file__, "a_policy_that_is_none_is_one_error_that_names_the_field"),
-)
+@each_row("a_policy_that_is_none_is_one_error_that_names_the_field", "written", "words")
 def test_a_policy_that_is_none_is_one_error_that_names_the_field(written: Any, words: str) -> None:  # noqa: ANN401
     with pytest.raises(SpecError, match=words.replace(".", r"\.")):
         talk(written)

@@ -3,7 +3,7 @@
 import pytest
 
 from duologue.graphs import Conversation, Speaker, SpecError, load_conversation
-from support.tables import read_rows
+from support.tables import each_row
 
 
 def named(*names: str) -> Conversation:
@@ -11,10 +11,7 @@ def named(*names: str) -> Conversation:
     return load_conversation({"task": "Plan.", "speakers": speakers})
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    read_rows(__file__, "r13_names_that_differ_only_in_look_are_refused_in_one_sentence"),
-)
+@each_row("r13_names_that_differ_only_in_look_are_refused_in_one_sentence", "one", "other")
 def test_r13_names_that_differ_only_in_look_are_refused_in_one_sentence(
     one: str, other: str
 ) -> None:
@@ -30,10 +27,7 @@ def test_r13_case_makes_no_other_name_as_before(one: str, other: str) -> None:
         named(one, other)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    read_rows(__file__, "r13_names_that_can_be_told_apart_are_names"),
-)
+@each_row("r13_names_that_can_be_told_apart_are_names", "one", "other")
 def test_r13_names_that_can_be_told_apart_are_names(one: str, other: str) -> None:
     assert named(one, other).names == (one, other)
 

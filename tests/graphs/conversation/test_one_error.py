@@ -27,7 +27,7 @@ from duologue.graphs import (
 from duologue.graphs.session.fork import apply_changes
 from support.ends import End
 from support.spec_help import minimal
-from support.tables import read_rows
+from support.tables import each_row, read_rows
 
 PAIR = (Speaker(name="Ann", task="a", checks_completion=True), Speaker(name="Bob", task="b"))
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
@@ -58,14 +58,7 @@ def test_pydantic_s_own_reading_raises_its_own_error(
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        {"speakers": [{"name": "Ann", "replies": ["modle"]}, {"name": "Bob"}]},
-        {"end_chat": {"max_iterations": 0}},
-        {"end_chat": {"when": [{"kind": "done_token"}]}},
-        {"max_iterations": 3},
-        {"sandbox": "mnty"},
-        {"zzzz": 1},
-    ],
+    read_rows(__file__, "python_and_a_file_say_the_same"),
 )
 def test_python_and_a_file_say_the_same(fields: dict[str, Any]) -> None:
     with pytest.raises(SpecError) as in_python:
@@ -128,15 +121,7 @@ def test_a_name_of_another_library_points_to_the_field_here(
     assert str(caught.value) == f"{name}: there is no such field; did you mean {places}?"
 
 
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("max_iterations", "end_chat.max_iterations"),
-        ("mode", "end_chat.mode"),
-        ("when", "end_chat.when"),
-        ("standstill", "end_chat.guards.standstill"),
-    ],
-)
+@each_row("a_field_of_a_part_points_to_its_place", "name", "place")
 def test_a_field_of_a_part_points_to_its_place(name: str, place: str) -> None:
     wrong: dict[str, Any] = {name: 3}
     with pytest.raises(SpecError) as caught:

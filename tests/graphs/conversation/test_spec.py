@@ -27,7 +27,7 @@ from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.graphs import RolePlayForm
 from support.spec_help import as_toml, minimal
-from support.tables import read_rows
+from support.tables import each_row, read_rows
 
 # Errors in one sentence
 
@@ -193,14 +193,7 @@ def test_a_file_that_is_no_text_is_named(name: str) -> None:
     assert str(caught.value).startswith(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("talk.toml", 'task = "Plan"\nspeakers = [\n}', "is not valid TOML: "),
-        ("talk.json", '{"task": "Plan",\n "speakers": [\n}', "is not valid JSON: "),
-        ("talk.json", "", "is not valid JSON: "),
-    ],
-)
+@each_row("a_broken_file_names_the_line", "name", "text", "words")
 def test_a_broken_file_names_the_line(name: str, text: str, words: str) -> None:
     Path(name).write_text(text, encoding="utf-8")
     with pytest.raises(SpecError) as caught:
@@ -413,20 +406,7 @@ def test_a_speakers_own_parameters_are_sent() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"shift_owner": "Zed"}, "talk.toml: shift_owner: no speaker is called 'Zed'"),
-        (
-            {"end_chat": {"when": [{"kind": "max_mesages", "limit": 3}]}},
-            "talk.toml: end_chat.when.kind: 'max_mesages' is unknown; did you mean 'max_mess",
-        ),
-        (
-            {"judge": {"kind": "jury"}},
-            "talk.toml: judge.kind: 'jury' is unknown; choose one of 'speaker', 'separate'",
-        ),
-    ],
-)
+@each_row("what_is_wrong_in_a_short_form_names_the_file_too", "fields", "said")
 def test_what_is_wrong_in_a_short_form_names_the_file_too(
     fields: dict[str, object], said: str
 ) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.speakers.structured_answers import OwnAnswer, read_structured
 from duologue.graphs.text.structures import UnreadableJsonError, find_objects, is_equal
-from support.tables import read_rows
+from support.tables import each_row, read_rows
 
 # Ways in which models write the requested object.
 AROUND = read_rows(__file__, "around")
@@ -47,10 +47,7 @@ def test_r4_braces_and_quotes_in_strings_change_nothing() -> None:
     assert read_structured(Judged, '{"left": ["a\nb"], "complete": false}').left == ["a\nb"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    read_rows(__file__, "r4_null_and_a_missing_list_are_empty"),
-)
+@each_row("r4_null_and_a_missing_list_are_empty")
 def test_r4_null_and_a_missing_list_are_empty(text: str) -> None:
     found = read_structured(Judged, text)
     assert (found.left, found.complete) == ([], True)
@@ -146,10 +143,7 @@ def test_l5_a_users_object_is_found(around: str) -> None:
         assert (found.tags, found.extra) == (given_.get("tags", []), given_.get("extra", {}))
 
 
-@pytest.mark.parametrize(
-    ("given_", "expected"),
-    read_rows(__file__, "l5_keys_and_choices_of_a_users_model_are_folded_and_nothing_else"),
-)
+@each_row("l5_keys_and_choices_of_a_users_model_are_folded_and_nothing_else", "given_", "expected")
 def test_l5_keys_and_choices_of_a_users_model_are_folded_and_nothing_else(
     given_: dict[str, Any], expected: dict[str, Any]
 ) -> None:

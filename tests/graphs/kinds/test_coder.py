@@ -26,6 +26,7 @@ from duologue.nodes.testing import Line, ScriptedChatModel, ScriptExhaustedError
 from duologue.tools import Hook, Turn
 from support.log import fields_of, kind_of, place_of
 from support.sandboxes import need
+from support.tables import each_row
 
 MONTY = {"level": "monty"}
 
@@ -249,15 +250,7 @@ def test_only_the_newest_message_is_run() -> None:
     assert outputs(result, "proxy") == [ran("2")]
 
 
-@pytest.mark.parametrize(
-    ("block", "words"),
-    [
-        ("```rust\nfn main() {}\n```", "unknown language 'rust': only python and shell"),
-        ("```\nfn main() {}\n```", "unlabelled code: only python and shell"),
-        ("```sh\nls\n```", "'monty' has no shell"),
-        ("```\nls -l\n```", "'monty' has no shell"),
-    ],
-)
+@each_row("what_can_not_be_run_is_an_error", "block", "words")
 def test_what_can_not_be_run_is_an_error(block: str, words: str) -> None:
     """A7: an unknown language, unlabelled other code, and a missing shell are errors."""
     result, _ = play(proxied("code"), [block, "TERMINATE"])

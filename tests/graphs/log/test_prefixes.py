@@ -7,6 +7,7 @@ import pytest
 from duologue.graphs import SpecError, converse
 from duologue.graphs.prompts import prompts
 from support.shape_help import never, play, talk, texts
+from support.tables import each_row
 
 PREFIXES = {"Bob": "B> ", "Cid": "C> "}
 NEWEST = {"when": {"kind": "max_messages", "limit": 4}}
@@ -54,18 +55,7 @@ def test_l9_among_three_each_line_has_the_prefix_for_who_said_it(
     assert texts(model.calls[3])[-1] == f"u:{heard}\n\n{told}"
 
 
-@pytest.mark.parametrize(
-    ("prefixes", "words"),
-    [
-        ({"Bobby": "B> "}, ": no speaker is called 'Bobby'; did you mean 'Bob'?"),
-        ({"Zoe": "Z> "}, ": no speaker is called 'Zoe'; choose one of 'Ann', 'Bob'"),
-        ({"Ann": "A> "}, ": 'Ann' does not hear its own messages; use another name"),
-        ({"Bob": " "}, ".Bob: must not be empty"),
-        ({"Bob": 1}, ".Bob: input should be a valid string, not 1"),
-        ("B> ", ": input should be a valid dictionary, not 'B> '"),
-        (["B> "], ": input should be a valid dictionary, not list"),
-    ],
-)
+@each_row("a_prefix_for_nobody_is_refused_before_any_call", "prefixes", "words")
 def test_a_prefix_for_nobody_is_refused_before_any_call(prefixes: Any, words: str) -> None:  # noqa: ANN401
     spec = {"task": "x", "speakers": [{"name": "Ann", "prefixes": prefixes}, {"name": "Bob"}]}
     with pytest.raises(SpecError) as caught:

@@ -26,6 +26,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 from support.log import Flaw, fields_of, kind_of
 from support.results import outcome_of
 from support.shape_help import play
+from support.tables import each_row
 
 NAMES = ("Ann", "Bob", "Cid")
 
@@ -212,14 +213,7 @@ def test_a_structured_reply_names_who_is_next_by_a_field() -> None:
     assert told in model.calls[3].messages[-1].text
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        'I hand over: {"words": "Cid begins.", "next": "Cid"}',
-        '```json\n{"words": "Cid begins.", "Next": "cid"}\n```\nGood luck!',
-        '{"words": "Cid begins.", "NEXT": "CID", "reason": "He knows {it}."}',
-    ],
-)
+@each_row("r4_a_field_that_names_who_is_next_is_read_as_models_write_it")
 def test_r4_a_field_that_names_who_is_next_is_read_as_models_write_it(reply: str) -> None:
     spec = talk(1, Ann={"format": {"name": "step"}})
     said: list[Line] = [reply, "Fine.", {"words": "Cid ended it.", "next": None}]
@@ -352,26 +346,7 @@ def test_a_session_goes_on_and_forks_as_it_handed_over() -> None:
     assert model.calls[0].speaker == "Bob"
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (
-            {"order": {"kind": "handoff", "to": {"Anne": ["Bob"]}}},
-            "turn_order.to: no speaker is called",
-        ),
-        (
-            {"order": {"kind": "handoff", "to": {"Ann": ["Bobby"]}}},
-            "turn_order.to.Ann: no speaker is called 'Bobby'",
-        ),
-        ({"order": {"kind": "handoff", "to": {"Ann": []}}}, "turn_order.to.Ann: needs at least 1"),
-        ({"Ann": {"tools": ["hand_off"]}}, "speakers.0.tools: 'hand_off' is the tool that"),
-        ({"Ann": {"speaks_to": ["Zed"]}}, "speakers.0.speaks_to: no speaker is called 'Zed'"),
-        (
-            {"Ann": {"speaks_to": ["Ann"]}},
-            "speakers.0.speaks_to: no other speaker would hear 'Ann'",
-        ),
-    ],
-)
+@each_row("a_mistake_is_one_sentence", "fields", "message")
 def test_a_mistake_is_one_sentence(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as found:
         talk(**fields)

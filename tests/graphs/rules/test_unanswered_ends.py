@@ -12,6 +12,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of
 from support.results import outcome_of, reason_of
 from support.shape_help import play as play_script
+from support.tables import each_row
 
 DEAL = {"kind": "done_token", "token": "DEAL"}
 JUDGE = {"kind": "separate", "criteria": ["They agree."], "form": "lines"}
@@ -37,16 +38,7 @@ def flaws(result: Result) -> list[Flaw | None]:
     return [fields_of(one).flaw for one in result.messages if kind_of(one) == "draft"]
 
 
-@pytest.mark.parametrize(
-    ("token", "said"),
-    [
-        ("AGREED", "AGREED"),
-        ("DEAL", "DEAL"),
-        ("DEAL", "I take it for 4,000.\nDEAL"),
-        ("###STOP###", "Book the flight, please. ###STOP###"),
-        ("###STOP###", "**###STOP###**"),
-    ],
-)
+@each_row("a_first_message_that_says_a_done_token_is_asked_for_again", "token", "said")
 def test_a_first_message_that_says_a_done_token_is_asked_for_again(token: str, said: str) -> None:
     end_chat = {"when": {"kind": "done_token", "token": token}}
     result, model = play(talk(end_chat=end_chat), said, "I offer 4,000.", "Fine.", token)

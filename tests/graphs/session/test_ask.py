@@ -38,6 +38,7 @@ from duologue import (
 )
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.shape_help import shown, texts
+from support.tables import read_rows
 
 CLASS = "schema: must be a pydantic model's class, which derives from BaseModel"
 CHEF = Speaker(name="Chef", system_prompt="You plan meals.")
@@ -172,10 +173,7 @@ def test_an_answer_that_a_budget_prevents_or_a_person_delays_is_no_error(store: 
 
 @pytest.mark.parametrize(
     "said",
-    [
-        'A menu for you:\n\n```json\n{"starter": "Soup", "courses": 3}\n```\nEnjoy!',
-        'Sure! {"Starter": "Soup", "COURSES": 3} is what I would cook.',
-    ],
+    read_rows(__file__, "r4_an_answer_is_read_as_models_write_it"),
 )
 def test_r4_an_answer_is_read_as_models_write_it(said: str, store: str) -> None:
     answer = ask(CHEF, "A menu.", schema=Menu, model=model_of(said), store=store)

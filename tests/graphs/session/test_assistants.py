@@ -12,6 +12,7 @@ from duologue import SpecError, build_graph, role_play
 from duologue.graphs.build import assistant_context, form_input
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.graphs import Form, Graph, RolePlayForm, forms_by_kind
+from support.tables import each_row
 
 FORM: dict[str, Any] = {
     "task": "Plan",
@@ -128,15 +129,7 @@ def test_a_thread_goes_on_as_it_began_whatever_its_assistant_is_set_to_later() -
     assert played.spoke == {"big": [0.7] * 4}
 
 
-@pytest.mark.parametrize(
-    ("context", "words"),
-    [
-        ({"temperature": 3}, "context.temperature: "),
-        ({"model": " "}, "context.model: must not be empty"),
-        ({"prompts": {"begn": "x"}}, "prompts.begn: there is no such prompt"),
-        ({"user_prompt": ""}, "user_prompt: must not be empty"),
-    ],
-)
+@each_row("a_wrong_setting_is_one_sentence_that_names_it", "context", "words")
 def test_a_wrong_setting_is_one_sentence_that_names_it(context: Any, words: str) -> None:  # noqa: ANN401
     played = Played()
     with pytest.raises(SpecError) as caught:

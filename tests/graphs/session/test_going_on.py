@@ -216,13 +216,7 @@ def test_r10_a_message_that_nobody_could_say_is_not_lost_silently(store: str) ->
 
 @pytest.mark.parametrize(
     ("people", "match"),
-    [
-        ([], "message: no person takes part in this conversation; use add_message"),
-        (
-            ["Ann", "Bob"],
-            "message: people speak for 'Ann', 'Bob' in this conversation; use add_message",
-        ),
-    ],
+    read_rows(__file__, "r10_a_message_needs_one_person"),
 )
 def test_r10_a_message_needs_one_person(people: list[str], match: str, store: str) -> None:
     replies = {name: {"replies": ["human"]} for name in people}

@@ -29,6 +29,7 @@ from duologue import (
     stream,
 )
 from duologue.nodes.testing import ScriptedChatModel
+from support.tables import read_rows
 
 GARDEN = role_play("Plan a garden", "Cook", "Gardener", specify_task=False)
 SCRIPT = ["Instruction: Dig.\nInput: None", "Solution: Dug.\nNext request.", "<CAMEL_TASK_DONE>"]
@@ -310,14 +311,7 @@ with suppress(ZeroDivisionError, asyncio.CancelledError):
 @pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("way", "mode"),
-    [
-        ("break", "messages"),
-        ("held", "messages"),
-        ("held", "updates"),
-        ("held", "approval"),
-        ("raise", "approval"),
-        ("cancel", "messages"),
-    ],
+    read_rows(__file__, "a_reader_that_leaves_a_graph_prints_nothing"),
 )
 def test_a_reader_that_leaves_a_graph_prints_nothing(way: str, mode: str) -> None:
     """The compiled graph's own stream ends as quietly as that of a plain graph."""

@@ -25,6 +25,7 @@ from duologue.graphs.session.run import make_resources
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.cli_help import duologue
 from support.stores import open_store
+from support.tables import read_rows
 
 PRICE, DAY = "A price is named.", "A day is named."
 TALK: dict[str, Any] = {
@@ -250,11 +251,7 @@ async def test_a_judge_with_reasons_reads_numbered_lines_and_its_reasons_are_sto
 @pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("decision", "reason"),
-    [
-        ({"reason": "Not met: no price.", "message": 1}, "the judge decided 'met', but wrote: Not"),
-        ({"reason": "It is.", "message": 3}, "the judge named message 3, but there are 2"),
-        ({"reason": "It is.", "message": -1}, "the judge named message -1, but there are 2"),
-    ],
+    read_rows(__file__, "a_finding_that_contradicts_its_reason_counts_as_inconclusive"),
 )
 async def test_a_finding_that_contradicts_its_reason_counts_as_inconclusive(
     store: str, decision: dict[str, Any], reason: str

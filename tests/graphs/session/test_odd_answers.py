@@ -31,6 +31,7 @@ from duologue.graphs.events import QuestionAsked
 from duologue.graphs.log.viewpoint import SILENCE
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
+from support.tables import each_row
 
 
 class Yes(BaseModel):
@@ -359,18 +360,7 @@ def _ask(answer: object) -> Result:
     return result.session.answer(answer, tools=[look], model=model)
 
 
-@pytest.mark.parametrize(
-    ("answer", "heard"),
-    [
-        ('{"type": "approve"}', "Seen."),
-        ('{"decisions": [{"type": "approve"}]}', "Seen."),
-        ('[{"type": "approve"}]', "Seen."),
-        ({"type": "approve"}, "Seen."),
-        (" Yes ", "Seen."),
-        ("no", "A person rejected the call"),
-        ('{"type": "reject", "message": "Not now."}', "Not now."),
-    ],
-)
+@each_row("text_answers_an_approval", "answer", "heard")
 def test_text_answers_an_approval(answer: object, heard: str) -> None:
     """JSON as text, a single decision and a word are read as decisions."""
     assert heard in _ask(answer).messages[-2].text

@@ -20,7 +20,7 @@ from support.fork_help import plain, run
 from support.fork_talks import TALKS
 from support.log import Failure, make_line, make_metadata, make_tool_line, place_of
 from support.results import StoredSession
-from support.tables import read_rows
+from support.tables import each_row
 
 
 def page_of(markdown: str) -> list[Token]:
@@ -53,7 +53,7 @@ def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> S
     return StoredSession("s", conversation, log, "Plan", None)
 
 
-@pytest.mark.parametrize("text", read_rows(__file__, "odd_texts"))
+@each_row("odd_texts")
 def test_no_text_breaks_the_page(text: str) -> None:
     """Later messages keep their headings, and nothing is hidden, after any text."""
     tokens = page_of(as_markdown(made(text, "Fine.", text)))

@@ -24,7 +24,7 @@ from support.fork_help import run
 from support.fork_talks import TALKS
 from support.log import make_line, make_tool_line, read_metadata
 from support.results import StoredSession
-from support.tables import read_rows
+from support.tables import each_row
 
 
 class Seen(HTMLParser):
@@ -202,7 +202,7 @@ def test_sessions_that_wait_or_are_broken_off_say_so() -> None:
     assert "Ann, now you." in waits
 
 
-@pytest.mark.parametrize(("reason", "tone"), read_rows(__file__, "ends"))
+@each_row("ends", "reason", "tone")
 def test_an_end_has_its_tone_and_says_what_was_owed(reason: str, tone: str) -> None:
     outcome = Outcome(
         reasons=(Reason(reason), Reason.MAX_MESSAGES),

@@ -12,6 +12,7 @@ from duologue.graphs import Conversation, MaxMessages, ModelError, Session, Spea
 from duologue.nodes.models.adapters.langchain import provider_failures
 from duologue.nodes.models.client.failures import failures
 from duologue.nodes.testing.server import ScriptedServer
+from support.tables import read_rows
 
 PAIR = Conversation("Greet.", [Speaker("Ann"), Speaker("Ben")], end_chat=MaxMessages(4))
 STORE = "memory:foreign"
@@ -77,14 +78,7 @@ def test_an_exception_of_python_means_that_the_reply_is_bad(
 )
 @pytest.mark.parametrize(
     ("module", "passes"),
-    [
-        ("evaluations.limits", True),
-        ("__main__", True),
-        ("httpcore2._exceptions", False),
-        ("langchain_openai.chat_models", False),
-        ("json.decoder", False),
-        ("builtins", False),
-    ],
+    read_rows(__file__, "an_exceptions_package_decides_whether_it_passes"),
 )
 def test_an_exceptions_package_decides_whether_it_passes(
     monkeypatch: pytest.MonkeyPatch,

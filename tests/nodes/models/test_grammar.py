@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from duologue.nodes.models.adapters.embedded import grammar
+from support.tables import each_row
 
 ROWS = tomllib.loads(Path(__file__).with_name("grammar.toml").read_text("utf-8"))
 
@@ -56,13 +57,7 @@ USER = as_regex(grammar(("Instruction:", "Input:"), None))
 ASSISTANT = as_regex(grammar(("Solution:",), "Next request."))
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "Instruction: Write the first page.\nInput: None",
-        "Instruction: Set Bob's limit to 2.5%, then re-run it.\nInput: A list of prices.",
-    ],
-)
+@each_row("a_users_well_formed_reply_is_in_the_grammar")
 def test_a_users_well_formed_reply_is_in_the_grammar(reply: str) -> None:
     assert USER.fullmatch(reply)
 

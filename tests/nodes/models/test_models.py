@@ -47,6 +47,7 @@ from duologue.nodes.testing.script import completion
 from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
 from support.models import ChatModel, Model, Models, chat_of, chosen, model_of
+from support.tables import read_rows
 
 from .test_model_wire import SUM, Sum
 
@@ -393,12 +394,9 @@ def test_without_any_model_one_sentence_says_the_three_ways_to_get_one(tmp_path:
 
 @pytest.mark.parametrize(
     "fields",
-    [
-        {"model": "nope"},
-        {"speakers": [{"name": "Ann", "model": "known"}, {"name": "Bob", "model": "nope"}]},
-        {"model": "known", "task_specification": {"model": "nope"}},
-        {"model": "known", "speakers": [{"name": "Ann"}, {"name": "B", "model": "/nope.gguf"}]},
-    ],
+    read_rows(
+        __file__, "a_model_that_is_missing_shows_before_any_other_is_asked_and_nothing_is_stored"
+    ),
 )
 def test_a_model_that_is_missing_shows_before_any_other_is_asked_and_nothing_is_stored(
     fields: dict[str, object], tmp_path: Path

@@ -22,6 +22,7 @@ from duologue.graphs import (
 from duologue.nodes.models.adapters.langchain import _PACKAGES, is_of_provider
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.tables import read_rows
 
 PAIR = Conversation.model_validate(
     {
@@ -158,12 +159,7 @@ def test_what_a_provider_refuses_is_told_in_one_sentence(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("has_langchain", "name", "packages"),
-    [
-        (True, "groq:llama", "langchain-groq"),
-        (True, "google_vertexai:gemini", "langchain-google-vertexai"),
-        (False, "cohere:command:8b", "langchain langchain-cohere"),
-        (False, "deepseek:deepseek-chat", "langchain"),
-    ],
+    read_rows(__file__, "a_missing_package_is_named_before_any_model_is_called"),
 )
 def test_a_missing_package_is_named_before_any_model_is_called(
     monkeypatch: pytest.MonkeyPatch, has_langchain: bool, name: str, packages: str

@@ -25,6 +25,7 @@ from duologue.nodes.models.tools_by_schema import (
     prompt_with_tools,
     read_answer,
 )
+from support.tables import each_row
 
 ROWS = tomllib.loads(Path(__file__).with_name("tool_schema.toml").read_text("utf-8"))
 
@@ -92,15 +93,7 @@ def options(choice: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("choice", "ways"),
-    [
-        ("auto", ["high_low", "math.add", "(speaks)"]),
-        ("required", ["high_low", "math.add"]),
-        ("math.add", ["math.add"]),
-        ("high_low", ["high_low"]),
-    ],
-)
+@each_row("the_schema_leaves_the_ways_that_the_choice_leaves", "choice", "ways")
 def test_the_schema_leaves_the_ways_that_the_choice_leaves(choice: str, ways: list[str]) -> None:
     """Y18: the schema allows exactly the choices that the tool choice leaves."""
     assert options(choice) == ways
@@ -342,15 +335,7 @@ def test_words_are_words(text: str, said: str) -> None:
     assert answer.response_metadata["finish_reason"] == "length"
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments"),
-    [
-        ('{"tool": "math.add", "arguments": {"a": 1}}', {"a": 1}),
-        ('{\n"tool":"math.add","arguments":{}}', {}),
-        ('{"tool": "math.add"}', {}),
-        ('```\n{"tool": "math.add", "arguments": {"a": 1}}\n```', {"a": 1}),
-    ],
-)
+@each_row("a_call_is_a_call", "text", "arguments")
 def test_a_call_is_a_call(text: str, arguments: dict[str, Any]) -> None:
     answer = read(text)
     assert answer.content == ""
