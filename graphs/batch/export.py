@@ -33,9 +33,10 @@ from pydantic import (
 from ...tools.registry.registry import Registered, Registry
 from ..build import Graph, build_graph
 from ..common.data import Data, Spec
-from ..common.errors import SpecError, list_names, suggest_near_or_all, validate
+from ..common.errors import SpecError, list_names, suggest_near_or_all
 from ..common.files import NewFile
 from ..common.model_help import check_options
+from ..common.validation import validate
 from ..conversation.fields import SPEC_VERSION
 from ..ends.end_chat import Reason
 from ..log.transcript import trajectory, transcript

@@ -24,8 +24,9 @@ from pydantic import (
 )
 
 from ..common.data import Accepts, Cap, DistinctNames, Fields, Spec, Thing, default
-from ..common.errors import SpecError, check_depth, hide_frames, name_type, validate
+from ..common.errors import SpecError, hide_frames, name_type
 from ..common.files import read_fields
+from ..common.validation import check_depth, validate
 from ..conversation.conversation import Conversation
 
 FieldPath: TypeAlias = tuple[str, ...]

@@ -43,8 +43,9 @@ from pydantic_core.core_schema import (
 )
 
 from .addresses import has_secret
-from .errors import SpecError, check_data, explain_error, hide_frames, name_type
+from .errors import SpecError, hide_frames, name_type
 from .model_help import DocumentedMeta, field_docs, merge_positional, own_doc
+from .validation import check_data, explain_error
 
 T = TypeVar("T")
 Stored = TypeVar("Stored", covariant=True)

@@ -25,7 +25,8 @@ from pydantic import (
 
 from .addresses import OPENAI, check_address, is_loopback, show_address
 from .data import Data
-from .errors import SpecError, explain_error
+from .errors import SpecError
+from .validation import explain_error
 
 _NAMING_SETTINGS: Final = {"store": "--store", "mcp_servers": None}
 """The settings that name files or commands, each with the command-line option that sets it. None if

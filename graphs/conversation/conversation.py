@@ -13,17 +13,9 @@ from pydantic.fields import FieldInfo
 
 from ..common.data import Migration, Spec, Versions, upgrade
 from ..common.display import Panel, Shown
-from ..common.errors import (
-    SpecError,
-    check_data,
-    check_depth,
-    describe_unknown_field,
-    hide_frames,
-    name_type,
-    naming_path,
-    validate,
-)
+from ..common.errors import SpecError, hide_frames, name_type, naming_path
 from ..common.hints import suggest_value
+from ..common.validation import check_data, check_depth, describe_unknown_field, validate
 from ..ends.end import alternatives, count_of
 from ..ends.end_chat import EndChat
 from ..speakers.formats import SchemaFormat

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from ..common.data import Fields, Kinded, Name, Named, Spec, Thing
-from ..common.errors import SpecError, suggest_near_or_all, validate
+from ..common.errors import SpecError, suggest_near_or_all
+from ..common.validation import validate
 from ..ends.end_chat import AnyEndChat, end_chat_fields
 from ..speakers.call_settings import InterruptOn, Rule
 from ..speakers.formats import TELLING

@@ -16,9 +16,10 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from ..common.data import Data, ModelName, Temperature
-from ..common.errors import SessionError, SpecError, validate
+from ..common.errors import SessionError, SpecError
 from ..common.model_help import field_docs
 from ..common.sanitize import excerpt
+from ..common.validation import validate
 from .conversation import Conversation, Form
 from .fields import Prompts
 

@@ -19,9 +19,10 @@ from typing import Any, Final, ParamSpec, TypeAlias, get_args
 from pydantic import Field, create_model
 from typing_extensions import get_type_hints
 
-from ..common.errors import SpecError, check_depth, hide_frames, list_names, name_type
+from ..common.errors import SpecError, hide_frames, list_names, name_type
 from ..common.files import read_fields
 from ..common.model_help import Shown, field_docs, format_default, type_name
+from ..common.validation import check_depth
 from ..conversation.conversation import Conversation, Form, restore_conversation
 from ..conversation.conversation_options import ReadAs, mark_default
 from ..conversation.fields import ConversationFields

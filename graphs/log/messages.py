@@ -38,8 +38,8 @@ from ..common.content import (
     text_of,
 )
 from ..common.content_input import keep_inline
-from ..common.errors import check_depth
 from ..common.sanitize import excerpt, storable as storable
+from ..common.validation import check_depth
 from ..conversation.conversation import Conversation, restore_conversation
 from ..conversation.usage import select_response_metadata
 from ..speakers.call_settings import DecisionType

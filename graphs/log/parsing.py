@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from ..common.data import Data
-from ..common.errors import explain_error
+from ..common.validation import explain_error
 from ..conversation.conversation import Conversation
 from ..conversation.sandbox import Language
 from ..speakers.formats import (

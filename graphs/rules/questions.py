@@ -10,9 +10,10 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ..common.content import describe_content
-from ..common.errors import AnswerError, first_fault, list_names, suggest_near_or_all
+from ..common.errors import AnswerError, list_names, suggest_near_or_all
 from ..common.files import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
+from ..common.validation import first_fault
 from ..conversation.questions import (
     DECISION_WORDS,
     ApprovalQuestion,

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..common.data import Accepts, Spec, Text, default
-from ..common.errors import SpecError, name_type, suggest_near_or_all, validate
+from ..common.errors import SpecError, name_type, suggest_near_or_all
 from ..common.files import read_fields
+from ..common.validation import validate
 from ..prompts.prompts import fill_template, read_kind_prompt
 from .result import SimulationResult
 from .scenario import EndKind, Scenario

@@ -11,8 +11,9 @@ from ..batch.grid import set_values
 from ..batch.spec import Batch, BatchLimits
 from ..batch.values import canonical_json
 from ..common.data import Accepts, Cap, Fields, Name, Spec, Text, default
-from ..common.errors import SpecError, hide_frames, name_type, validate
+from ..common.errors import SpecError, hide_frames, name_type
 from ..common.files import read_fields
+from ..common.validation import validate
 from .files import check_alike_files
 from .scenario import Scenario
 

@@ -20,10 +20,9 @@ from ..common.errors import (
     ModelError,
     SessionError,
     SpecError,
-    check_depth,
-    validate,
 )
 from ..common.sanitize import excerpt
+from ..common.validation import check_depth, validate
 from ..conversation.usage import Usage
 from ..view.local_server import MOST_TEXT
 

@@ -22,8 +22,9 @@ from ...nodes.turn.node_context import Resources
 from ...tools.registry.registry import ConversationTool, Registry
 from ..build import compile_inner
 from ..common.data import Data
-from ..common.errors import ModelError, SpecError, check_depth, hide_frames, validate
+from ..common.errors import ModelError, SpecError, hide_frames
 from ..common.sanitize import clean
+from ..common.validation import check_depth, validate
 from ..conversation.conversation import Conversation
 from ..conversation.questions import MessageQuestion, Question
 from ..conversation.served import (

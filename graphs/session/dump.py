@@ -19,8 +19,9 @@ from pydantic import (
 )
 
 from ..common.data import Data, Migration, Versions, upgrade
-from ..common.errors import DEEPEST, SpecError, check_data, check_depth, list_names, validate
+from ..common.errors import SpecError, list_names
 from ..common.files import read_file
+from ..common.validation import DEEPEST, check_data, check_depth, validate
 from ..conversation.conversation import Conversation, migrate_spec, restore_conversation
 from ..conversation.sandbox import Kept, new_key
 from ..conversation.usage import Usage, read_usage

@@ -16,9 +16,10 @@ from ...nodes.models.adapters.composed import Chat
 from ...nodes.models.adapters.families import adapter_of
 from ...nodes.turn.node_context import Resources
 from ..build import build_graph
-from ..common.errors import SessionError, SpecError, validate
+from ..common.errors import SessionError, SpecError
 from ..common.files import read_fields, read_file
 from ..common.settings import load_settings
+from ..common.validation import validate
 from ..conversation.judges import SeparateJudge, Verdict
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store

@@ -15,9 +15,10 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, PositiveInt
 
 from ..common.data import Data
-from ..common.errors import SessionError, hide_frames, suggest_near_or_all, validate
+from ..common.errors import SessionError, hide_frames, suggest_near_or_all
 from ..common.settings import load_settings
 from ..common.threads import in_background
+from ..common.validation import validate
 from ..store.errors import unknown_batch, unknown_session
 from ..store.open import Store, open_store
 from ..store.rows import SessionRow, Wanted, place

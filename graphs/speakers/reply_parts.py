@@ -33,8 +33,9 @@ from pydantic import (
 from ..common.content import files_of, text_of
 from ..common.content_input import read_content
 from ..common.data import Data
-from ..common.errors import DEEPEST, SpecError, check_depth, name_type
+from ..common.errors import SpecError, name_type
 from ..common.sanitize import excerpt
+from ..common.validation import DEEPEST, check_depth
 
 
 class Stage(StrEnum):

@@ -13,7 +13,8 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from ...graphs.common.content import Block, Content, arrange_blocks, files_of, join_content, text_of
 from ...graphs.common.content_input import keep_inline, read_content
-from ...graphs.common.errors import SessionError, SpecError, list_names, validate
+from ...graphs.common.errors import SessionError, SpecError, list_names
+from ...graphs.common.validation import validate
 from ...graphs.conversation.conversation import Conversation, Form, restore_conversation
 from ...graphs.conversation.questions import is_exit
 from ...graphs.conversation.usage import read_usage

@@ -16,9 +16,10 @@ from pydantic import AfterValidator, Field, PositiveFloat
 
 from ...graphs.common.addresses import check_address
 from ...graphs.common.data import Data, Text
-from ...graphs.common.errors import SpecError, did_you_mean, validate
+from ...graphs.common.errors import SpecError, did_you_mean
 from ...graphs.common.files import read_file
 from ...graphs.common.settings import load_settings
+from ...graphs.common.validation import validate
 
 McpServer: TypeAlias = Mapping[str, Any]
 """An MCP server, as `langchain_mcp_adapters` accepts it: ``{"command": …, "args": […], "env":

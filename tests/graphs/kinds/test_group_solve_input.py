@@ -17,7 +17,7 @@ from duologue.graphs import (
     group_solve,
     load_conversation,
 )
-from duologue.graphs.common import errors
+from duologue.graphs.common import validation
 from duologue.nodes.testing import ScriptedChatModel
 from support.tables import check_rows, read_rows
 
@@ -92,7 +92,7 @@ def test_a_whole_conversation_is_held_to_the_same() -> None:
         whole = {"speakers": TWO, **fields}
         Path("whole.toml").write_text(tomli_w.dumps(whole))
         with pytest.raises(SpecError) as made:
-            errors.validate(Conversation, whole)
+            validation.validate(Conversation, whole)
         with pytest.raises(SpecError) as read:
             load_conversation(whole)
         with pytest.raises(SpecError) as in_file:
