@@ -9,7 +9,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from .sentences import is_farewell
-from .words import APOSTROPHES, DENSE, fold, load_table, words_of
+from .words import APOSTROPHES, DENSE, fold, load_table, words_in, words_of
 
 _SENTENCE_END: Final = re.compile(r"(?<!\d)[.!?。！？]+|[.!?。！？]+(?!\d)|\n")  # noqa: RUF001
 """The end of a sentence, except the point in a number."""
@@ -18,6 +18,9 @@ _CLAUSE_END: Final = re.compile(
 )
 _SHORT_WILL: Final = re.compile(rf"[{APOSTROPHES}]ll\b")
 _SPACE_IN_DENSE: Final = re.compile(rf"(?<={DENSE}) (?={DENSE})")
+_FRAGMENT: Final = 3
+_DENSE_FRAGMENT: Final = 2.5
+"""Maximum number of words of a fragment, and of one in a script without spaces."""
 _FEW: Final = 4
 """Maximum number of words of a clause that names only a part, as in "for the day"."""
 
@@ -26,6 +29,7 @@ class _Doubts(NamedTuple):
     harmless: re.Pattern[str]
     both: re.Pattern[str]
     yes: re.Pattern[str]
+    clear: re.Pattern[str]
     topics: frozenset[str]
     whole: frozenset[str]
 
@@ -37,6 +41,7 @@ def _load() -> _Doubts:
         harmless=_compile(found["harmless"]),
         both=_compile(found["both"]),
         yes=_compile(found["both"] + found["yes"]),
+        clear=_compile(found["clear"]),
         topics=frozenset(words_of(found["topics"])),
         whole=frozenset(words_of(found["whole"])),
     )
@@ -47,7 +52,8 @@ def _compile(entries: Iterable[str]) -> re.Pattern[str]:
     return re.compile(
         "|".join(
             entry if re.search(DENSE, entry) else rf"(?<![^ ])(?:{entry})(?![^ ])"
-            for entry in map(fold, entries)
+            # Names of groups begin with a capital P.
+            for entry in (fold(one).replace("(?p", "(?P") for one in entries)
         )
     )
 
@@ -74,6 +80,19 @@ def is_doubtful(rest: str, *, is_yes: bool) -> bool:
     )
 
 
+def is_vague(rest: str) -> bool:
+    """Return whether the first clause after a "yes" is a fragment that may mean no.
+
+    Examples are "half done" and "in two days". A clause of two or three words must contain a
+    completion, an affirmation or a verb.
+    """
+    clauses = (one for part in _SENTENCE_END.split(rest) for one in _clauses_of(part))
+    clause = next(filter(None, clauses), "")
+    limit = _DENSE_FRAGMENT if re.search(DENSE, clause) else _FRAGMENT
+    is_name = limit == _FRAGMENT and " " not in clause
+    return not is_name and words_in(clause) <= limit and _load().clear.search(clause) is None
+
+
 def _is_of_part(sentence: str, known: _Doubts) -> bool:
     """Return whether a sentence begins by naming the only part of the task that is complete."""
     words = words_of(_CLAUSE_END.split(sentence.lstrip(" ,;:-—"), maxsplit=1)[0])
@@ -85,6 +104,6 @@ def _clauses_of(sentence: str) -> Iterator[str]:
     """Yield the clauses of a sentence that are no courtesies, as folded words."""
     if is_farewell(sentence):
         return
-    for clause in _CLAUSE_END.split(_SHORT_WILL.sub(" will", sentence)):
+    for clause in _CLAUSE_END.split(_SHORT_WILL.sub(" will", sentence).replace("%", " percent")):
         if not is_farewell(clause):
             yield _SPACE_IN_DENSE.sub("", " ".join(words_of(clause)))

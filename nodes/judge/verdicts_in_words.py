@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 from ...graphs.conversation.judges import Finding
-from ...graphs.text.doubts import is_doubtful
+from ...graphs.text.doubts import is_doubtful, is_vague
 
 T = TypeVar("T")
 
@@ -70,7 +70,8 @@ def _read_answer(text: str) -> bool | None:
         return None
     rest = bare[found.end() :]
     if found[1] == "yes":
-        return None if _TAKEN_BACK.match(rest) or is_doubtful(rest, is_yes=True) else True
+        is_unclear = is_doubtful(rest, is_yes=True) or is_vague(rest)
+        return None if _TAKEN_BACK.match(rest) or is_unclear else True
     return False if _is_refusal(rest) else None
 
 
