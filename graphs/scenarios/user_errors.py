@@ -6,16 +6,13 @@ docs/measurements/user_errors.md; each is exact rather than complete.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
-from unicodedata import decimal
 
-from ..common.files import read_fields
+from ..text.sentences import is_farewell
 from ..text.words import fold
+from .spellings import PHRASES, find_dates, read_orders, read_pieces, without_dates
 
 UserErrorKind: TypeAlias = Literal[
     "secret", "invented", "copied", "other_side", "early_end", "not_mentioned", "instructions"
@@ -91,7 +88,7 @@ def find_user_errors(facts: UserFacts, turns: Sequence[Turn]) -> tuple[UserError
 
 def _find_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]:
     known = _KnownFacts(facts.known)
-    secrets = _secret_facts(facts.secrets)
+    secrets = _secret_facts(facts)
     goal = _runs_of_words(_QUOTED.sub(" ", facts.goal))
     agent = ""
     for turn in turns:
@@ -100,7 +97,7 @@ def _find_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]
                 ("secret", _said_secrets(secrets, turn.text, agent)),
                 ("invented", known.find_invented(turn.text)),
                 ("copied", _copied_words(goal, turn.text)),
-                ("other_side", _OTHER_SIDE.findall(turn.text)),
+                ("other_side", (one.group().strip() for one in _OTHER_SIDE.finditer(turn.text))),
             )
             for kind, texts in found:
                 yield from (UserError(kind, text, turn.number) for text in [*texts][:1])
@@ -119,31 +116,18 @@ def _end_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]:
     # A text beside the word may answer the agent's question.
     if last is not None and not end.text.strip() and (sentence := find_open_sentence(last.text)):
         yield UserError("early_end", sentence, end.number)
-    said = _pieces(" ".join(turn.text for turn in turns))
+    said = " ".join(turn.text for turn in turns)
     for part in facts.must_mention:
-        if not _contains(said, "".join(_pieces(part))):
+        if not _says([said], part):
             yield UserError("not_mentioned", part, end.number)
 
 
 # --- Facts in any spelling ---
 
-_PHRASES: Final = read_fields(Path(__file__).with_suffix(".toml"), "table of phrases")
-
-_DIGITS: Final = {word: str(digit) for digit, word in enumerate(_PHRASES["digits"])}
-
-
-def _pieces(text: str) -> list[str]:
-    """Return the words and numbers of a text without case; a spelled digit is a digit."""
-    plain = fold(text)
-    if not plain.isascii():
-        # The digits of any script, but no raised ones.
-        plain = "".join(str(decimal(one, one)) for one in plain)
-    return [_DIGITS.get(word, word) for word in re.findall(r"[0-9]+|[^\W\d_]+", plain)]
-
 
 def _plain(text: str) -> str:
     """Return the letters and digits of a text, without leading zeros."""
-    return "".join(_pieces(text)).lstrip("0")
+    return "".join(read_pieces(text)).lstrip("0")
 
 
 def _contains(pieces: Sequence[str], fact: str) -> bool:
@@ -159,6 +143,13 @@ def _contains(pieces: Sequence[str], fact: str) -> bool:
     return False
 
 
+def _says(texts: Iterable[str], fact: str) -> bool:
+    """Return whether a text says a fact; a date may be in any order."""
+    facts = {"".join(pieces) for pieces in read_orders(fact)}
+    said = [pieces for text in texts for pieces in read_orders(text)]
+    return any(_contains(pieces, one) for pieces in said for one in facts)
+
+
 _QUOTED: Final = re.compile(
     r"\"[^\"]{2,}\"|“[^”]{2,}”|«[^»]{2,}»|「[^」]{2,}」|(?<!\w)'[^']{2,}'(?!\w)"
 )
@@ -170,23 +161,48 @@ _MIN_SECRET: Final = 3
 _OTHER_NUMBERS: Final = re.compile(r"(?<=\d)[.,](?=\d{3}\b)|\b\d+ ?%")
 """Separators of thousands, and percentages: "1,500" does not say 500."""
 
+_CENTS: Final = re.compile(
+    rf"(?<=\d)[.,](?=\d\d\s?{PHRASES['currency']})|([$€£¥₹]\s?\d+)[.,](?=\d\d\b)",
+    re.IGNORECASE,
+)
+"""The point in an amount of money: "47.11 EUR" does not say 4711."""
 
-def _secret_facts(text: str) -> list[str]:
-    """Return the facts of a text that must not be said: quoted texts, and words with digits."""
+_PASSWORD: Final = re.compile(
+    r"\b(?:pass(?:word|phrase|code)|code ?word|secret word)\s(?:is\s)?(?!is\b)([^\s.,;!?]+)",
+    re.IGNORECASE,
+)
+_NAME: Final = re.compile(r"(?<!^)(?<![.!?] )\b[A-Z][a-z]+(?: [A-Z][a-z]+)+")
+
+
+def _secret_facts(facts: UserFacts) -> list[str]:
+    """Return the facts that must not be said, and that the user has no other reason to say.
+
+    They are quoted texts, words with digits, dates, passwords, and names of several words.
+    """
+    text = facts.secrets
     quoted = [found.group()[1:-1] for found in _QUOTED.finditer(text)]
-    coded = [*_EMAIL.findall(text), *(raw for raw in _RUN.findall(text) if _has_digit(raw))]
-    return [one for one in (*quoted, *coded) if len(_plain(one)) >= _MIN_SECRET]
+    dates = [one.text for one in find_dates(text)]
+    rest = without_dates(text)
+    coded = [*_EMAIL.findall(rest), *(raw for raw in _RUN.findall(rest) if _has_digit(raw))]
+    found = [*quoted, *dates, *coded, *_PASSWORD.findall(rest), *_NAME.findall(rest)]
+    own = [one for one in facts.known if one != text]
+    return [one for one in found if len(_plain(one)) >= _MIN_SECRET and not _says(own, one)]
 
 
 def _said_secrets(secrets: Sequence[str], text: str, agent: str) -> Iterator[str]:
     """Yield the secrets that a text says, and that the agent has not said before."""
-    if not secrets:
-        return
-    said, known = (_pieces(_OTHER_NUMBERS.sub("", one)) for one in (text, agent))
     for secret in secrets:
-        fact = "".join(_pieces(_OTHER_NUMBERS.sub("", secret)))
-        if _contains(said, fact) and not _contains(known, fact):
+        said, known, fact = (_OTHER_NUMBERS.sub("", one) for one in (text, agent, secret))
+        if not _CENTS.search(f"{secret} EUR"):
+            said = _CENTS.sub(r"\1 x ", said)
+        if "@" in secret:
+            said = _SPOKEN_SIGNS.sub(" ", said)
+        if _says([said], fact) and not _says([known], fact):
             yield secret
+
+
+_SPOKEN_SIGNS: Final = re.compile(r"\b(?:at|dot|punkt|punto|point)\b", re.IGNORECASE)
+"""The signs of an e-mail address, in words."""
 
 
 # --- Invented facts ---
@@ -198,22 +214,23 @@ _RUN: Final = re.compile(r"[A-Za-z0-9]\w*(?:[-_/]\w+)*", re.ASCII)
 
 _OTHERS: Final = re.compile(
     r"[$€£¥₹]\s?\d[\d.,]{0,20}"
-    r"|\d[\d.,]{0,20}\s?(?:[$€£¥₹%元円]|(?:euros?|eur|usd|dollars?|pounds?|chf|kr)\b)"
+    rf"|\d[\d.,]{{0,20}}\s?(?:%|{PHRASES['currency']})"
     r"|\b\d[\d.,]{0,20}[.,]\d\d\b"
     r"|\b\d{1,2}(?:[:.]\d\d)?\s?(?:am|pm|h|uhr)\b|\b\d{1,2}:\d\d",
     re.IGNORECASE,
 )
 """Amounts of money and times. A user may name a limit, compute a sum, or choose a time."""
 
-_MONTHS: Final = {name: month for month, name in enumerate(_PHRASES["months"], start=1)}
-
-_DATE: Final = re.compile(
-    rf"\b(?:(?P<month>{'|'.join(_MONTHS)}) (?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
-    rf"|(?P<first>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<second>{'|'.join(_MONTHS)})),? \d{{4}}\b"
-    r"|\b\d{4}-(?P<digits>\d{1,2})-(?P<last>\d{1,2})\b",
-    re.IGNORECASE,
+_SPELLED: Final = re.compile(
+    rf"\b(?:(?:{'|'.join(' '.join(PHRASES['digits']).split())})\b[\s,-]*){{4,}}", re.IGNORECASE
 )
-"""A date with a year."""
+"""Four or more digits in words."""
+
+_OWN_NAME: Final = re.compile(r"\b[Mm]y name(?: is|'s|:) ((?:[A-Z][\w'-]+\b ?)+)")
+
+_STREET: Final = re.compile(
+    r"\b(\d{1,5}[A-Za-z]? (?:[A-Z][a-z']+ ){1,3})(?:Street|St|Avenue|Ave|Road|Rd|Lane|Drive)\b"
+)
 
 _TODAY: Final = re.compile(r"\btoday\b[^.!?]{0,25}$", re.IGNORECASE)
 """The words before the date of today, which a user may know."""
@@ -221,10 +238,8 @@ _TODAY: Final = re.compile(r"\btoday\b[^.!?]{0,25}$", re.IGNORECASE)
 _NEAR: Final = 14
 """Number of days around a known date in which a user may name another date: "a day later"."""
 
-_LEAP_YEAR: Final = 2024
-
-_UNIT: Final = re.compile(r"\d+_?[A-Za-z]+|[A-Za-z]+_?\d{0,3}|\d{1,3}")
-"""Parts of words: numbers with a unit or an ordinal, words, and short numbers."""
+_UNIT: Final = re.compile(r"\d+_?[A-Za-z]+|[A-Za-z]+_?\d{0,3}|\d{1,3}(?:x\d{1,4})*|(?:19|20)\d\d")
+"""Parts of words: numbers with a unit or an ordinal, words, years, and short numbers."""
 
 _MIN_DIGITS: Final = 4
 """Minimum number of digits of a number that is taken for a fact."""
@@ -246,16 +261,6 @@ def _is_fact(raw: str) -> bool:
     return is_long and not all(map(_UNIT.fullmatch, re.split("[-/]", raw)))
 
 
-def _dates(text: str) -> Iterator[tuple[int, re.Match[str]]]:
-    """Yield the dates of a text: the day of the year, and the match."""
-    for found in _DATE.finditer(text):
-        name = found["month"] or found["second"]
-        month = _MONTHS[name.lower()] if name else int(found["digits"])
-        with suppress(ValueError):
-            day = int(found["day"] or found["first"] or found["last"])
-            yield date(_LEAP_YEAR, month, day).timetuple().tm_yday, found
-
-
 class _KnownFacts:
     """The facts that a user may say: those of the scenario and of earlier messages."""
 
@@ -272,21 +277,25 @@ class _KnownFacts:
         if "(0)" in text:
             # Numbers of phones are also written without the zero in brackets.
             self._letters += f" {_plain(text.replace('(0)', ''))}"
-        self._days.update(day for day, _ in _dates(text))
+        self._days.update(day for one in find_dates(text) for day in one.days)
 
     def find_invented(self, text: str) -> Iterator[str]:
         """Yield the facts of a text that are not known."""
         yield from (one for one in _EMAIL.findall(text) if fold(one) not in self._text)
         text = _EMAIL.sub(" ", text)
-        for day, found in _dates(text):
-            is_today = _TODAY.search(text[max(0, found.start() - 40) : found.start()]) is not None
-            if not (is_today or self._is_near(day) or _plain(found.group()) in self._letters):
-                yield found.group()
-        text = _DATE.sub(" ", _OTHERS.sub(" ", text))
-        for raw in _RUN.findall(text):
-            digits = "".join(filter(str.isdigit, raw))
-            if digits and _is_fact(raw) and _plain(raw) not in self._letters:
-                yield raw
+        for one in find_dates(text):
+            at = one.span[0]
+            is_today = _TODAY.search(text[max(0, at - 40) : at]) is not None
+            is_known = is_today or not one.year or any(map(self._is_near, one.days))
+            if not is_known and _plain(one.text) not in self._letters:
+                yield one.text
+        text = _OTHERS.sub(" ", without_dates(text))
+        for found in _OWN_NAME.findall(text):
+            if any(fold(word) not in self._text for word in found.split()):
+                yield found.strip()
+        numbers = (*(one.group() for one in _SPELLED.finditer(text)), *_STREET.findall(text))
+        numbers += tuple(raw for raw in _RUN.findall(text) if _has_digit(raw) and _is_fact(raw))
+        yield from (raw.strip() for raw in numbers if _plain(raw) not in self._letters)
 
     def _is_near(self, day: int) -> bool:
         gaps = (abs(day - known) for known in self._days)
@@ -298,10 +307,16 @@ class _KnownFacts:
 _COPIED: Final = 12
 """Number of words in a row, copied from the goal, that are an error."""
 
+_AGENTS: Final = "|".join(PHRASES["agents"])
 _OTHER_SIDE: Final = re.compile(
-    rf"(?:^|\n)\W{{0,3}}((?:{'|'.join(_PHRASES['agents'])})\W{{0,2}}:\W{{0,2}}\s.*)", re.IGNORECASE
+    rf"(?:^|\n)(?:[^\w\n]|_){{0,4}}(?:(?:{_AGENTS})(?:[\W_]{{0,3}}:\W{{0,2}}\s|[\])>])"
+    r"|(?:agent|assistant)\s[-\u2013\u2014]\s).*"
+    rf"|\n#+ (?:{_AGENTS})[ *]*(?:\n|$)"
+    r"|<\|im_start\|>assistant|\"role\"\s*:\s*\"assistant\""
+    r"|(?<=[.!?] )(?-i:Agent|Assistant): .*",
+    re.IGNORECASE,
 )
-"""A line that begins with the name of the agent's side."""
+"""A line that begins with the name of the agent's side, or another form of such a line."""
 
 
 def _runs_of_words(text: str) -> set[tuple[str, ...]]:
@@ -316,22 +331,30 @@ def _copied_words(goal: set[tuple[str, ...]], text: str) -> Iterator[str]:
             yield " ".join(run)
 
 
-_SECOND_PERSON: Final = frozenset(_PHRASES["second_person"])
+_SECOND_PERSON: Final = frozenset(PHRASES["second_person"])
 """Words by which a goal addresses the user. A user that speaks for itself does not copy them."""
 
 
 # --- An early end ---
 
-_OFFER: Final = re.compile("|".join(_PHRASES["offers"]), re.IGNORECASE)
 
-_ANNOUNCED: Final = re.compile(rf"\b(?:{'|'.join(_PHRASES['announcements'])})\b", re.IGNORECASE)
+def _compile(name: str, around: str = r"\b(?:{})\b") -> re.Pattern[str]:
+    return re.compile(around.format("|".join(PHRASES[name])), re.IGNORECASE)
+
+
+_OFFER: Final = _compile("offers", "{}")
+_ANNOUNCED: Final = _compile("announcements")
+_DEMANDED: Final = _compile("demands")
+_QUESTION: Final = _compile("questions")
 
 _KNOWN_LANGUAGE: Final = re.compile(
-    rf"\b(?:{'|'.join(_PHRASES['english'])})\b|[\u4e00-\u9fff]", re.IGNORECASE
+    rf"\b(?:{'|'.join(PHRASES['english'])})\b|[\u4e00-\u9fff]", re.IGNORECASE
 )
 """Words of the languages whose offers are listed. Questions in others are not judged."""
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
+
+_THANKS: Final = re.compile("(?:many )?thank|danke|gracias|merci|谢谢", re.IGNORECASE)
 
 _ASKS: Final = ("?", "？")  # noqa: RUF001
 
@@ -339,10 +362,14 @@ _ASKS: Final = ("?", "？")  # noqa: RUF001
 def find_open_sentence(text: str) -> str:
     """Return the last sentence of an agent if it asks or announces an act, or an empty text.
 
-    An offer of more help and a question whether all is well are neither.
+    Thanks after it do not count. An offer of more help and a question whether all is well are
+    neither.
     """
     sentences = [one.strip() for one in _SENTENCE_END.split(text) if one.strip()]
-    if not sentences or _OFFER.search(last := sentences[-1]):
+    while len(sentences) > 1 and _THANKS.match(sentences[-1]) and is_farewell(sentences[-1]):
+        sentences.pop()
+    if not sentences or _OFFER.search(plain := fold(last := sentences[-1])):
         return ""
-    asks = last.rstrip("*_\"') ").endswith(_ASKS) and _KNOWN_LANGUAGE.search(last)
-    return last if asks or _ANNOUNCED.search(last) else ""
+    asks = last.rstrip("*_\"') ").endswith(_ASKS)
+    asks = asks and bool(_KNOWN_LANGUAGE.search(last) or _QUESTION.search(plain))
+    return last if asks or _ANNOUNCED.search(last) or _DEMANDED.search(last) else ""
