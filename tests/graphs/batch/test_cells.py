@@ -9,14 +9,13 @@ import pytest
 from hypothesis import strategies as st
 from langchain_core.tools import tool
 
-from duologue.graphs import Batch, Conversation, SpecError, converse, load_conversation, role_play
+from duologue.graphs import Batch, Conversation, SpecError, load_conversation, role_play
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.batch.values import canonical_json
 from duologue.graphs.common.data import NamedObject
 from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.graphs.store.rows import check_session_id
-from duologue.nodes.testing import ScriptedChatModel
 from support.cases import drawn_cases
 from support.tables import read_rows
 
@@ -246,18 +245,3 @@ def test_a_batch_must_have_a_name_that_ids_can_begin_with(name: str) -> None:
     with pytest.raises(SpecError, match=r"is not a valid name of a batch; use 1 to 100 of"):
         Cells.of(Batch(conversation=PLAY), name)
     Cells.of(Batch(conversation=PLAY), "Trials_1.2-b" + "x" * 88)
-
-
-def test_a_cell_is_an_ordinary_conversation() -> None:
-    vary = {"speakers.Ann.system_prompt": ["Say {task} at once."], "task": ["hello", "goodbye"]}
-    talk = {"speakers": [{"name": "Ann"}, {"name": "Bob"}], "end_chat": {"max_iterations": 1}}
-    for cell in cells_of(vary, talk):
-        model = ScriptedChatModel(script=["One.", "Two."])
-        result = converse(
-            cell.conversation(), model=model, store="memory:cells", session=cell.session
-        )
-        assert (result.session.id, result.transcript) == (
-            cell.session,
-            [("Ann", "One."), ("Bob", "Two.")],
-        )
-        assert f"Say {cell.varied['task']} at once." in str(model.calls[0])

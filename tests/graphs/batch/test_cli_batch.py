@@ -20,7 +20,14 @@ from duologue.graphs.cli.terminal.progress import BatchView
 from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, Player, batch, written
-from support.cli_help import duologue, isolate, main_thread_gets, meanwhile, signals_kept
+from support.cli_help import (
+    duologue,
+    isolate,
+    main_thread_gets,
+    meanwhile,
+    signals_kept,
+    started,
+)
 from support.pty_help import Terminal, at_terminal
 
 pytestmark = pytest.mark.live
@@ -145,6 +152,19 @@ def test_where_a_limit_is_used_up_the_same_command_is_not_enough(
         assert ran.stderr == (
             "Raise the limit, then run the same command again for the remaining sessions.\n"
         )
+
+
+@pytest.mark.exhaustive
+def test_a_batch_whose_lines_nobody_reads_stops(tmp_path: Path) -> None:
+    written(tmp_path, batch(60))
+    with started("batch", "run", "batch.json", "--name", "b", "--json") as ran:
+        assert ran.stdout is not None
+        ran.stdout.readline()
+        ran.stdout.close()
+        assert ran.wait(120) == 141
+    known = json.loads(duologue("batch", "status", "b", "--json").stdout)
+    assert known["left"] > 0
+    assert known["stopped"] == "[Errno 32] Broken pipe"
 
 
 def test_where_people_are_asked_it_is_told_how_they_answer(tmp_path: Path) -> None:

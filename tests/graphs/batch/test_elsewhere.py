@@ -1,17 +1,13 @@
 """Batches in other processes: settings, packages, and earlier token usage."""
 
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from duologue.graphs import Batch, SpecError, arun_batch, run_batch
-from duologue.graphs.batch.batch_row import new_cell_row, read_usage_before
-from duologue.graphs.batch.cells import Cells
+from duologue.graphs import SpecError, run_batch
 from duologue.graphs.common.settings import environment_variables, load_settings
 from duologue.nodes.testing import ScriptedChatModel
-from support.stores import Store, open_store
 
 BATCH = {
     "conversation": {
@@ -26,12 +22,6 @@ BATCH = {
 
 def model() -> ScriptedChatModel:
     return ScriptedChatModel(lambda prompt: "Water the beans.")
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    async with open_store(f"memory:{tmp_path.name}") as opened:
-        yield opened
 
 
 def test_a_process_elsewhere_has_the_settings_of_this_one(
@@ -63,17 +53,3 @@ def test_a_batch_that_ray_should_run_says_what_to_install(
         SpecError, match=r"^ray: needs more packages; run `pip install '\.\[ray\]'` or "
     ):
         run_batch(BATCH, name="b", model=model(), ray="auto", store=tmp_path / "sessions.db")
-
-
-async def test_what_sessions_under_way_have_used_is_known_from_their_logs(
-    store: Store,
-) -> None:
-    await arun_batch(BATCH, name="b", model=model(), store=store.url)
-    used = await read_usage_before(store, "b")
-    assert used.calls > 0
-    assert used.input_tokens > 0
-    for cell in Cells.of(Batch.model_validate(BATCH), "b"):
-        # The row looks like this while its cell runs.
-        async with store.lock_batch("b") as lease:
-            await lease.put_cell(new_cell_row("b", cell))
-    assert await read_usage_before(store, "b") == used

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations, product
 from math import prod
 
-import pytest
 from hypothesis import strategies as st
 
 from duologue.graphs.batch.order import RunOrder
@@ -86,14 +85,6 @@ def test_pairs_of_values_are_covered_about_as_evenly_as_in_a_random_order_or_mor
     # Without the random shifts, equal factors tie two fields together, and the maximum is 16.
     assert max(of_grid) <= 1.2
     assert sum(of_grid) / len(of_grid) <= 0.7
-
-
-@pytest.mark.parametrize("sizes", [(3, 4), (2, 2, 2), (4, 6)], ids=str)
-def test_each_cell_is_equally_likely_at_the_beginning(sizes: tuple[int, ...]) -> None:
-    cells, seeds = prod(sizes), 60 * prod(sizes)
-    counts = Counter(RunOrder(sizes=sizes, seed=seed).number(1) for seed in range(seeds))
-    # The 99.99 % quantile of chi square is below 3 times its degrees of freedom plus 12.
-    assert sum((counts[one] - 60) ** 2 / 60 for one in range(1, cells + 1)) < 3 * (cells - 1) + 12
 
 
 def test_a_seed_stands_for_the_same_order_in_all_versions() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,10 @@ async def test_a_batch_that_is_run_again_makes_no_call_and_one_that_grew_only_ne
     status = await arun_batch(grown, name="b", store=store, model=again.model)
     assert sorted(set(again.calls)) == sorted(ROLES[1:])
     assert (status.cells, len(again.calls)) == (6, 9)
+    rows = await BatchRun("b", store=store).arows()
+    # Cook's session has ended and is no longer in the batch; the others have new numbers.
+    numbers = [row["number"] for row in rows if row["user_role"] != "Cook"]
+    assert sorted(numbers) == [*range(1, 7)]
 
 
 async def test_another_conversation_under_the_same_name_is_refused_and_nothing_is_lost(
@@ -149,6 +154,24 @@ async def test_a_cell_that_fails_is_a_row_with_its_error_and_is_tried_again_when
     assert (status.finished, set(again.calls)) == (4, {"Nurse"})
     row = (await rows_of(store))["Nurse"]
     assert (row.status, row.error) == ("finished", None)
+
+
+@pytest.mark.parametrize(("concurrency", "most"), [(1, 10), (3, 12), (15, 30)])
+async def test_sessions_that_fail_alike_in_a_row_stop_the_batch(
+    concurrency: int, most: int, tmp_path: Path
+) -> None:
+    many, numbers = batch(trials=10), count()
+    options: dict[str, Any] = {"store": f"memory:{tmp_path.name}", "concurrency": concurrency}
+    player = Player(lambda who: ValueError("on fire"))
+    said = "sessions in a row failed with the same error: ValueError: on fire"
+    with pytest.raises(BatchError, match=said):
+        await arun_batch(many, name="b", model=player.model, **options)
+    status = await BatchRun("b", store=options["store"]).astatus()
+    assert 10 <= status.failed <= most
+    assert said in (status.stopped or "")
+    player = Player(lambda who: ValueError(f"fire {next(numbers)}"))
+    status = await arun_batch(many, name="c", model=player.model, **options)
+    assert (status.failed, status.stopped) == (40, None)
 
 
 async def test_a_session_that_failed_goes_on_where_it_was(store: str) -> None:
@@ -297,20 +320,6 @@ async def test_a_cell_that_waits_for_a_person_goes_on_once_it_is_answered(store:
     await Session(row.session, store=store).aanswer("Dug.", model=player.model)
     status = await arun_batch(people, name="b", store=store, model=player.model)
     assert (status.finished, status.of("waiting"), len(player.calls)) == (1, 3, 5)
-
-
-async def test_trials_have_seeds_of_their_own(store: str) -> None:
-    player = Player()
-    found = batch(vary={"user_role": ["Cook"]}, trials=3, seed=40)
-    await arun_batch(found, name="b", store=store, model=player.model)
-    async with open_store(store) as opened:
-        rows = await opened.batches.find(CellsWanted(batch="b"))
-    results = [await Session(row.session, store=store).astate() for row in rows]
-    assert [(row.trial, one.conversation.seed) for row, one in zip(rows, results, strict=True)] == [
-        (1, 40),
-        (2, 41),
-        (3, 42),
-    ]
 
 
 async def test_no_more_sessions_than_asked_for_run_at_once(store: str) -> None:

@@ -33,19 +33,6 @@ async def double(number: int) -> int:
     return 2 * number
 
 
-async def broken() -> None:
-    raise LookupError("lost")
-
-
-def test_what_a_coroutine_returns_is_returned() -> None:
-    assert run_coroutine(double(3)) == 6
-
-
-def test_what_a_coroutine_raises_is_raised() -> None:
-    with pytest.raises(LookupError, match="lost"):
-        run_coroutine(broken())
-
-
 def test_all_calls_share_one_loop_from_any_thread() -> None:
     async def loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
@@ -117,12 +104,6 @@ async def counted(end: int, closed: list[bool]) -> AsyncGenerator[int, None]:
         closed.append(True)
 
 
-def test_an_iteration_gives_every_item_and_closes_the_generator() -> None:
-    closed: list[bool] = []
-    assert list(iterate(counted(3, closed))) == [0, 1, 2]
-    assert closed == [True]
-
-
 def test_an_iteration_that_is_left_closes_the_generator_at_once() -> None:
     closed: list[bool] = []
     items = iterate(counted(3, closed))
@@ -169,11 +150,6 @@ def test_a_stream_that_is_left_frees_its_session_and_loses_nothing(tmp_path: Pat
     events.close()  # type: ignore[attr-defined]  # an iterator made by a generator
     result = Session("s", store=store).resume(model=model)
     assert result.transcript == [("Ann", "Dig."), ("Bob", "Dug.")]
-
-
-async def test_converse_works_inside_a_running_loop() -> None:
-    result = converse(TALK, model=ScriptedChatModel(script=["Dig.", "Dug."]), store="memory:")
-    assert result.outcome is not None
 
 
 CHILD = """

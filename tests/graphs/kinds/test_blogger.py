@@ -1,14 +1,9 @@
-"""The blogger: its format and the errors in it, files, the command line, the early end (L9)."""
-
-from pathlib import Path
+"""The blogger: its rounds, its options and the early end (L9)."""
 
 import pytest
 
-from duologue.graphs import Conversation, Reason, blogger, load_conversation
-from duologue.graphs.kinds.coder import BEGIN_WRITING, CRITIC_PREFIX, SATISFIED, BloggerForm
-from duologue.graphs.studio import blogger as graph
-from duologue.nodes.testing.server import ScriptedServer
-from support.cli_help import duologue, isolate
+from duologue.graphs import Reason, blogger
+from duologue.graphs.kinds.coder import BEGIN_WRITING, SATISFIED
 from support.shape_help import play, texts
 
 VERSIONS = ["Bees dance.", "Bees dance for you.", "Bees dance in eights.", "Bees dance maps."]
@@ -82,38 +77,3 @@ def test_without_a_prefix_the_critic_hears_the_text_alone() -> None:
 
 def test_the_most_rounds_make_a_conversation_that_can_be_run() -> None:
     assert blogger("Bees", rounds=499_999).end_chat.max_iterations == 500_000
-
-
-def test_it_is_written_to_files_and_read_again(tmp_path: Path) -> None:
-    spec = blogger("Bees", rounds=2)
-    short, whole = tmp_path / "short.toml", tmp_path / "whole.toml"
-    short.write_text('kind = "blogger"\ntask = "Bees"\nrounds = 2\n')
-    whole.write_text(spec.to_toml())
-    assert load_conversation(short) == spec
-    assert load_conversation(whole) == spec
-    assert Conversation.model_validate_json(spec.model_dump_json()) == spec
-    assert BloggerForm(task="Bees", rounds=2).conversation() == spec
-
-
-def test_the_command_line_runs_such_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L9: the command line runs a file with a blogger."""
-    isolate(monkeypatch, tmp_path)
-    (tmp_path / "bees.toml").write_text('kind = "blogger"\ntask = "Bees"\nrounds = 1\n')
-    with ScriptedServer(WHOLE[:3]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        ran = duologue("run", "bees.toml", "--session", "b")
-        assert (ran.exit_code, ran.stderr) == (0, "")
-        assert len(server.calls) == 3
-    assert f"Writer:\n{VERSIONS[1]}" in ran.stdout
-    assert "the message cap was reached" in ran.stdout
-    shown = duologue("show", "b", "--as", "Critic")
-    assert CRITIC_PREFIX.strip() in shown.stdout
-
-
-async def test_studios_form_needs_only_the_task() -> None:
-    """The exported graph accepts the form's fields, or a whole conversation."""
-    schema = graph.get_input_jsonschema()
-    assert schema["required"] == ["task"]
-    assert {"writer", "critic_prefix", "rounds", "conversation"} < set(schema["properties"])
-    for name, field in schema["properties"].items():
-        assert field.get("description"), name
