@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...nodes.models.adapters.composed import Chat
 from ...nodes.models.adapters.families import adapter_of
 from ...tools.registry.functions import call
-from ..common.errors import SpecError, name_type
+from ..common.errors import DuologueError, SpecError, name_type
 from ..common.sanitize import excerpt
 from ..conversation.judges import Finding, FindingReason
 from ..session.judging import judge_with
@@ -47,6 +47,18 @@ async def run_check(check: Callable[..., Any], result: SimulationResult) -> Scen
     raise SpecError(
         f"the check {name!r} failed: it must return True, False or None, not {name_type(found)}"
     )
+
+
+async def try_check(check: Callable[..., Any], result: SimulationResult) -> ScenarioVerdict:
+    """Call a check. Its verdict is inconclusive if it fails, so that the other checks count."""
+    try:
+        return await run_check(check, result)
+    except DuologueError as error:
+        name, cause = _name_check(check), error.__cause__
+        said = str(error).removeprefix(f"the check {name!r} failed: ")
+        is_own = cause is None or isinstance(cause, DuologueError)
+        reason = str(cause or said) if is_own else f"it raised {said}"
+        return ScenarioVerdict(name, Finding.INCONCLUSIVE, reason)
 
 
 class Judges(NamedTuple):
@@ -178,7 +190,7 @@ def read_simulation(
     """
     stored = find_stored_checks(result, checks)
     checked = (
-        ScenarioVerdict(name, Finding.INCONCLUSIVE, "the check could not be run")
+        ScenarioVerdict(name, Finding.INCONCLUSIVE, "the check was not called")
         if stored is None
         else ScenarioVerdict(name, *_read(stored, name))
         for name in checks

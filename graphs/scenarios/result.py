@@ -119,14 +119,15 @@ class SimulationResult:
                 open_verdict = next(
                     one for one in self.verdicts if one.finding is Finding.INCONCLUSIVE
                 )
-                remedy = (
-                    "read the report, and make the criterion or the judge more precise"
-                    if open_verdict.is_readable
-                    else "choose a judge that answers in the format, such as a larger model"
-                )
+                what = "criteria"
+                if open_verdict.name not in (*self.scenario.criteria, USER_KEPT):
+                    what, remedy = "checks", "correct the check"
+                elif open_verdict.is_readable:
+                    remedy = "read the report, and make the criterion or the judge more precise"
+                else:
+                    remedy = "choose a judge that answers in the format, such as a larger model"
                 raise InconclusiveResult(
-                    f"criteria: inconclusive, {open_verdict.name!r}: {open_verdict.reason}; "
-                    f"{remedy}"
+                    f"{what}: inconclusive, {open_verdict.name!r}: {open_verdict.reason}; {remedy}"
                 )
         return self.at_fault is None
 

@@ -34,7 +34,7 @@ from .judging import (
     name_judges,
     read_criteria,
     read_simulation,
-    run_check,
+    try_check,
 )
 from .result import SimulationResult, classify_end
 from .scenario import Scenario, ScenarioVerdict
@@ -193,7 +193,7 @@ class SuiteJudge:
         trial = self.agent.trials.get(result.session_id)
         state, world = (None, None) if trial is None else (trial.tested.state, trial.world)
         found = SimulationResult(scenario, result, classify_end(result), state, judged, world)
-        verdicts = [await run_check(one, found) for one in scenario.checks]
+        verdicts = [await try_check(one, found) for one in scenario.checks]
         judge = SeparateJudge(names, with_reasons=True)
         return LaterVerdict(
             judge=judge,
@@ -261,9 +261,8 @@ async def arun_suite(
 
     Args:
         suite: The suite, or a dict or file (``.toml``, ``.json``) that contains it.
-        agent: The agent, as `simulate` accepts it; or ``module:name``, which is imported, as is a
-            ``make_agent`` of this form. All simulations share an agent that ``make_agent`` does not
-            make.
+        agent: The agent, as `simulate` accepts it. All simulations share an agent that
+            ``make_agent`` does not make.
         name: The batch's name. If None, the file's name without its extension.
         trials: Number of simulations of each scenario with each persona. If None, the suite's.
         concurrency: Maximum number of simulations that run at once.

@@ -260,8 +260,14 @@ class Tau2Task:
     def environment(self, result: SimulationResult) -> None:
         """Check the assertions about the environment."""
         for one in self._criteria("env_assertions") or ():
-            is_met = result.world.environment.run_env_assertion(one, raise_assertion_error=False)
-            _require(is_met, one.message or f"{one.func_name}({one.arguments}) is wrong")
+            called = f"{one.func_name}({excerpt(repr(one.arguments))})"
+            environment = result.world.environment
+            try:
+                is_met = environment.run_env_assertion(one, raise_assertion_error=False)
+            except Exception as error:
+                said = excerpt(f"{type(error).__name__}: {error}")
+                raise SpecError(f"the assertion {called} raised {said}") from error
+            _require(is_met, one.message or f"{called} is wrong")
 
     def actions(self, result: SimulationResult) -> None:
         """Check that each expected action was called."""

@@ -255,6 +255,27 @@ def test_a_missing_name_and_an_unknown_agent_are_errors_before_a_call(store: str
     assert not model.calls
 
 
+def test_a_check_that_raises_is_inconclusive_and_the_other_checks_count(store: str) -> None:
+    def raises(_: SimulationResult) -> None:
+        raise KeyError("order\ud800 9")
+
+    suite = {
+        "scenarios": {
+            "unmet": {"goal": REFUSED, "checks": [raises, is_refunded]},
+            "met": {"goal": GOAL, "checks": [raises, is_refunded, lambda _: 3]},
+        }
+    }
+    rows = {one.scenario: one for one in play(suite, store=store).simulations}
+    assert (rows["unmet"].outcome, rows["unmet"].at_fault) == ("failed", "agent")
+    assert rows["unmet"].reasons[0].startswith("[not met] is_refunded: nothing was refunded")
+    assert (rows["met"].outcome, rows["met"].at_fault) == ("inconclusive", "judge")
+    assert rows["met"].reasons == (
+        "[inconclusive] raises: it raised KeyError: 'order\\ud800 9'",
+        "[inconclusive] <lambda>: it must return True, False or None, not int",
+    )
+    assert str(rows["met"].error).endswith("; correct the check")
+
+
 def test_a_suite_of_scenario_objects_equals_one_of_dicts() -> None:
     assert Suite({"a": Scenario(GOAL)}) == load_suite({"scenarios": {"a": {"goal": GOAL}}})
 

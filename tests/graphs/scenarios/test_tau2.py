@@ -92,6 +92,13 @@ def test_rewards(
     assert result.startswith("[") or result in row.ended
 
 
+def test_an_assertion_that_raises_is_named(tmp_path: Path) -> None:
+    report = run("raises", "refund 7", "Refunded.", "###STOP###", "met", f"memory:{tmp_path.name}")
+    (row,) = report.simulations
+    said = "the assertion status_is({'order': '9'}) raised KeyError: '9'"
+    assert (row.outcome, row.reasons) == ("inconclusive", (f"[inconclusive] environment: {said}",))
+
+
 def test_the_user_reads_the_prompt_of_the_checkout_and_the_earlier_talk() -> None:
     suite = load_tau2(str(CHECKOUT), "shop")
     assert "or ###OUT-OF-SCOPE###." in str(suite.batch().conversation)
