@@ -134,6 +134,14 @@ def read_files(given: object, field: str) -> list[Block]:
     return files
 
 
+def move_path(file: object, folder: Path) -> object:
+    """Return a file as `read_files` accepts it, with its path, if it has one, below a folder."""
+    given = _place(file) if isinstance(file, str) else file
+    if isinstance(given, Mapping) and isinstance(path := given.get("path"), str):
+        return {**given, "path": str(folder / path)}
+    return given
+
+
 def _place(text: str) -> Mapping[str, Any]:
     # An address of another kind is an error that names the accepted kinds.
     is_address = "://" in text or _is_data_address(text)

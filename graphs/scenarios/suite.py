@@ -10,6 +10,7 @@ from ...tools.registry.imports import import_object
 from ..batch.grid import set_values
 from ..batch.spec import Batch, BatchLimits
 from ..batch.values import canonical_json
+from ..common.content_input import move_path
 from ..common.data import Accepts, Cap, Fields, Name, Spec, Text, default
 from ..common.errors import SpecError, hide_frames, name_type
 from ..common.files import read_fields
@@ -128,7 +129,8 @@ def load_suite(source: Mapping[str, Any] | str | Path) -> Suite:
 
     In a file, each check and each world is named as ``module:function``, and so can be each tool. A
     check can also be a table, such as ``{ called = "refund", arguments = { number = 7 } }`` or
-    ``{ not_called = "refund" }``.
+    ``{ not_called = "refund" }``. Paths in a file are relative to the file's folder; paths in a
+    dict are relative to the working folder.
     Each scenario has the fields of a `Scenario`, and those of the table ``shared`` that it does not
     set.
 
@@ -143,7 +145,10 @@ def load_suite(source: Mapping[str, Any] | str | Path) -> Suite:
     if isinstance(source, Mapping):
         return validate(Suite, _with_shared(source))
     if not isinstance(source, str | Path):
-        raise TypeError(f"a suite must be a Suite, a dict or a file, not {name_type(source)}")
+        raise TypeError(
+            f"a suite must be a Suite, a dict or a file, not {name_type(source)}; write "
+            "{'scenarios': {'NAME': scenario}}"
+        )
     path = Path(source)
     fields = read_fields(path, "suite of scenarios")
     if "scenarios" not in fields:
@@ -151,13 +156,13 @@ def load_suite(source: Mapping[str, Any] | str | Path) -> Suite:
             f"{path}: scenarios: is missing; add a table [scenarios.NAME] for each scenario"
         )
     try:
-        return validate(Suite, _with_shared(fields), f"{path}: ")
+        return validate(Suite, _with_shared(fields, path.parent), f"{path}: ")
     except SpecError as error:
         text = str(error)
         raise SpecError(text if text.startswith(f"{path}: ") else f"{path}: {text}") from error
 
 
-def _with_shared(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _with_shared(fields: Mapping[str, Any], folder: Path | None = None) -> dict[str, Any]:
     """Return the fields of a suite, with shared fields in each scenario and functions imported."""
     given = {**fields}
     shared = given.pop("shared", {})
@@ -166,7 +171,7 @@ def _with_shared(fields: Mapping[str, Any]) -> dict[str, Any]:
         raise SpecError("shared: must be a table with fields of a scenario")
     if isinstance(scenarios, Mapping):
         given["scenarios"] = {
-            name: _import_functions({**shared, **one}, f"scenarios.{name}")
+            name: _import_functions({**shared, **one}, f"scenarios.{name}", folder)
             if isinstance(one, Mapping)
             else one
             for name, one in scenarios.items()
@@ -174,8 +179,11 @@ def _with_shared(fields: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _import_functions(fields: dict[str, Any], where: str) -> dict[str, Any]:
-    """Import the checks, the world and the tools that are written as ``module:function``."""
+def _import_functions(fields: dict[str, Any], where: str, folder: Path | None) -> dict[str, Any]:
+    """Import the checks, the world and the tools that are written as ``module:function``.
+
+    The paths of files become relative to the working folder.
+    """
 
     def read(given: object, at: str, *, is_name: bool = False) -> object:
         if at.startswith("checks.") and isinstance(given, Mapping):
@@ -190,6 +198,8 @@ def _import_functions(fields: dict[str, Any], where: str) -> dict[str, Any]:
                 read(one, f"{field}.{place}", is_name=field == "tools")
                 for place, one in enumerate(given)
             ]
+    if folder is not None and isinstance(given := fields.get("files"), list):
+        fields["files"] = [move_path(one, folder) for one in given]
     return fields | {"world": read(fields["world"], "world")} if "world" in fields else fields
 
 

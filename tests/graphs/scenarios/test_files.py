@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.graph import MessagesState
 
 from duologue import AgentError, Scenario, SpecError, simulate
-from duologue.graphs.scenarios import HttpAgent, Suite, agent, proceed, run_suite, user
+from duologue.graphs.scenarios import HttpAgent, Suite, agent, load_suite, proceed, run_suite, user
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 from support.agents import graph_of
 from support.faulty_server import Body, FaultyServer, Sent
@@ -23,6 +24,9 @@ PNG = b64decode(
 DATA = b64encode(PNG).decode()
 IMAGE = {"type": "image", "base64": DATA, "mime_type": "image/png"}
 NAMED = IMAGE | {"extras": {"filename": "receipt.png"}}
+
+
+RECEIPT = "images/receipt.png"
 
 
 @pytest.fixture
@@ -50,6 +54,31 @@ def user_that_sends(path: Path) -> tuple[Scenario, ScriptedChatModel]:
     call = {"name": "send_receipt_png", "args": {"message": "Here it is."}, "id": "1"}
     model = ScriptedChatModel([Reply(tool_calls=[call]), "###STOP###"])
     return Scenario("Get a refund for the receipt.", files=[path]), model
+
+
+@pytest.mark.parametrize("file", [RECEIPT, {"type": "image", "path": RECEIPT}])
+def test_paths_in_the_file_of_a_suite_are_relative_to_it(
+    file: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tests"
+    (folder / "images").mkdir(parents=True)
+    (folder / "images/receipt.png").write_bytes(PNG)
+    address = f"data:image/png;base64,{DATA}"
+    block = {"type": "image", "url": address, "filename": "other.png"}
+    absolute = str(folder / "images/receipt.png")
+    for form in ("toml", "json"):
+        fields = {
+            "shared": {"files": [file, block]},
+            "scenarios": {"a": {"goal": "x"}, "b": {"goal": "x", "files": [absolute]}},
+        }
+        path = folder / f"suite.{form}"
+        path.write_text(json.dumps(fields) if form == "json" else tomli_w.dumps(fields))
+        monkeypatch.chdir(tmp_path)
+        suite = load_suite(f"tests/suite.{form}")
+        assert [*suite.scenarios["a"].user_tools] == ["send_receipt_png", "send_other_png"]
+        assert [*suite.scenarios["b"].user_tools] == ["send_receipt_png"]
+    monkeypatch.chdir(folder)
+    assert load_suite(fields).scenarios["a"].files == suite.scenarios["a"].files
 
 
 def test_a_script_sends_images_with_and_without_text(receipt: Path) -> None:
