@@ -11,11 +11,12 @@ from typing import Any, Final, NamedTuple
 from ...tools.registry.imports import import_object
 from ..batch.driver import BatchSettings, Driver
 from ..batch.export import ExportManifest
+from ..batch.report.report import check_page
 from ..batch.run import BatchRun, open_driver, plan_batch
 from ..batch.status import BatchStatus, read_status
 from ..batch.worker import COLLECTED
 from ..common.errors import SpecError
-from ..common.files import make_folders, read_file, write_file
+from ..common.files import check_writable, is_device, make_folders, read_file, write_file
 from ..scenarios.ci_files import describe_junit, describe_markdown
 from ..scenarios.compare import SuiteComparison, compare_suites
 from ..scenarios.generate import agenerate_scenarios
@@ -191,6 +192,22 @@ class SuiteFiles(NamedTuple):
     compare_to: str | None
     """The name of the earlier run, or None."""
 
+    def check(self, page: Path, source: object) -> None:
+        """Check that the files can be written, and that none replaces another or the suite.
+
+        Raises:
+            SpecError: A file can't be written, or has two uses.
+        """
+        used = {source.resolve(): "the suite"} if isinstance(source, Path) else {}
+        options = {"--output": page, "--junit": self.junit, "--markdown": self.markdown}
+        for option, path in options.items():
+            if path is None:
+                continue
+            check_page(path) if path is page else check_writable(path)
+            other = used.setdefault(path.resolve(), option)
+            if other != option and not is_device(path):
+                raise SpecError(f"{option}: {path} is also the file of {other}; name another file")
+
 
 def simulate_here(
     source: Path | Suite,
@@ -210,15 +227,16 @@ def simulate_here(
             async with known_store(options.get("store")) as store:
                 before = await read_suite(store, files.compare_to)
         async with open_suite(source, agent, settings, options, trials=trials) as driver:
+            name = driver.row.batch
+            page = files.output or Path(f"{name}.html")
+            files.check(page, source)
             command = BatchCommand(driver, as_json=False, is_suite=True)
             code = await command.play()
             if command.signals:
                 return code
-            name = driver.row.batch
         # After the block, because the report of a leased batch says that it is running.
         async with known_store(options.get("store")) as store:
             report = await read_suite(store, name)
-            page = files.output or Path(f"{name}.html")
             await write_suite_page(store, report, page)
         comparison = None if before is None else compare_suites(before, report)
         texts = (describe_junit(report), describe_markdown(report, comparison))

@@ -102,14 +102,9 @@ class NewFile:
             SpecError: It can't be written.
         """
         with _report_unwritable(path):
-            # The target of a link is written, and the link stays.
-            place = path.resolve()
-            if place.exists() and not place.is_file():
-                raise SpecError(f"{path}: is not a regular file; choose another path")
+            place = _resolve(path)
             remove_abandoned_files(place.parent)
-            draft, opened = create_locked_file(
-                lambda: place.with_name(f".duologue-{token_hex(8)}.tmp")
-            )
+            draft, opened = _create_draft(place.parent)
             if place.exists():
                 with suppress(OSError):
                     shutil.copymode(place, draft)
@@ -165,6 +160,38 @@ def make_folders(path: Path) -> None:
             raise OSError("a part of its path is a file, or a link to nothing") from error
 
 
+def check_writable(path: Path) -> None:
+    """Check that a file can be written, after the missing folders above it are made.
+
+    Raises:
+        SpecError: It can't be written.
+    """
+    with _report_unwritable(path):
+        if is_device(path):
+            return
+        folder = next(one for one in _resolve(path).parents if one.exists())
+        draft, opened = _create_draft(folder)
+        draft.unlink()
+        os.close(opened)
+
+
+def is_device(path: Path) -> bool:
+    """Return whether a path is a device or a pipe, such as ``/dev/null``."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _resolve(path: Path) -> Path:
+    """Return the path of a file. The target of a link is written, and the link stays."""
+    place = path.resolve()
+    if place.exists() and not place.is_file():
+        raise SpecError(f"{path}: is not a regular file; choose another path")
+    return place
+
+
+def _create_draft(folder: Path) -> tuple[Path, int]:
+    return create_locked_file(lambda: folder / f".duologue-{token_hex(8)}.tmp")
+
+
 def write_file(path: Path, content: str | bytes) -> None:
     """Write a file that is complete or stays as it was. Devices and pipes are written directly.
 
@@ -174,7 +201,7 @@ def write_file(path: Path, content: str | bytes) -> None:
     with _report_unwritable(path):
         # A model may have written lone surrogates, which have no encoding.
         data = content.encode(errors="replace") if isinstance(content, str) else content
-        if path.exists() and not path.is_file() and not path.is_dir():
+        if is_device(path):
             path.write_bytes(data)
             return
     file = NewFile.begin(path)
@@ -234,6 +261,8 @@ def _lock(descriptor: int, *, waits: bool = False) -> bool:
 def _report_unwritable(path: Path) -> Iterator[None]:
     try:
         yield
+    except SpecError:
+        raise
     except OSError as error:
         raise SpecError(f"{path}: can't be written: {error.strerror or error}") from error
     except RuntimeError as error:

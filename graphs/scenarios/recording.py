@@ -29,7 +29,13 @@ from ...nodes.models.recorder import (
 from ..common.content import with_digests
 from ..common.data import Data
 from ..common.errors import ContextTooLongError, SessionError
-from ..common.files import make_folders, read_file, remove_abandoned_files, write_file
+from ..common.files import (
+    check_writable,
+    make_folders,
+    read_file,
+    remove_abandoned_files,
+    write_file,
+)
 from ..common.secrets_filter import SecretsFilter
 from ..speakers.reply_parts import STOP, THOUGHT, Stop, Thought
 from .http_recording import Exchange, HttpTape, describe_difference, patch_clients, refusing_calls
@@ -306,6 +312,7 @@ async def record(
         if stored is None:
             # Checked before a model is called, because its answers would be lost.
             await asyncio.to_thread(make_folders, place)
+            await asyncio.to_thread(check_writable, place)
         recording = stored or Recording(goal=secrets.text(scenario.goal))
         tape = Tape(recording, stored is not None, secrets, place)
         http = HttpTape(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ...common.errors import DuologueError, SpecError, suggest_near_or_all
-from ...common.files import make_folders, write_file
+from ...common.files import check_writable, is_device, make_folders, write_file
 from ...session.page import read_page
 from ...show.page import PageVerdict
 from ...store.batches import BatchRow, CellRow, CellsWanted
@@ -206,7 +206,7 @@ async def write_report(
     variant: PageVariant | None = None,
 ) -> BatchReport:
     """Write the report of a batch as a page, with transcripts in a folder next to it."""
-    folder = page.with_name(f"{page.stem}-sessions")
+    folder = _folder_of(page)
     batch = await store.batches.get(name)
     if batch is None:
         raise unknown_batch(name, store.url)
@@ -218,7 +218,7 @@ async def write_report(
         near = suggest_near_or_all(score, [*rows.columns]) if rows.columns else "; leave out sort"
         raise SpecError(f"sort: no session has a score {score!r}{near}")
     is_running = await store.is_batch_locked(name)
-    wanted = _choose_transcripts(rows, max(0, transcripts))
+    wanted = _choose_transcripts(rows, 0 if is_device(page) else max(0, transcripts))
     verdicts = {} if variant is None else variant.verdicts
     written = {
         row.session
@@ -232,6 +232,21 @@ async def write_report(
     shown = (report,) if variant is None else (report, variant.template, variant.values)
     await asyncio.to_thread(lambda: _write(page, render(*shown)))
     return report.model_copy(update={"page": str(page)})
+
+
+def _folder_of(page: Path) -> Path:
+    return page.with_name(f"{page.stem}-sessions")
+
+
+def check_page(page: Path) -> None:
+    """Check that a report and its transcripts can be written.
+
+    Raises:
+        SpecError: A file can't be written.
+    """
+    check_writable(page)
+    if not is_device(page):
+        check_writable(_folder_of(page) / "session.html")
 
 
 def _rank(selection: Selection, sort: str | None) -> Callable[[CellRow], Rank]:

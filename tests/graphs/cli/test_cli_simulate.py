@@ -15,6 +15,7 @@ import pytest
 from duologue.nodes.testing import Line, Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import duologue, started
+from support.tables import check_rows, read_rows
 
 pytestmark = pytest.mark.live
 
@@ -121,6 +122,26 @@ def test_a_suite_is_run_reported_and_resumed(server: ScriptedServer) -> None:
     assert "begun with another value of agent_version; choose another name" in changed.stderr
 
 
+def test_files_that_can_not_be_written_are_named_before_a_model_is_called(
+    server: ScriptedServer,
+) -> None:
+    Path("shop.toml").write_text(SCENARIOS, encoding="utf-8")
+    Path("file").touch()
+    Path("folder").mkdir()
+    Path("loop").symlink_to("loop")
+    Path("taken-sessions").touch()
+
+    def check(options: str, words: str) -> None:
+        ran = duologue(*RUN, *options.split())
+        assert (ran.exit_code, ran.stdout) == (2, "")
+        assert ran.stderr.startswith(f"Error: {words}")
+
+    check_rows(read_rows(__file__, "outputs"), check)
+    assert not server.calls
+    assert {one.name for one in Path().iterdir()} >= {"file", "folder", "loop"}
+    assert not [*Path().glob("*.html"), *Path().glob("new*")]
+
+
 def test_files_for_continuous_integration_are_written_and_compare_with_an_earlier_run() -> None:
     failing = SCENARIOS.replace("trials = 2", "trials = 8") + SCENARIO_THAT_FAILS
     Path("shop.toml").write_text(failing, encoding="utf-8")
@@ -134,9 +155,9 @@ def test_files_for_continuous_integration_are_written_and_compare_with_an_earlie
     assert "before → after: the share of passed trials changes by -0.50" in ran.stdout
     whole = ET.parse("ci/shop.xml").getroot()  # noqa: S314  # made by this test
     (suite,) = whole
-    for element in (whole, suite):
-        counts = {name: element.get(name) for name in ("tests", "failures", "errors", "skipped")}
-        assert counts == {"tests": "32", "failures": "16", "errors": "0", "skipped": "0"}
+    counts = {"tests": "32", "failures": "16", "errors": "0"}
+    assert whole.attrib == {"name": "duologue simulate", **counts}
+    assert suite.attrib == {"name": "after", "skipped": "0", **counts}
     cases = [*suite]
     assert {case.tag for case in cases} == {"testcase"}
     assert len({(case.get("classname"), case.get("name")) for case in cases}) == 32

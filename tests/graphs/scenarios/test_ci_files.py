@@ -6,7 +6,7 @@ import pytest
 
 from duologue.graphs.scenarios import run_suite
 from duologue.graphs.scenarios.ci_files import describe_junit
-from duologue.nodes.testing import ScriptedChatModel
+from duologue.nodes.testing import Prompt, ScriptedChatModel
 
 
 def test_junit_is_valid_whatever_the_texts_and_the_locale(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,3 +21,38 @@ def test_junit_is_valid_whatever_the_texts_and_the_locale(monkeypatch: pytest.Mo
     assert said is not None
     assert "Ä\\x07\ufffd." in said
     assert "No\ufffd ]]>" in said
+
+
+def test_junit_has_the_attributes_of_the_schema_of_jenkins() -> None:
+    def broken(_: object) -> str:
+        raise KeyError("😀\x00 ]]>")
+
+    def unmet(_: object) -> None:
+        raise AssertionError("]]> " * 9_000)
+
+    def user(prompt: Prompt) -> str:
+        is_first = not any(one["role"] == "assistant" for one in prompt)
+        return "Hello.\x1b" if is_first else "###STOP###"
+
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for name, agent, checks in (
+        ("good", lambda _: "Yes \ufffe.", [[], [unmet], [broken]]),
+        ("bad", broken, [[]]),
+    ):
+        scenarios = {f"{number}": {"goal": "x", "checks": own} for number, own in enumerate(checks)}
+        suite = {"scenarios": scenarios, "personas": {"<&>": "Calm."}}
+        model = ScriptedChatModel(user)
+        report = run_suite(suite, agent, name=name, model=model, store="memory:junit")
+        for one in ET.fromstring(describe_junit(report).encode()).iter():  # noqa: S314
+            found.setdefault(one.tag, set()).add(tuple(sorted(one.attrib)))
+    # junit-10.xsd of Jenkins' plugin xunit accepts no other attribute of these elements.
+    counts = ("errors", "failures", "name")
+    assert found == {
+        "testsuites": {(*counts, "tests")},
+        "testsuite": {(*counts, "skipped", "tests")},
+        "testcase": {("classname", "name")},
+        "failure": {("message", "type")},
+        "error": {("message", "type")},
+        "skipped": {("message", "type")},
+        "system-out": {()},
+    }
