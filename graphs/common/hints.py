@@ -101,6 +101,11 @@ _VALUES: Final[Sequence[tuple[str, str, str]]] = (
     (r"(.*\.)?judge\.kind", "text", "write judge=SeparateJudge([{value!r}])"),
     (r"task", "list", 'write the task first, as in Conversation("TASK", [speaker, …])'),
     (r"assistant|user", "agent", 'write {{"replies": [agent]}}'),
+    (r"(.*\.)?(world|check|checks\.\d+)", "text|word", "pass the function, not its name"),
+    (r"(.*\.)?checks\.\d+", "other", "write a function of the result"),
+    (r"scenarios", "list", "write {{'NAME': scenario}}"),
+    (r"(.*\.)?script\.\d+", "function", "call it, as in user()"),
+    (r"(.*\.)?script\.\d+\.kind", "text|word", "for a message, write user({value!r})"),
     (r".*\.?replies\.\d+\.kind", "text", 'for a fixed text, {{"kind": "text", "text": {value!r}}}'),
 )
 """Remedies for a value: the pattern of the field's path, the kinds of the value, and the text."""

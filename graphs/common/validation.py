@@ -86,6 +86,13 @@ def validate(
         raise SpecError(where + explain_error(error, model)) from error.with_traceback(None)
 
 
+_SIZES: Final = {
+    "too_short": "needs at least {min_length}",
+    "too_long": "may contain at most {max_length}, not {actual_length}; remove some",
+}
+"""The words for a list with a wrong number of items."""
+
+
 def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
     """Explain in one sentence why data does not fit a model."""
     from .hints import suggest_value
@@ -119,13 +126,14 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
             return f"{field}: must not be empty"
         case "string_pattern_mismatch":
             return f"{field}: must be on one line, not {first['input']!r}"
-        case "too_short":
-            needed = (first.get("ctx") or {}).get("min_length")
-            return f"{field}: needs at least {needed}"
+        case "too_short" | "too_long" as problem:
+            return f"{field}: {_SIZES[problem].format_map(first.get('ctx') or {})}"
         case "model_type" | "model_attributes_type":
+            # A choice between classes has no name.
             owner = (first.get("ctx") or {}).get("class_name")
+            fields = f"fields of {owner}" if owner else "the field kind"
             shown = _quote_value(first["input"])
-            text = f"must be a table or a dict with fields of {owner}, not {shown}"
+            text = f"must be a table or a dict with {fields}, not {shown}"
             text += suggest_value(field, first["input"])
             return f"{field}: {text}" if field else text
         case _:

@@ -315,6 +315,15 @@ class Scenario(Spec):
         return self
 
     @model_validator(mode="after")
+    def _has_room_for_the_user(self) -> Self:
+        if len(self.judged) > MOST_CRITERIA:
+            raise ValueError(
+                f"criteria: may contain at most {MOST_CRITERIA - 1} with user_errors='judge', "
+                "because the judge also decides about the user; remove one"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_possible_script(self) -> Self:
         if self.script is None:
             return self

@@ -41,7 +41,7 @@ from .scenario import (
     UserTurn,
     begins_with_agent,
 )
-from .tested_agent import OnInterrupt, TestedAgent
+from .tested_agent import OnInterrupt, TestedAgent, import_agent
 from .world import check_maker, make_agent_for, open_world
 
 
@@ -54,8 +54,8 @@ class SimulateOptions(StoreOptions, total=False):
     differ is inconclusive."""
     make_agent: Callable[..., Any] | str | None
     """A function, sync or async, that returns a new agent for each simulation, in place of the
-    agent itself. If it has a parameter, it receives the scenario's world. `run_suite` also accepts
-    ``module:name``. None if the agent is passed."""
+    agent itself; or ``module:name``, which is imported. If it has a parameter, it receives the
+    scenario's world. None if the agent is passed."""
     on_interrupt: OnInterrupt | None
     """A function, sync or async, that receives the value of a graph's ``interrupt()`` and returns
     the answer; or ``"user"``: the simulated user reads the value as the agent's message, and its
@@ -95,7 +95,8 @@ async def asimulate(
             ``agent_key_env``; the address of an A2A endpoint, such as
             ``a2a:http://127.0.0.1:2024/a2a/shop``; or an `HttpAgent`. A graph with a checkpointer,
             or on a LangGraph server (a ``RemoteGraph``), has one thread for the whole conversation
-            and receives only the new messages. None if ``make_agent`` makes it.
+            and receives only the new messages. ``module:name`` is imported. None if ``make_agent``
+            makes it.
         **options: The options of the run. ``model`` is the model of the simulated user.
 
     Returns:
@@ -118,7 +119,9 @@ async def asimulate(
         (True, 'the user says the goal is met')
     """
     if not isinstance(scenario, Scenario):
-        raise TypeError(f"scenario: must be a Scenario, not {name_type(scenario)}")
+        raise TypeError(
+            f"scenario: must be a Scenario, not {name_type(scenario)}; write Scenario('GOAL', …)"
+        )
     check_options(options, SimulateOptions, "agent")
     async with open_world(scenario.world) as world:
         run = await _Simulation.prepare(scenario, agent, options, world)
@@ -276,7 +279,8 @@ class _Simulation:
     ) -> Self:
         """Return a simulation that has not begun."""
         given: dict[str, Any] = {**options}
-        make_agent = take_maker(agent, given)
+        agent = import_agent(agent)
+        make_agent = import_agent(take_maker(agent, given), "make_agent")
         if make_agent is not None:
             check_maker(make_agent, has_world=scenario.world is not None)
             agent = await make_agent_for(make_agent, world)
@@ -381,8 +385,11 @@ def take_maker(agent: object, options: dict[str, Any]) -> Any:  # noqa: ANN401  
     """Return the option ``make_agent``, and remove it from the options.
 
     Raises:
-        TypeError: Both the agent and the option are passed, or neither.
+        TypeError: Both the agent and the option are passed, or neither; or an option is no text.
     """
+    for name in ("agent_model", "agent_key_env", "agent_version"):
+        if not isinstance(given := options.get(name), str | None):
+            raise TypeError(f"{name}: must be text, not {name_type(given)}")
     found = options.pop("make_agent", None)
     if (agent is None) is (found is None):
         raise TypeError("agent: pass either the agent, or make_agent")

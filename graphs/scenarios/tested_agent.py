@@ -23,6 +23,7 @@ from ...nodes.models.adapters.composed import AsyncRunnable
 from ...nodes.models.gate import reply_limit
 from ...nodes.models.recorder import note_new_ids
 from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
+from ...tools.registry.imports import import_object
 from ..common.addresses import show_address
 from ..common.errors import AgentError, SpecError, name_type
 from .a2a_agent import A2A, A2aAgent
@@ -46,6 +47,17 @@ _NAMELESS = ("<lambda>", "")
 def is_address(agent: str) -> bool:
     """Return whether a text is an address of an agent that `TestedAgent.of` accepts."""
     return agent.startswith((*HTTP, A2A))
+
+
+def import_agent(given: object, field_name: str = "agent") -> Any:  # noqa: ANN401  # any agent
+    """Return an agent, or a function that makes it, which ``module:name`` can name.
+
+    Raises:
+        SpecError: It can't be imported.
+    """
+    module, _, name = given.rpartition(":") if isinstance(given, str) else ("", "", "")
+    is_reference = module and name.replace(".", "").isidentifier()
+    return import_object(f"{module}:{name}", field_name) if is_reference else given
 
 
 @dataclass
@@ -92,7 +104,8 @@ class TestedAgent:
         if on_interrupt not in (None, "user") and not callable(on_interrupt):
             shown = repr(on_interrupt) if isinstance(on_interrupt, str) else name_type(on_interrupt)
             raise TypeError(f"on_interrupt: must be a function or 'user', not {shown}")
-        if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
+        is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if timeout is not None and not (is_number and timeout > 0):
             raise TypeError(f"agent_timeout: must be a number of seconds above 0, not {timeout!r}")
         seconds = PATIENCE if timeout is None else timeout
         if isinstance(agent, str) and agent.startswith(A2A):
@@ -109,9 +122,11 @@ class TestedAgent:
         if callable(agent) and not isinstance(agent, type):
             return cls(agent, on_interrupt, seconds)
         shown = repr(show_address(agent)) if isinstance(agent, str) else name_type(agent)
+        hint = "; pass an object of this class" if isinstance(agent, type) else ""
         raise TypeError(
-            "agent: must be a Runnable, such as a compiled graph, a function of the messages, or a "
-            f"URL that begins with http://, https:// or a2a:http, not {shown}"
+            "agent: must be a Runnable, such as a compiled graph, a function of the messages, the "
+            "name of one of them as module:name, or a URL that begins with http://, https:// or "
+            f"a2a:http, not {shown}{hint}"
         )
 
     @property

@@ -101,7 +101,10 @@ def check_maker(make_agent: object, *, has_world: bool) -> None:
         SpecError: It needs a world, and there is none.
     """
     if not callable(make_agent):
-        raise TypeError(f"make_agent: must be a function, not {name_type(make_agent)}")
+        raise TypeError(
+            f"make_agent: must be a function, or its name as module:name, not "
+            f"{name_type(make_agent)}"
+        )
     first = _find_parameter(make_agent)
     if first is not None and first.default is first.empty and not has_world:
         raise SpecError(
@@ -117,7 +120,10 @@ async def make_agent_for(make_agent: Callable[..., Any], world: object) -> Any: 
         SpecError: The function failed.
     """
     given = () if _find_parameter(make_agent) is None else (world,)
-    return await call("function", name_of(make_agent), make_agent, *given)
+    made = await call("function", name_of(make_agent), make_agent, *given)
+    if made is None:
+        raise SpecError(f"make_agent: {name_of(make_agent)!r} returned None; return the agent")
+    return made
 
 
 def _find_parameter(make_agent: Callable[..., Any]) -> Parameter | None:

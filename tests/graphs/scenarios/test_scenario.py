@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -328,6 +329,18 @@ def test_another_type_of_agent_is_one_type_error(agent: object) -> None:
     assert not model.calls
 
 
+def test_an_agent_and_its_maker_can_be_named_as_module_and_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "named_shop.py").write_text(
+        "def agent(messages):\n    return 'Refunded.'\n\ndef make():\n    return agent\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for options in ({"agent": "named_shop:agent"}, {"make_agent": "named_shop:make"}):
+        result = simulate(Scenario(GOAL), **options, model=user(), store="memory:")
+        assert result.transcript[1] == ("Agent", "Refunded.")
+
+
 def test_a_faulty_field_is_one_error_that_names_it() -> None:
     def check(fields: dict[str, Any], words: str) -> None:
         with pytest.raises(SpecError) as caught:
@@ -342,8 +355,13 @@ def test_wrong_options_and_faults_of_the_agent_and_of_checks_are_named() -> None
         play(options={"models_": {}})
     with pytest.raises(TypeError, match="on_interrupt: must be a function or 'user'"):
         play(options={"on_interrupt": 3})
-    with pytest.raises(TypeError, match="scenario: must be a Scenario, not str"):
+    with pytest.raises(TypeError, match=r"scenario: must be a Scenario, not str; write Scenario\("):
         simulate("Refund", refunds)  # type: ignore[arg-type]
+    for name in ("agent_model", "agent_key_env", "agent_version"):
+        with pytest.raises(TypeError, match=f"{name}: must be text, not int"):
+            play(options={name: 2})
+    with pytest.raises(TypeError, match="agent_timeout: must be a number of seconds above 0, not"):
+        play(options={"agent_timeout": True})
 
     def broken(_: object) -> str:
         raise KeyError("order")
