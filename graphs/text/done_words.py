@@ -29,7 +29,7 @@ from .sentences import (
     line_start,
     unlabelled,
 )
-from .spellings import Spelling, is_ordinary, spelling
+from .spellings import Spelling, html_start, is_ordinary, spelling, unify
 from .structures import Span
 from .thoughts import thoughts
 from .words import DENSE, fold, has_phrase, last_phrase_length, phrase_length, spellings, words_of
@@ -367,7 +367,7 @@ def is_quoted(token: str, text: str, other: str) -> bool:
     That is the case if the same clause or the same last words precede the token in both, or if the
     whole other text precedes it. A text that is the token alone quotes nothing.
     """
-    exact = spelling(token).exact
+    exact, text, other = spelling(token).exact, unify(text, token), unify(other, token)
     found = [*exact.finditer(text)]
     before = text[: found[-1].start()] if found else ""
     clause, words = _last_clause(before), _words_in(before)
@@ -398,7 +398,9 @@ def defuse(token: str, text: str) -> str:
     """Replace a token in a text by words that nobody can take for it, unless it is ordinary."""
     if is_ordinary(token) or not may_say(token, text):
         return text
-    return spelling(token).loose.sub("(stop word)", text)
+    for found in reversed([*spelling(token).loose.finditer(unify(text, token))]):
+        text = f"{text[: found.start()]}(stop word){text[found.end() :]}"
+    return text
 
 
 def without(
@@ -451,7 +453,8 @@ def settled(
         since: The index that an earlier call returned for a shorter part of this text, or 0.
         name: As for `says`.
     """
-    at, line = _begun(token, text), line_start(text, len(text))
+    text, name = unify(text, token), name and unify(name)
+    at, line = min(_begun(token, text), html_start(text)), line_start(text, len(text))
     if spelling(token).loose.search(text, since) is not None:
         if is_decorative(unlabelled(spelling(token).loose.sub(" ", text[:at]), name)):
             # Another token may follow, after which nothing of the message is left.
@@ -502,7 +505,7 @@ def _parts(token: str, text: str, match: Match, name: str | None) -> list[Part]:
     if not word.may_be_in(text):
         return []
     # Every step replaces characters by spaces, so that all indices stay the same.
-    whole = _with_line_feeds(_without_thoughts(text))
+    whole, name = unify(_with_line_feeds(_without_thoughts(text)), token), name and unify(name)
     shown = unlabelled(whole, name)
     last = find_last_line(word, shown, name)
     if last is None and match == "last":

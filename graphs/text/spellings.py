@@ -1,8 +1,9 @@
 """Spellings of a done token: in another case, with spaces in it, escaped, or cut off at its end.
 
-Pure functions.
+Widths, accents and HTML are unified before a text is searched. Pure functions.
 """
 
+import html
 import re
 import unicodedata
 from functools import lru_cache, reduce
@@ -14,6 +15,63 @@ from .words import DENSE, any_case, fold
 _IN_BRACKETS: Final = re.compile(r"([<\[{(]+)([^<>\[\]{}()]+)([>\]})]+)")
 _IN_SIGNS: Final = re.compile(r"([^\w\s]+)(\w(?:.*\w)?)([^\w\s]+)", re.DOTALL)
 """A token of words between signs, such as ``###STOP###``."""
+
+_HTML: Final = re.compile(
+    r"(?P<entities>(?:&(?:lt|gt|amp|quot|apos|nbsp|num|#\d{2,5}|#x[0-9a-f]{2,4});)+)"
+    r"|</?(?:(?P<line>p|div|br|hr|li|ul|ol|h[1-6])|(?P<code>code|pre|tt)"
+    r"|b|i|u|em|strong|small|big|mark|font|center|span)\b[^<>\n]*>",
+    re.IGNORECASE,
+)
+"""Entities, and tags that only format a text."""
+
+_HTML_BEGUN: Final = re.compile(r"(?:<(?:/?[a-z][^<>\n]{0,40})?|&#?\w{0,8})\Z", re.IGNORECASE)
+_PAD: Final = "\u2060"
+_GAP: Final = "[ \t\u200b\u2060]?"
+
+
+class _PlainSigns(dict[int, str]):
+    """The plain form of each character: of usual width and without accents."""
+
+    def __missing__(self, code: int) -> str:
+        sign = unicodedata.normalize("NFKC", chr(code))
+        sign = sign if len(sign) == 1 else chr(code)
+        # Marks of a lower class, such as the voicing of kana, belong to the letter.
+        first, *marks = unicodedata.normalize("NFD", sign)
+        sign = first if all(unicodedata.combining(mark) >= 200 for mark in marks) else sign
+        self[code] = _PAD if unicodedata.combining(sign) >= 200 else sign
+        return self[code]
+
+
+_PLAIN_SIGNS: Final = _PlainSigns()
+
+
+def unify(text: str, token: str = "") -> str:
+    """Return a text of the same length without accents, unusual widths and HTML.
+
+    Args:
+        text: The text.
+        token: The token that is searched. If it contains HTML, all HTML is kept.
+    """
+    if ("<" in text or "&" in text) and not _HTML.search(token):
+        text = _HTML.sub(_write_plainly, text)
+    return text if text.isascii() else text.translate(_PLAIN_SIGNS)
+
+
+def _write_plainly(found: re.Match[str]) -> str:
+    """Return text of the same length for entities or a tag. Code gets backticks."""
+    written, size = found[0], len(found[0])
+    if found["entities"]:
+        signs, after = html.unescape(written), found.string[found.end() : found.end() + 1]
+        return signs.rjust(size, _PAD) if after.isalnum() else signs.ljust(size, _PAD)
+    sign = "\n" if found["line"] else "`" if found["code"] else " "
+    return sign.ljust(size) if written[1] == "/" or found["line"] else sign.rjust(size)
+
+
+def html_start(text: str) -> int:
+    """Return the index of the tag or entity that may have begun at the end of a text."""
+    found = _HTML_BEGUN.search(text, max(0, len(text) - 50))
+    return len(text) if found is None else found.start()
+
 
 _UNSEEN: Final = r"(?:[^\S\n]|[\u200b-\u200f\u2060\ufeff])*"
 
@@ -66,6 +124,7 @@ def spelling(word: str) -> Spelling:
     - without its brackets unless the word inside is ordinary: "TASK_DONE" matches "<TASK_DONE>",
       but "done" does not match "<done>".
     """
+    word = word.translate(_PLAIN_SIGNS)
     exact, loose = (_write(word, in_any_case=in_any_case) for in_any_case in (False, True))
     return Spelling(
         word,
@@ -89,7 +148,7 @@ def _write(word: str, *, in_any_case: bool) -> str:
         opening, inner, closing = parts.groups()
         cut_off = f"{begin}{join(opening)}{join(inner, joints=True)}"
         written.append(
-            f"{begin}{join(opening)}[ \t]?{join(inner, joints=True)}[ \t]?{join(closing)}{end}"
+            f"{begin}{join(opening)}{_GAP}{join(inner, joints=True)}{_GAP}{join(closing)}{end}"
         )
         if len(opening) > 1:
             written.append(rf"{cut_off}(?=[^\w\n]*$)")
@@ -98,7 +157,7 @@ def _write(word: str, *, in_any_case: bool) -> str:
         opening, inner, closing = map(join, in_brackets.groups())
         # One bracket may be missing, as in an answer that a stop sequence has cut off.
         written.append(rf"(?<!\w)(?:{opening})?{inner}(?:{closing})?(?!\w)")
-    return f"(?:{'|'.join(written)})"
+    return f"{_PAD}*(?:{'|'.join(written)}){_PAD}*"
 
 
 def _write_beginning(word: str) -> str:
@@ -108,7 +167,7 @@ def _write_beginning(word: str) -> str:
         opening, inner, closing = (
             _signs_of(one, joints=True, in_any_case=True) for one in parts.groups()
         )
-        begun += [[*opening, "[ \t]?", *inner, "[ \t]?", *closing], inner]
+        begun += [[*opening, _GAP, *inner, _GAP, *closing], inner]
     nested = (reduce(lambda rest, sign: f"{sign}(?:{rest})?", reversed(one), "") for one in begun)
     return rf"(?:{'|'.join(nested)})\Z"
 
