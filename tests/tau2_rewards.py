@@ -8,9 +8,9 @@ Run it with a checkout of tau2-bench and the packages that its evaluator imports
 
 Each trajectory is a simulation: the agent and the user call the tools of their steps, the agent
 says the facts, the user ends. A table shows the trajectories of each kind, and those whose rewards
-differ. The exit code is 1 if there are any. ``--whole`` keeps all orders and users of a database;
-otherwise those that a task does not name are removed, since tau2-bench dumps the database for each
-reward.
+differ. The exit code is 1 if there are any. ``--whole`` keeps all of a database; otherwise the
+orders, users, reservations and flights that a task does not name are removed, since tau2-bench
+dumps the database for each reward.
 """
 
 import json
@@ -228,10 +228,13 @@ def shrink(module: Any, task: Any, databases: dict[str, Any]) -> None:  # noqa: 
         table: {
             name: row
             for name, row in rows.items()
-            if table in ("products", "flights") or name in users or row.get("user_id") in users
+            if table == "products" or name in users or row.get("user_id") in users
         }
         for table, rows in whole.items()
     }
+    if flights := whole.get("flights"):
+        named = f"{text} {json.dumps(kept['reservations'])}"
+        kept["flights"] = {name: row for name, row in flights.items() if name in named}
     dumped = kind.model_validate(kept).model_dump_json()
     kind.load = classmethod(lambda cls, path: cls.model_validate_json(dumped))
 

@@ -71,10 +71,16 @@ def load_tau2(folder: str | Path, domain: str) -> Suite:
     if domain not in known:
         problem = f"it has the domains {list_names(known)}" if known else "it is no checkout of it"
         raise SpecError(f"tau2: {folder} has no domain {domain!r} of tau2-bench; {problem}")
-    module = _import_domain(folder, domain)
+    _find_checkout(folder)
     try:
+        module = _import_domain(domain)
         environment = module.get_environment()
         tasks = module.get_tasks()
+    except ModuleNotFoundError as error:
+        raise SpecError(
+            f"tau2: the checkout needs the package {error.name!r}; install it, or all of loguru, "
+            "deepdiff, docstring-parser, addict, toml and python-dotenv"
+        ) from error
     except Exception as error:
         why = excerpt(f"{type(error).__name__}: {error}")
         raise SpecError(f"tau2: the domain {domain!r} of {folder} can't be read: {why}") from error
@@ -90,8 +96,8 @@ def load_tau2(folder: str | Path, domain: str) -> Suite:
     )
 
 
-def _import_domain(folder: Path, domain: str) -> ModuleType:
-    """Import a domain's module without the package around it, which imports many others."""
+def _find_checkout(folder: Path) -> None:
+    """Let the modules of a checkout be imported without their package, which imports many."""
     path = str((folder / "src" / "tau2").resolve())
     package = sys.modules.get("tau2")
     if package is None:
@@ -99,16 +105,13 @@ def _import_domain(folder: Path, domain: str) -> ModuleType:
         package.__path__ = [path]
     elif path not in map(str, package.__path__):
         raise SpecError(f"tau2: another checkout is in use: {package.__path__[0]}")
-    try:
-        logger = import_module("loguru").logger
-        # It logs each call of a tool.
-        logger.disable("tau2")
-        return import_module(f"tau2.domains.{domain}.environment")
-    except ModuleNotFoundError as error:
-        raise SpecError(
-            f"tau2: the checkout needs the package {error.name!r}; install loguru, deepdiff, "
-            "docstring-parser, addict, toml and python-dotenv"
-        ) from error
+
+
+def _import_domain(domain: str) -> ModuleType:
+    logger = import_module("loguru").logger
+    # It logs each call of a tool.
+    logger.disable("tau2")
+    return import_module(f"tau2.domains.{domain}.environment")
 
 
 def _make_tool(tool: Any, requestor: str, find: Callable[[], "Tau2World"]) -> BaseTool:  # noqa: ANN401

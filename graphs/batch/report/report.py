@@ -206,6 +206,7 @@ async def write_report(
     variant: PageVariant | None = None,
 ) -> BatchReport:
     """Write the report of a batch as a page, with transcripts in a folder next to it."""
+    check_page(page)
     folder = _folder_of(page)
     batch = await store.batches.get(name)
     if batch is None:

@@ -125,13 +125,17 @@ def test_arguments_reach_the_tools_unchanged() -> None:
 def test_what_can_not_be_read_is_one_error(
     folder: str, domain: str, error: str, tmp_path: Path
 ) -> None:
-    for name in ("empty", "broken"):
-        (tmp_path / name / "src/tau2/domains" / name).mkdir(parents=True, exist_ok=True)
-    (tmp_path / "broken/src/tau2/domains/broken/environment.py").write_text(
-        "def get_environment():\n    return open('absent.json')\n"
-    )
-    (tmp_path / "needs/src/tau2/domains/needs").mkdir(parents=True, exist_ok=True)
-    (tmp_path / "needs/src/tau2/domains/needs/environment.py").write_text("import absent_package")
+    sources = {
+        "broken": "def get_environment():\n    return open('absent.json')\n",
+        "needs": "import absent_package",
+        "lazy": "def get_environment():\n    import absent_package\n",
+        "wrong": "import",
+    }
+    for name, source in sources.items():
+        own = tmp_path / name / "src/tau2/domains" / name
+        own.mkdir(parents=True, exist_ok=True)
+        (own / "environment.py").write_text(source)
+    (tmp_path / "empty/src/tau2/domains/empty").mkdir(parents=True, exist_ok=True)
     path = CHECKOUT if folder == "checkout" else tmp_path / folder
     with pytest.raises(SpecError) as caught:
         load_tau2(path, domain)
