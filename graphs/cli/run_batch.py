@@ -262,7 +262,10 @@ def generate_here(agent: str, policy: Path, count: int, model: str | None) -> No
         with Progress(stderr(), f"Writing {count} scenarios"):
             return await agenerate_scenarios(found, text, count, model=model)
 
-    plain(stdout(), asyncio.run(write()).rstrip())
+    made = asyncio.run(write()).rstrip()
+    plain(stdout(), made)
+    if made.startswith("#"):
+        plain(stderr(), one_line(made.partition("\n")[0].strip("# ")))
     plain(stderr(), "Read and correct each scenario before you use the file.")
 
 

@@ -238,8 +238,9 @@ hide_frames: Final = _HiddenFrames()
 def _hide_frames(error: Exception) -> None:
     """Leave only the frames from the user's first one on in an error and its causes.
 
-    If there is none, a `DuologueError` has no frames, and a TypeError of ours and a cause have only
-    the place where they were raised. Any other error is a fault of a library, and keeps all frames.
+    If there is none, a `DuologueError` and its causes have no frames, and a TypeError of ours and
+    the cause of another error have only the place where they were raised. Any other error is a
+    fault of a library, and keeps all frames.
     """
     for one in iter_causes(error):
         frames = last = one.__traceback__
@@ -247,6 +248,8 @@ def _hide_frames(error: Exception) -> None:
             last, frames = frames, frames.tb_next
         if frames is not None or (one is error and isinstance(error, DuologueError)):
             one.__traceback__ = frames
+        elif one is not error and isinstance(error, DuologueError):
+            one.__traceback__ = None
         elif one is not error or _is_wrong_argument(one):
             one.__traceback__ = last
         if notes := getattr(one, "__notes__", None):

@@ -2,13 +2,14 @@
 
 The request is of version 0.3 until the endpoint refuses it as an unknown method or version. Answers
 of both versions are read. The reply that the user reads is, in this order: the question of a task
-that requires input, its artifacts, the message of its status, the agent's newest message in its
-history.
+that requires input or the reason of one that is rejected, its artifacts, the message of its status,
+the agent's message in its history after the user's last one.
 """
 
 import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid4
@@ -34,7 +35,10 @@ _REFUSED_VERSIONS: Final = (-32601, -32009)
 _RUNNING: Final = ("submitted", "working")
 """The states of a task that is not finished."""
 
-_ANSWERED: Final = ("completed", "input-required")
+_ASKING: Final = ("input-required", "auth-required")
+"""The states of a task that the next message continues."""
+
+_ANSWERED: Final = ("completed", "rejected", *_ASKING)
 """The states of a task that contains a reply."""
 
 _LANGGRAPH: Final = re.compile(r"(?P<root>.*)/a2a/(?P<name>[^/]+)/?")
@@ -83,8 +87,10 @@ class _Task(BaseModel):
         """Return the reply. Empty if there is none."""
         message = "" if self.status.message is None else self.status.message.text()
         artifacts = "\n".join(filter(None, (one.text() for one in self.artifacts)))
-        asks = self.status.state == "input-required"
-        said = (one.text() for one in reversed(self.history) if "agent" in one.role.lower())
+        asks = self.status.state != "completed"
+        # Earlier messages of the agent are replies to earlier messages of the user.
+        new = takewhile(lambda one: "user" not in one.role.lower(), reversed(self.history))
+        said = (one.text() for one in new if "agent" in one.role.lower())
         return (message if asks else "") or artifacts or message or next(said, "")
 
 
@@ -185,8 +191,10 @@ class A2aAgent:
         self._continued = {} if found.context_id is None else {"contextId": found.context_id}
         if isinstance(found, _Task):
             if found.status.state not in _ANSWERED:
-                raise self._refuse(f"its task is {found.status.state}: {found.text()}")
-            if found.status.state == "input-required" and found.id is not None:
+                raise self._refuse(
+                    f"its task is {found.status.state}: {found.text() or 'no reason'}"
+                )
+            if found.status.state in _ASKING and found.id is not None:
                 self._continued["taskId"] = found.id
         return found.text()
 

@@ -80,7 +80,8 @@ async def agenerate_scenarios(
 ) -> str:
     """Return scenarios for an agent as TOML, which a person edits.
 
-    At least a third of them want something that the policy forbids.
+    At least a third of them want something that the policy forbids. If the model can't write
+    another one, a comment in the first line says so.
 
     Args:
         agent: The agent. The tools of a graph are read; it is not called.
@@ -90,8 +91,8 @@ async def agenerate_scenarios(
 
     Raises:
         TypeError: The count is no number.
-        SpecError: The policy is blank, the count is below 1, or the model repeats itself or does
-            not answer in the form.
+        SpecError: The policy is blank, the count is below 1, or no answer of the model has the
+            form.
         ModelError: The model is not available.
     """
     if not policy.strip():
@@ -102,16 +103,23 @@ async def agenerate_scenarios(
         raise SpecError(f"count: must be 1 or more, not {count}")
     tools = list_tools(agent)
     found: dict[str, dict[str, Any]] = {}
+    note = ""
     for number in range(count):
         is_forbidden = number % 3 == 0
-        name, fields = await _write_scenario(tools, policy, found, options, is_forbidden)
+        try:
+            name, fields = await _write_scenario(tools, policy, found, options, is_forbidden)
+        except SpecError as error:
+            if not found:
+                raise
+            note = f"# {len(found)} of {count} scenarios, because {error}\n\n"
+            break
         found[name] = fields
     suite = {"scenarios": found}
     load_suite(suite)
     # Imported here, because only this function and exports write TOML.
     import tomli_w
 
-    return tomli_w.dumps(suite, multiline_strings=False)
+    return note + tomli_w.dumps(suite, multiline_strings=False)
 
 
 generate_scenarios = in_background(agenerate_scenarios)
@@ -155,8 +163,8 @@ async def _write_scenario(
             return _name(draft.name, known), _make_fields(draft, goal, tools, is_forbidden)
         problem = f"\n\nYou have already written this one. Write another goal than: {goal}"
     raise SpecError(
-        f"generate: after {len(known)} scenarios, {_TRIES} answers of the model in a row repeated "
-        "a scenario or did not fit the form; ask for fewer, or choose a larger model"
+        f"generate: {_TRIES} answers of the model in a row repeated a scenario or did not fit the "
+        "form; ask for fewer, or choose a larger model"
     )
 
 

@@ -169,7 +169,7 @@ class HttpAgent:
     """The body of each request."""
     reply: str = "reply"
     """The path to the reply's text in the response: names and, for lists, numbers from 0, with dots
-    between them."""
+    between them. If empty, the whole response is the text."""
     headers_env: Mapping[str, str] = field(default_factory=dict)
     """The environment variables with the values of headers, by the headers' names."""
     conversation: str = field(default_factory=lambda: uuid4().hex, repr=False)
@@ -179,8 +179,8 @@ class HttpAgent:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "url", read_address(self.url))
-        if not self.reply.strip("."):
-            raise SpecError("reply: must be a path such as 'answer.text'")
+        if self.reply and not self.reply.strip("."):
+            raise SpecError("reply: must be a path such as 'answer.text', or empty")
 
     def begin(self) -> "HttpAgent":
         """Return the agent for a new conversation."""
@@ -217,6 +217,8 @@ class HttpAgent:
         try:
             found = response.json()
         except ValueError:
+            if not self.reply:
+                return str(response.text)
             raise self._refuse(f"it answered no JSON: {response.text}") from None
         return self._find_reply(found)
 
@@ -227,7 +229,7 @@ class HttpAgent:
     def _find_reply(self, found: Any) -> str:  # noqa: ANN401  # any JSON
         """Return the text at the path of the reply."""
         whole = found
-        for step in self.reply.split("."):
+        for step in filter(None, self.reply.split(".")):
             try:
                 found = found[int(step)] if isinstance(found, list) else found[step]
             except (LookupError, TypeError, ValueError):

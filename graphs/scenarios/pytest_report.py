@@ -323,6 +323,10 @@ class SimulatedTrial:
             earlier: pytest.TestReport = restore(config=item.config, data=self.finished.report)
             item.user_properties = [*earlier.user_properties]
             return earlier
+        add_section = getattr(report.longrepr, "addsection", None)
+        if when == "call" and self.is_inconclusive and add_section is not None:
+            for one in self.results:
+                add_section("simulation", one.report())
         _hide_keys(report)
         report.is_refused = self.is_refused  # type: ignore[attr-defined]
         if when == "call" and self.results:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from langchain_core.messages import AIMessage, ToolMessage
 
-from ..common.errors import InconclusiveResult
+from ..common.errors import InconclusiveResult, hide_frames
 from ..common.sanitize import excerpt
 from ..conversation.judges import Finding
 from ..ends.end_chat import Reason
@@ -99,6 +99,7 @@ class SimulationResult:
         return self.conversation.transcript
 
     @property
+    @hide_frames
     def passed(self) -> bool:
         """Return whether the agent has passed.
 

@@ -350,16 +350,21 @@ async def _read_row(
         messages=row.messages,
         cost=row.cost,
     )
-    if row.status != "finished" or made.scenario not in known:
+    if row.status not in ("finished", "failed") or made.scenario not in known:
         return made, ()
     try:
         stored = await read_stored_session(store, row.session)
     except DuologueError as error:
+        if row.status == "failed":
+            return made, ()
         return made.model_copy(
             update={"outcome": "error", "error": str(error), "reasons": (str(error),)}
         ), ()
     result = read_simulation(result_of(stored, store.address), *known[made.scenario], judges)
-    return made.model_copy(update=_make_facts(result)), result.verdicts
+    facts = _make_facts(result)
+    if row.status == "failed":
+        return made.model_copy(update={"lines": facts["lines"]}), ()
+    return made.model_copy(update=facts), result.verdicts
 
 
 def _make_facts(result: SimulationResult) -> dict[str, Any]:

@@ -313,6 +313,8 @@ def _join(pieces: Sequence[Any]) -> object:
         return "".join(pieces)
     if all(isinstance(piece, BaseMessageChunk) for piece in pieces):
         return sum(pieces[1:], start=pieces[0])
+    if all(getattr(piece, "object", None) == "chat.completion.chunk" for piece in pieces):
+        return "".join(one.delta.content or "" for piece in pieces for one in piece.choices)
     return pieces[-1]
 
 

@@ -200,6 +200,8 @@ def as_reply(line: Line) -> Reply:
         return line
     if isinstance(line, str):
         return Reply(text=line)
+    if isinstance(line, BaseMessage):
+        raise TypeError("script: an answer is no message; pass its text, or Reply(tool_calls=…)")
     if isinstance(line, BaseModel):
         return Reply(text=line.model_dump_json())
     if isinstance(line, Mapping):

@@ -11,10 +11,11 @@ log contains its whole log.
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final, NamedTuple, cast
 from uuid import NAMESPACE_OID, uuid5
 
@@ -127,6 +128,8 @@ async def ask_agent(
     messages = _read_messages(name, found)
     calls.count_messages(messages)
     await calls.finish_recording()
+    if isinstance(found, list):
+        messages = _join_last(messages, {one.id for one in view})
     structured = found.get("structured_response") if isinstance(found, Mapping) else None
     parsed: JsonValue = to_jsonable_python(structured, fallback=str)
     is_state = isinstance(found, Mapping | list)
@@ -143,6 +146,26 @@ async def ask_agent(
         made[-1] = made[-1][0].model_copy(update={"content": ""}), made[-1][1]
     lines = [*new, *calls_of_agent(context, speaker, len(context.log) + len(new), made)]
     return DraftReply(reply, Source.AGENT, lines, calls.add_to_usage(context.usage), parsed)
+
+
+def _join_last(messages: Sequence[BaseMessage], heard: Container[str | None]) -> list[BaseMessage]:
+    """Return a list of messages in which the new texts at its end are one message."""
+    last = [
+        *takewhile(
+            lambda one: (
+                isinstance(one, AIMessage)
+                and not one.tool_calls
+                and (one.id is None or one.id not in heard)
+            ),
+            reversed(messages),
+        )
+    ][::-1]
+    if len(last) < 2:  # nothing to join
+        return [*messages]
+    text = "\n\n".join(one.text for one in last if one.text)
+    files = [file for one in last for file in files_of(one.content)]
+    joined = last[-1].model_copy(update={"content": make_content(text, files)})
+    return [*messages[: -len(last)], joined]
 
 
 def _pair_calls(messages: Sequence[BaseMessage]) -> Iterator[CallsMade]:
@@ -284,7 +307,7 @@ def _read_openai(found: BaseModel) -> Mapping[str, Any] | None:
     if not hasattr(message, "content") or not hasattr(message, "role"):
         return None
     fields = message.model_dump(include={"role", "content", "tool_calls"}, exclude_none=True)
-    return {"content": "", **fields}
+    return {"content": getattr(message, "refusal", None) or "", **fields}
 
 
 def _read_reply(

@@ -160,6 +160,14 @@ def test_a_fault_of_the_library_keeps_all_frames() -> None:
     assert [one.name for one in traceback.extract_tb(caught.value.__traceback__)][-1] == "loads"
 
 
+def test_a_cause_in_a_library_is_one_line() -> None:
+    with pytest.raises(DuologueError) as caught:
+        ask_server()
+    cause = caught.value.__cause__
+    assert cause is not None
+    assert (cause.__traceback__, cause.__context__) == (None, cause.__cause__)
+
+
 def test_the_cause_begins_in_the_user_s_function() -> None:
     with pytest.raises(DuologueError) as caught:
         ask_agent()

@@ -116,6 +116,17 @@ OLD_FILE = {"kind": "file", "file": {"name": "bill.pdf", "mimeType": "applicatio
             "Which order?",
         ),
         ([task("input-required", artifacts=[ASKED])], "Which order?"),
+        ([task("TASK_STATE_AUTH_REQUIRED", status={"message": ASKED})], "Which order?"),
+        ([task("TASK_STATE_REJECTED", status={"message": SAID}, artifacts=[ASKED])], "Refunded."),
+        (
+            [
+                task(
+                    "TASK_STATE_COMPLETED",
+                    history=[{"role": "ROLE_AGENT", **SAID}, {"role": "ROLE_USER", **ASKED}],
+                )
+            ],
+            "(no reply)",
+        ),
     ],
 )
 @pytest.mark.parametrize("refused", [None, -32601, -32009])

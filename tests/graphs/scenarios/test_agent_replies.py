@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import RunnableLambda
-from openai.types.chat import ChatCompletion, ChatCompletionMessage
+from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessage
 from openai.types.responses import Response
 from pydantic import BaseModel
 
@@ -15,6 +15,7 @@ from duologue.graphs.scenarios import SimulationResult
 from duologue.nodes.testing import ScriptedChatModel
 
 MESSAGE = ChatCompletionMessage(role="assistant", content="Refunded.")
+REFUSAL = ChatCompletionMessage(role="assistant", refusal="Refunded.")
 
 
 def play(agent: object) -> SimulationResult:
@@ -49,6 +50,14 @@ def yields_chunks(messages: list[BaseMessage]) -> Iterator[AIMessageChunk]:
     yield from (AIMessageChunk(content="Refun"), AIMessageChunk(content="ded."))
 
 
+def yields_chunks_of_openai(messages: list[BaseMessage]) -> Iterator[ChatCompletionChunk]:
+    fields = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "shop"}
+    for delta in ({"role": "assistant"}, {"content": "Refun"}, {"content": "ded."}):
+        choices = [{"index": 0, "delta": delta}]
+        yield ChatCompletionChunk.model_validate({**fields, "choices": choices})
+    yield ChatCompletionChunk.model_validate({**fields, "choices": []})
+
+
 def yields_states(messages: list[BaseMessage]) -> Iterator[dict[str, Any]]:
     yield {"messages": [AIMessage("Let me see.")]}
     yield {"messages": [AIMessage("Let me see."), AIMessage("Refunded.")]}
@@ -58,7 +67,8 @@ def yields_states(messages: list[BaseMessage]) -> Iterator[dict[str, Any]]:
     "agent",
     [
         pytest.param(lambda messages: {"role": "assistant", "content": "Refunded."}, id="dict"),
-        pytest.param(lambda messages: [AIMessage("Wait."), AIMessage("Refunded.")], id="list"),
+        pytest.param(lambda messages: [*messages, AIMessage("Refunded.")], id="list"),
+        pytest.param(lambda messages: REFUSAL, id="refusal of OpenAI's client"),
         pytest.param(
             lambda messages: [{"role": "assistant", "content": "Refunded."}], id="list of dicts"
         ),
@@ -69,11 +79,18 @@ def yields_states(messages: list[BaseMessage]) -> Iterator[dict[str, Any]]:
         yields_text,
         yields_text_later,
         yields_chunks,
+        yields_chunks_of_openai,
         yields_states,
     ],
 )
 def test_each_form_of_reply_is_read(agent: Callable[..., object]) -> None:
     assert play(agent).transcript[1] == ("Agent", "Refunded.")
+
+
+def test_all_messages_of_a_list_are_the_reply() -> None:
+    image = {"type": "image", "mime_type": "image/png", "base64": "AAAA"}
+    result = play(lambda messages: [AIMessage("Wait."), AIMessage(["Refunded.", image])])
+    assert result.transcript[1] == ("Agent", "Wait.\n\nRefunded.\n[image/png, not shown]")
 
 
 class Other(BaseModel):

@@ -143,6 +143,12 @@ def test_an_endpoint_of_any_json_form_is_an_agent(monkeypatch: pytest.MonkeyPatc
     assert asked[0].headers["x-api-key"] == "s3cret-of-the-shop"
 
 
+@pytest.mark.parametrize("sent", ['"Refunded."', "Refunded."])
+def test_a_response_may_be_the_reply_itself(sent: str) -> None:
+    with served(lambda request: sent) as (url, _):
+        assert play(HttpAgent(url, reply="")).transcript[1] == ("Agent", "Refunded.")
+
+
 @pytest.mark.parametrize(
     ("sent", "problem"),
     [
@@ -162,7 +168,7 @@ def test_wrong_arguments_are_refused_when_the_agent_is_made() -> None:
     with pytest.raises(SpecError, match="agent: "):
         HttpAgent("shop.example/ask")
     with pytest.raises(SpecError, match="reply: must be a path"):
-        HttpAgent("http://127.0.0.1:1/", reply="")
+        HttpAgent("http://127.0.0.1:1/", reply=".")
     with pytest.raises(AgentError, match=r"headers_env.X-Key: the environment variable 'NO_SUCH"):
         play(HttpAgent("http://127.0.0.1:1/", headers_env={"X-Key": "NO_SUCH_KEY"}))
 

@@ -58,6 +58,7 @@ def test_without_a_user():
     )
     ran = plain.runpytest_inprocess("--junitxml=found.xml")
     assert ran.ret == pytest.ExitCode.TESTS_FAILED
+    ran.stdout.no_fnmatch_line("*result.py*")
     ran.stdout.fnmatch_lines(
         [
             "*FI.*",
@@ -65,6 +66,9 @@ def test_without_a_user():
             "*Ended: the user says the goal is met*",
             "*test_unclear (inconclusive)*",
             "*InconclusiveResult: criteria: inconclusive*",
+            "*- simulation -*",
+            "Scenario: Get one charge for order 1042 refunded.",
+            "2. Agent: *",
             "*= simulated users =*",
             "*test_unclear: inconclusive",
             "*test_bad: failed",

@@ -196,6 +196,7 @@ def test_an_agent_that_raises_is_an_error_of_its_simulation(store: str) -> None:
     report = play(agent=broken, store=store)
     assert (report.verdict, report.passed, report.count("error")) == ("error", 1, 1)
     assert "the agent 'broken' failed" in (report.simulations[0].error or "")
+    assert report.simulations[0].lines[0].startswith("1. User: "), "it shows the message"
     assert play(agent=broken, store=store).count("error") == 1
 
 

@@ -161,7 +161,7 @@ def test_a_function_sees_the_prompt_and_may_change_it() -> None:
     assert model.calls[0].prompt == [{"role": "user", "content": "hi", "name": "bob"}]
 
 
-@pytest.mark.parametrize("script", ["one", [1], iter(["one"]), [None]])
+@pytest.mark.parametrize("script", ["one", [1], iter(["one"]), [None], [AIMessage("one")]])
 def test_what_is_no_script_is_refused_at_once(script: Script) -> None:
     with pytest.raises(TypeError, match="script"):
         ScriptedChatModel(script=script)
