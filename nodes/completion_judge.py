@@ -29,7 +29,7 @@ from ..graphs.rules.transitions import record_check, record_choice, record_unrea
 from ..graphs.rules.turns import next_speaker
 from ..graphs.speakers.call_settings import ModelSettings
 from ..graphs.speakers.structured_answers import OwnAnswer
-from ..graphs.text.words import read_name
+from ..graphs.text.names import read_name
 from ..tools.registry.functions import call
 from .judge.self_judge import judge_yourself
 from .judge.separate_judge import ask_observer, judge_criteria

@@ -21,7 +21,7 @@ from ..ends.end_chat import EndChat
 from ..speakers.formats import SchemaFormat
 from ..speakers.replies import ConversationReply, HumanInputMode, HumanReply, InnerSpec
 from ..speakers.speaker import Speaker
-from ..text.words import read_name
+from ..text.names import read_name
 from .conversation_options import (
     AnySpeaker,
     Changes,

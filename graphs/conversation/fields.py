@@ -24,7 +24,7 @@ from ..speakers.call_settings import ModelSettings, RunningSummary
 from ..speakers.formats import describe_format, is_format_described
 from ..speakers.replies import AgentReply, ConversationReply, FunctionReply, HumanInputMode
 from ..speakers.speaker import Speaker
-from ..text.words import normalize_look
+from ..text.names import normalize_look
 from .judges import AnyJudge, Concurrent, Judge, Moderator, RoundRobin, SeparateJudge, TurnOrder
 from .sandbox import Sandbox
 from .usage import Price

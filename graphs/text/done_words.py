@@ -6,13 +6,12 @@ loses the result. In a doubtful sentence a word counts as a mention, which ends 
 """
 
 import re
-import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from .doubts import is_doubtful
+from .phrases import has_phrase, last_phrase_length, load_phrases, load_words, phrase_length
 from .sentences import (
     CLOSERS,
     EMPHASIS,
@@ -32,7 +31,7 @@ from .sentences import (
 from .spellings import Spelling, html_start, is_ordinary, spelling, unify
 from .structures import Span
 from .thoughts import thoughts
-from .words import DENSE, fold, has_phrase, last_phrase_length, phrase_length, spellings, words_of
+from .words import DENSE, fold, words_of
 
 _CLAUSE: Final = re.compile(r"[,;，；、،]|\s[-–—]+\s|[–—]")  # noqa: RUF001
 _OPEN: Final = " \t,;，；、،–—-"  # noqa: RUF001
@@ -65,10 +64,10 @@ def is_mention(sentence: str) -> bool:
     words, begin = words_of(sentence), words_of(clauses[0])
     is_about = bool(
         _is_object(words)
-        or _has(words, _load_words().anywhere)
+        or _has(words, _load_phrases("anywhere"))
         # "Si, ..." can be a yes written without its accent.
-        or (_begins(words, _load_words().first) and not (len(clauses) > 1 and len(begin) < 2))
-        or (words and _load_words().connectives.issuperset(words))
+        or (_begins(words, _load_phrases("first")) and not (len(clauses) > 1 and len(begin) < 2))
+        or (words and _load_words("connectives").issuperset(words))
     )
     # "I don't need more, thanks" talks about something else.
     return is_about and not (is_farewell(sentence) or is_farewell(clauses[-1]))
@@ -77,20 +76,9 @@ def is_mention(sentence: str) -> bool:
 def is_shown(before: str) -> bool:
     """Return whether a text announces the word directly after it, on the same or the next line."""
     words = words_of(before)
-    if _COLON.search(before) and not _load_words().shown.isdisjoint(words):
+    if _COLON.search(before) and not _load_words("shown").isdisjoint(words):
         return True
     return _is_object(words) and not is_farewell(before)
-
-
-class _Words(NamedTuple):
-    before: "_Phrases"
-    anywhere: "_Phrases"
-    first: "_Phrases"
-    fillers: frozenset[str]
-    determiners: frozenset[str]
-    nouns: "_Phrases"
-    connectives: frozenset[str]
-    shown: frozenset[str]
 
 
 class _Phrases(NamedTuple):
@@ -101,38 +89,24 @@ class _Phrases(NamedTuple):
 
 
 @cache
-def _load_words() -> _Words:
-    path = files(__package__) / "mentions.toml"
-    found = tomllib.loads(path.read_text(encoding="utf-8"))
-    return _Words(
-        before=_phrases(found["before"]),
-        anywhere=_phrases(found["anywhere"]),
-        first=_phrases(found["first"]),
-        fillers=frozenset(words_of(found["fillers"])),
-        determiners=frozenset(words_of(found["determiners"])),
-        nouns=_phrases(found["nouns"].split()),
-        connectives=frozenset(words_of(found["connectives"])),
-        shown=frozenset(words_of(found["shown"])),
-    )
+def _load_phrases(name: str) -> _Phrases:
+    known = load_phrases("mentions.toml", name)
+    dense = {words for words in known if _DENSE.search("".join(words))}
+    return _Phrases(known - dense, tuple(map("".join, dense)))
 
 
-def _phrases(given: Iterable[str]) -> _Phrases:
-    known = {True: set[tuple[str, ...]](), False: set[tuple[str, ...]]()}
-    for phrase in given:
-        for words in spellings([phrase]):
-            known[_DENSE.search("".join(words)) is not None].add(words)
-    dense = tuple("".join(words) for words in known[True])
-    return _Phrases(frozenset(known[False]), dense)
+def _load_words(name: str) -> frozenset[str]:
+    return load_words("mentions.toml", name)
 
 
 def _is_object(words: Sequence[str]) -> bool:
     """Return whether the last of these words governs the next one, as in "reply with the word"."""
-    table, end = _load_words(), len(words)
+    end = len(words)
     while end:
-        size = _ends(words[:end], table.before)
+        size = _ends(words[:end], _load_phrases("before"))
         if size and not _is_noun(words[:end]):
             return True
-        if words[end - 1] not in table.fillers:
+        if words[end - 1] not in _load_words("fillers"):
             return False
         end -= 1
     return False
@@ -140,8 +114,8 @@ def _is_object(words: Sequence[str]) -> bool:
 
 def _is_noun(words: Sequence[str]) -> bool:
     """Return whether the last of these words is a noun, as in "thanks for your answer"."""
-    size = _ends(words, _load_words().nouns)
-    return 0 < size < len(words) and words[-size - 1] in _load_words().determiners
+    size = _ends(words, _load_phrases("nouns"))
+    return 0 < size < len(words) and words[-size - 1] in _load_words("determiners")
 
 
 def _ends(words: Sequence[str], known: _Phrases) -> int:

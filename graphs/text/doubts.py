@@ -4,12 +4,14 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
-from typing import Final, NamedTuple
+from itertools import chain
+from typing import Final
 
+from .phrases import load_table, load_words
 from .sentences import is_farewell
-from .words import APOSTROPHES, DENSE, fold, load_table, words_in, words_of
+from .words import APOSTROPHES, DENSE, fold, words_in, words_of
 
 _SENTENCE_END: Final = re.compile(r"(?<!\d)[.!?。！？]+|[.!?。！？]+(?!\d)|\n")  # noqa: RUF001
 """The end of a sentence, except the point in a number."""
@@ -25,29 +27,10 @@ _FEW: Final = 4
 """Maximum number of words of a clause that names only a part, as in "for the day"."""
 
 
-class _Doubts(NamedTuple):
-    harmless: re.Pattern[str]
-    both: re.Pattern[str]
-    yes: re.Pattern[str]
-    clear: re.Pattern[str]
-    topics: frozenset[str]
-    whole: frozenset[str]
-
-
 @cache
-def _load() -> _Doubts:
-    found = load_table("doubts.toml")
-    return _Doubts(
-        harmless=_compile(found["harmless"]),
-        both=_compile(found["both"]),
-        yes=_compile(found["both"] + found["yes"]),
-        clear=_compile(found["clear"]),
-        topics=frozenset(words_of(found["topics"])),
-        whole=frozenset(words_of(found["whole"])),
-    )
-
-
-def _compile(entries: Iterable[str]) -> re.Pattern[str]:
+def _pattern(*names: str) -> re.Pattern[str]:
+    """Return a pattern for the clauses in some entries of the file."""
+    entries = chain.from_iterable(load_table("doubts.toml")[name] for name in names)
     # Words of a script without spaces may touch others.
     return re.compile(
         "|".join(
@@ -68,13 +51,12 @@ def is_doubtful(rest: str, *, is_yes: bool) -> bool:
             which may be followed by its occasion, only the first sentence counts, and in it only
             conditions, denied parts and remaining work.
     """
-    known = _load()
     sentences = [one for one in _SENTENCE_END.split(rest) if words_of(one)]
-    if is_yes and ("?" in rest or (sentences and _is_of_part(sentences[0], known))):
+    if is_yes and ("?" in rest or (sentences and _is_of_part(sentences[0]))):
         return True
-    doubts = known.yes if is_yes else known.both
+    doubts = _pattern("both", "yes") if is_yes else _pattern("both")
     return any(
-        doubts.search(known.harmless.sub(" ", clause).strip())
+        doubts.search(_pattern("harmless").sub(" ", clause).strip())
         for sentence in sentences[: None if is_yes else 1]
         for clause in _clauses_of(sentence)
     )
@@ -90,14 +72,15 @@ def is_vague(rest: str) -> bool:
     clause = next(filter(None, clauses), "")
     limit = _DENSE_FRAGMENT if re.search(DENSE, clause) else _FRAGMENT
     is_name = limit == _FRAGMENT and " " not in clause
-    return not is_name and words_in(clause) <= limit and _load().clear.search(clause) is None
+    return not is_name and words_in(clause) <= limit and _pattern("clear").search(clause) is None
 
 
-def _is_of_part(sentence: str, known: _Doubts) -> bool:
+def _is_of_part(sentence: str) -> bool:
     """Return whether a sentence begins by naming the only part of the task that is complete."""
     words = words_of(_CLAUSE_END.split(sentence.lstrip(" ,;:-—"), maxsplit=1)[0])
+    topics, whole = (load_words("doubts.toml", name) for name in ("topics", "whole"))
     is_near = sentence[:1] == " " or len(words) <= _FEW
-    return is_near and len(words) > 1 and words[0] in known.topics and words[1] not in known.whole
+    return is_near and len(words) > 1 and words[0] in topics and words[1] not in whole
 
 
 def _clauses_of(sentence: str) -> Iterator[str]:

@@ -13,18 +13,9 @@ from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
+from .phrases import Kind, Part, courtesies, phrases
 from .structures import Span, fences
-from .words import (
-    DENSE,
-    Kind,
-    Part,
-    any_case,
-    courtesies,
-    phrases,
-    words_and_commas,
-    words_in,
-    words_of,
-)
+from .words import DENSE, any_case, words_and_commas, words_in, words_of
 
 _LONGEST = 100_000
 """Maximum length of a farewell, in characters. Reading 16 MiB would take many seconds."""

@@ -14,8 +14,9 @@ from typing import Final
 from rapidfuzz import process
 from rapidfuzz.distance import Indel, Levenshtein
 
+from .phrases import has_phrase, load_phrases, load_table, load_words, phrase_length, phrases
 from .sentences import FACE, is_farewell
-from .words import APOSTROPHES, has_phrase, phrase_length, phrases, remarks, words_in, words_of
+from .words import APOSTROPHES, words_in, words_of
 
 __all__ = [
     "Texts",
@@ -350,30 +351,40 @@ def _is_left_open(bracketed: str, marks: Sequence[str]) -> bool:
     is_code = _DATA.search(inner) is not None or ("_" in inner and " " in inner.strip())
     if not words or len(words) > _LONGEST_OWNED or is_code:
         return False
-    things = remarks().things
+    things, owners = (load_phrases(_REMARKS, name) for name in ("things", "owners"))
     if bracketed[0] in "(（":  # noqa: RUF001
         # Round brackets also contain remarks, such as "(your turn)".
-        return has_phrase(words, remarks().owners) and has_phrase(words, things)
+        return has_phrase(words, owners) and has_phrase(words, things)
     # In a template, double brackets around a name represent its value.
     is_name = words in things or words in {tuple(words_of(mark)) for mark in marks}
-    return has_phrase(words, remarks().owners) or (is_name and bracketed[1] != bracketed[0])
+    return has_phrase(words, owners) or (is_name and bracketed[1] != bracketed[0])
+
+
+_REMARKS: Final = "remarks.toml"
+_ACKNOWLEDGED: Final = "acknowledgements"
+_ANNOUNCED: Final = "announcements"
+
+
+@cache
+def _remark_words() -> frozenset[str]:
+    """Return all words of the file, in lower case."""
+    parts = load_table(_REMARKS).values()
+    lines = (line for part in parts for line in ([part] if isinstance(part, str) else part))
+    return frozenset(re.findall(r"\w+", "\n".join(lines).casefold()))
 
 
 def is_acknowledgement(text: str) -> bool:
     """Return whether a text only acknowledges a request or apologizes."""
-    known = remarks()
+    known, words = load_phrases(_REMARKS, _ACKNOWLEDGED), load_words(_REMARKS, "acknowledging")
     sentences = _sentences(text)
-    return bool(sentences) and all(
-        _is_made_of(one, known.acknowledgements, known.acknowledging) for one in sentences
-    )
+    return bool(sentences) and all(_is_made_of(one, known, words) for one in sentences)
 
 
 def is_announcement(sentence: str) -> bool:
     """Return whether a sentence only announces another version of a message."""
-    known = remarks()
-    words = words_of(sentence)
-    return has_phrase(words, known.announcements) and _is_made_of(
-        sentence, known.openers, known.announcing
+    words = load_words(_REMARKS, "acknowledging") | load_words(_REMARKS, "announcing")
+    return has_phrase(words_of(sentence), load_phrases(_REMARKS, _ANNOUNCED)) and _is_made_of(
+        sentence, load_phrases(_REMARKS, _ACKNOWLEDGED, _ANNOUNCED), words
     )
 
 
@@ -394,7 +405,7 @@ def _is_made_of(sentence: str, phrases: frozenset[tuple[str, ...]], words: froze
 
 def is_about_messages(text: str) -> bool:
     """Return whether a text, such as a task, is about messages or their wording."""
-    return not remarks().messages.isdisjoint(words_of(text))
+    return not load_words(_REMARKS, "messages").isdisjoint(words_of(text))
 
 
 def only_announces(text: str) -> bool:
@@ -404,7 +415,7 @@ def only_announces(text: str) -> bool:
         return False
     begun = _WORD.findall(text.casefold(), 0, 2 * _FIRST)[:2]
     is_dense = bool(begun) and begun[0] >= _DENSE
-    if not is_dense and not remarks().spelled.issuperset(begun):
+    if not is_dense and not _remark_words().issuperset(begun):
         return False
     sentences = _sentences(text)
     return any(map(is_announcement, sentences)) and all(
@@ -506,7 +517,9 @@ def is_rewritten(task: str, text: str, request: str) -> bool:
 
 
 def _speaks_of_rewriting(text: str) -> bool:
-    return any(has_phrase(words_of(one), remarks().rewriting) for one in _sentences(text))
+    return any(
+        has_phrase(words_of(one), load_phrases(_REMARKS, "rewriting")) for one in _sentences(text)
+    )
 
 
 def repeats(text: str, prompt: str) -> bool:

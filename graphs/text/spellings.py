@@ -36,7 +36,7 @@ class _PlainSigns(dict[int, str]):
         sign = unicodedata.normalize("NFKC", chr(code))
         sign = sign if len(sign) == 1 else chr(code)
         # Marks of a lower class, such as the voicing of kana, belong to the letter.
-        first, *marks = unicodedata.normalize("NFD", sign)
+        first, *marks = [*unicodedata.normalize("NFD", sign)]
         sign = first if all(unicodedata.combining(mark) >= 200 for mark in marks) else sign
         self[code] = _PAD if unicodedata.combining(sign) >= 200 else sign
         return self[code]

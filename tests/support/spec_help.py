@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from duologue.graphs.text.words import normalize_look
+from duologue.graphs.text.names import normalize_look
 
 
 def toml(value: object) -> str:

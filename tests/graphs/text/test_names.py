@@ -1,6 +1,6 @@
 """Names of speakers as models write them."""
 
-from duologue.graphs.text.words import read_name
+from duologue.graphs.text.names import read_name
 from support.tables import each_row
 
 NAMES = ("Reviewer", "Coder", "Senior Coder")

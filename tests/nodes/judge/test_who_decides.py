@@ -26,7 +26,7 @@ from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.events import SpeakerChosen, VerdictGiven
 from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.outcome import OutcomeStepKind
-from duologue.graphs.text.words import read_name
+from duologue.graphs.text.names import read_name
 from duologue.nodes.judge.verdicts_in_words import read_lines
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import fields_of, of_kind
