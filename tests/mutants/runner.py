@@ -25,7 +25,7 @@ SLOW_FIXTURES = {"start_child", "postgres_url", "postgres_server"}
 SLOWEST = 10.0
 """Maximum processor time of a test in seconds; slower tests are left out."""
 
-ELSEWHERE = ("test_cli", "graphs/batch/", "test_background", "test_env_file", "test_embedded")
+ELSEWHERE = ("test_cli", "graphs/batch/", "test_threads", "test_settings", "test_embedded")
 """Parts of the names of tests that start processes or servers and test none of the rules."""
 
 

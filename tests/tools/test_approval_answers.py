@@ -5,29 +5,34 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from duologue.graphs import AnswerError, DuologueError
-from support.log import fields_of
+from duologue.graphs import AnswerError, DuologueError, Reason, SpecError, load_conversation
+from duologue.graphs.events import ToolCallFinished
+from duologue.graphs.session.events import events_of
+from duologue.tools import Hook
+from support.log import Failure, fields_of, log_of
 from support.tables import read_rows
 
 from .approval_help import (
     APPROVE,
     ASKS,
+    BOTH,
     END,
     LOOK,
     MAIL,
     REJECT,
+    RESPOND,
     Saver,
     Talk,
     call,
     calls,
     edited,
 )
-
-# Answers that do not fit
 
 BAD: dict[str, tuple[Any, str]] = {
     name: (bad, says) for name, bad, says in read_rows(__file__, "answers_that_do_not_fit")
@@ -247,3 +252,344 @@ async def test_broken_off_behind_the_decisions_nobody_is_asked_again(by_id: bool
     assert [fields_of(one).decision for one in results] == ["reject", "edit", None]
     assert [one.status for one in results] == ["error", "success", "success"]
     assert await talk.said() == ["Done.", "Fine."]
+
+
+# Tests, in the graph, of approval before tools run and of tools that call ``interrupt()``.
+
+
+async def test_a_person_is_asked_before_anything_runs(saver: Saver) -> None:
+    talk = Talk(saver, [BOTH, *END], **ASKS)
+    (asked,) = await talk.start()
+    assert asked.value == {
+        "action_requests": [
+            {
+                "name": "mail",
+                "args": {"to": "Bob"},
+                "description": 'Ann wants to call mail with {"to": "Bob"}.',
+            }
+        ],
+        "review_configs": [
+            {
+                "action_name": "mail",
+                "allowed_decisions": ["approve", "edit", "reject", "respond"],
+                "args_schema": {
+                    "type": "object",
+                    "properties": {"to": {"type": "string"}},
+                    "required": ["to"],
+                },
+            }
+        ],
+    }
+    assert asked.response_schema is not None
+    assert set(asked.response_schema["properties"]) == {"decisions"}
+    assert [one.id for one in await talk.pending()] == [asked.id]
+    assert talk.ran == []
+    assert await talk.results() == []
+
+
+async def test_one_question_holds_all_calls_that_need_it_in_their_order(saver: Saver) -> None:
+    made = (call("look", "c1", at="1"), MAIL.model_copy(update={"id": "c2"}), LOOK)
+    made = (*made[:2], call("look", "c3", at="3"))
+    look = {"allowed_decisions": ["approve", "reject"], "description": "Really?"}
+    rules = {"look": look, "mail": True, "ask": False}
+    talk = Talk(saver, [calls(*made), *END], interrupt_on=rules)
+    (asked,) = await talk.start()
+    requests = asked.value["action_requests"]
+    assert requests[0] == {"name": "look", "args": {"at": "1"}, "description": "Really?"}
+    assert [one["args"] for one in requests[1:]] == [{"to": "Bob"}, {"at": "3"}]
+    # Without editing, no schema of the arguments is needed.
+    review = {"action_name": "look", "allowed_decisions": ["approve", "reject"]}
+    assert asked.value["review_configs"][0] == review
+    assert await talk.decide(REJECT, APPROVE, APPROVE) == []
+    assert sorted(talk.ran) == [("look", "3"), ("mail", "Bob")]
+    assert [fields_of(one).decision for one in await talk.results()] == [
+        "reject",
+        "approve",
+        "approve",
+    ]
+
+
+@pytest.mark.parametrize(
+    "ann",
+    [{"interrupt_on": {"look": False, "ask": True}}, {"tool_choice": "none", **ASKS}],
+    ids=["other tools", "nothing would run"],
+)
+async def test_nobody_is_asked_about_other_calls(saver: Saver, ann: dict[str, Any]) -> None:
+    talk = Talk(saver, [BOTH, *END], **ann)
+    assert await talk.start() == []
+    assert [fields_of(one).decision for one in await talk.results()] == [None, None]
+
+
+# The effect of each decision
+
+
+async def test_what_is_approved_runs_as_it_was_made(saver: Saver) -> None:
+    talk = Talk(saver, [BOTH, *END], **ASKS)
+    await talk.start()
+    assert await talk.decide(APPROVE) == []
+    assert sorted(talk.ran) == [("look", "it"), ("mail", "Bob")]
+    first, second = await talk.results()
+    assert (first.text, fields_of(first).decision, fields_of(first).arguments) == (
+        "Sent to Bob.",
+        "approve",
+        None,
+    )
+    assert (second.text, fields_of(second).decision) == ("Seen it.", None)
+    assert await talk.said() == ["Done.", "Fine."]
+
+
+@pytest.mark.parametrize(
+    ("decision", "ran", "tool_run", "told"),
+    [
+        (
+            edited("mail", to="Zoë"),
+            ("mail", "Zoë"),
+            None,
+            'to mail with {"to": "Zoë"} before it ran. Result:\nSent to Zoë.',
+        ),
+        (
+            edited("look", at="Bob"),
+            ("look", "Bob"),
+            "look",
+            'to look with {"at": "Bob"} before it ran. Result:\nSeen Bob.',
+        ),
+    ],
+)
+async def test_what_is_edited_runs_as_a_person_wrote_it_and_the_speaker_is_told(
+    saver: Saver, decision: dict[str, Any], ran: tuple[str, str], tool_run: str | None, told: str
+) -> None:
+    talk = Talk(saver, [calls(MAIL), *END], **ASKS)
+    await talk.start()
+    assert await talk.decide(decision) == []
+    assert talk.ran == [ran]
+    (result,) = await talk.results()
+    assert result.text == f"A person changed this call {told}"
+    assert result.status == "success"
+    assert fields_of(result).decision == "edit"
+    assert fields_of(result).tool == tool_run
+    assert fields_of(result).arguments == decision["edited_action"]["args"]
+    # The speaker sees its original call.
+    shown = [one for one in talk.model.calls[1].prompt if one["role"] == "assistant"]
+    assert "Bob" in str(shown[-1]["tool_calls"])
+    assert told in str(talk.model.calls[1].prompt[-1]["content"])
+    (made,) = [
+        one.tool_calls
+        for one in log_of(await talk.values())
+        if isinstance(one, AIMessage) and one.tool_calls
+    ]
+    assert [(one["name"], one["args"]) for one in made] == [("mail", {"to": "Bob"})]
+
+
+@pytest.mark.parametrize(
+    ("decision", "told"),
+    [
+        (
+            REJECT,
+            "A person rejected the call of mail, so it did not run. Reason: Not on a Sunday.",
+        ),
+        *(
+            (one, "A person rejected the call of mail, so it did not run. No reason was given.")
+            for one in ({"type": "reject"}, {"type": "reject", "message": None})
+        ),
+    ],
+)
+async def test_what_is_refused_does_not_run_and_is_nobodys_error(
+    saver: Saver, decision: dict[str, Any], told: str
+) -> None:
+    """Y19: it counts as no error of either kind."""
+    fields = {"max_call_errors": 1, "max_tool_errors": 1}
+    talk = Talk(saver, [BOTH, *END], fields=fields, **ASKS)
+    await talk.start()
+    assert await talk.decide(decision) == []
+    assert talk.ran == [("look", "it")]
+    refused, _ = await talk.results()
+    assert (refused.text, refused.status) == (told, "error")
+    assert (fields_of(refused).failure, fields_of(refused).decision) == (Failure.PERSON, "reject")
+    assert fields_of(refused).refusal == decision.get("message")
+    assert (await talk.values())["outcome"]["reasons"] == [Reason.MAX_ITERATIONS.value]
+
+
+async def test_who_answers_in_a_tools_place_is_its_result(saver: Saver) -> None:
+    talk = Talk(saver, [calls(MAIL), *END], **ASKS)
+    await talk.start()
+    assert await talk.decide(RESPOND) == []
+    assert talk.ran == []
+    (result,) = await talk.results()
+    assert (result.text, result.status) == ("Already sent.", "success")
+    assert (fields_of(result).failure, fields_of(result).decision) == (None, "respond")
+
+
+@pytest.mark.part(3)
+@pytest.mark.parametrize(
+    ("decision", "ended_by"),
+    [
+        (APPROVE, Reason.TOOL_CALLED),
+        (RESPOND, Reason.TOOL_CALLED),
+        (REJECT, Reason.MAX_ITERATIONS),
+        (edited("mail", to="Zoe"), Reason.TOOL_CALLED),
+        (edited("look", at="it"), Reason.MAX_ITERATIONS),
+    ],
+)
+async def test_a_tool_ends_the_conversation_where_it_was_let_answer(
+    saver: Saver, decision: dict[str, Any], ended_by: Reason
+) -> None:
+    fields = {"end_chat": {"max_iterations": 1, "when": {"kind": "tool_called", "tool": "mail"}}}
+    talk = Talk(saver, [calls(MAIL), *END], fields=fields, **ASKS)
+    await talk.start()
+    await talk.decide(decision)
+    assert (await talk.values())["outcome"]["reasons"][0] == ended_by.value
+
+
+async def test_a_tool_that_a_person_chose_instead_may_end_it(saver: Saver) -> None:
+    fields = {"end_chat": {"max_iterations": 1, "when": {"kind": "tool_called", "tool": "look"}}}
+    talk = Talk(saver, [calls(MAIL), *END], fields=fields, **ASKS)
+    await talk.start()
+    await talk.decide(edited("look", at="it"))
+    assert (await talk.values())["outcome"]["reasons"][0] == Reason.TOOL_CALLED.value
+
+
+async def test_rounds_in_which_all_is_refused_count_so_that_a_turn_ends(saver: Saver) -> None:
+    script = [calls(call("mail", f"c{number}", to=str(number))) for number in range(2)]
+    talk = Talk(saver, [*script, *END], fields={"max_tool_rounds": 2}, **ASKS)
+    await talk.start()
+    assert len(await talk.decide(REJECT)) == 1
+    assert await talk.decide(REJECT) == []
+    assert await talk.said() == ["Done.", "Fine."]
+    assert [bool(one.tools) for one in talk.model.calls] == [True, True, False, False]
+    assert talk.ran == []
+
+
+@pytest.mark.part(3)
+@pytest.mark.parametrize(
+    ("decision", "said"),
+    [
+        (APPROVE, ["Sent to Bob.", "Done."]),
+        (edited("mail", to="Zoe"), ["Sent to Zoe.", "Done."]),
+        (REJECT, ["Done.", "Fine."]),
+        (RESPOND, ["Done.", "Fine."]),
+    ],
+)
+async def test_only_what_a_tool_gave_is_said_as_it_is(
+    saver: Saver, decision: dict[str, Any], said: list[str]
+) -> None:
+    talk = Talk(saver, [calls(MAIL), *END], return_direct=True, **ASKS)
+    await talk.start()
+    await talk.decide(decision)
+    assert await talk.said() == said
+
+
+async def test_the_events_tell_who_decided(saver: Saver) -> None:
+    talk = Talk(saver, [BOTH, *END], **ASKS)
+    await talk.start()
+    await talk.decide(REJECT)
+    told = [
+        (event.call_id, event.failed, event.decision)
+        for event in events_of(load_conversation(talk.spec), await talk.results())
+        if isinstance(event, ToolCallFinished)
+    ]
+    assert told == [("c1", True, "reject"), ("c2", False, None)]
+
+
+async def test_arguments_of_a_person_that_do_not_fit_are_asked_for_again(saver: Saver) -> None:
+    """The speaker is not at fault, so they do not count as its call errors."""
+    talk = Talk(saver, [calls(MAIL), *END], **ASKS)
+    await talk.start()
+    (again,) = await talk.decide(edited("mail", towards="Bob"))
+    assert "edited_action.args: to: Field required" in again.value["problem"]
+    await talk.decide(edited("mail", to="Ann"))
+    (result,) = await talk.results()
+    assert result.text.startswith("A person changed this call to mail with")
+    assert fields_of(result).failure is None
+
+
+async def test_who_edits_nothing_has_approved(saver: Saver) -> None:
+    talk = Talk(saver, [calls(MAIL), *END], **ASKS)
+    await talk.start()
+    await talk.decide(edited("mail", to="Bob"))
+    (result,) = await talk.results()
+    assert fields_of(result).decision == "approve"
+    assert "A person changed" not in result.text
+
+
+# Hooks
+
+
+async def test_hooks_see_what_a_person_made_of_a_call(saver: Saver) -> None:
+    """L7: hooks before a tool run after the decision; hooks after it see the call that ran."""
+    seen: list[Any] = []
+
+    def before(_turn: object, made: ToolCall) -> ToolCall:
+        seen.append(("before", made["name"], dict(made["args"])))
+        return ToolCall(name=made["name"], args={"at": f"{made['args']['at']}!"}, id="any")
+
+    def after(_turn: object, made: ToolCall, found: ToolMessage) -> ToolMessage:
+        seen.append(("after", made["name"], dict(made["args"]), found.text))
+        return ToolMessage(f"<{found.text}>", tool_call_id="any")
+
+    more = {"hooks": {"h": Hook(before_tool=before, after_tool=after)}}
+    talk = Talk(saver, [calls(MAIL), *END], hooks=["h"], more=more, **ASKS)
+    await talk.start()
+    assert seen == []
+    await talk.decide(edited("look", at="Bob"))
+    assert seen == [
+        ("before", "look", {"at": "Bob"}),
+        ("after", "look", {"at": "Bob!"}, "Seen Bob!."),
+    ]
+    assert talk.ran == [("look", "Bob!")]
+    result = (await talk.results())[-1]
+    assert result.text == (
+        'A person changed this call to look with {"at": "Bob!"} before it ran. Result:\n'
+        "<Seen Bob!.>"
+    )
+    assert fields_of(result).arguments == {"at": "Bob!"}
+
+
+@pytest.mark.parametrize(
+    ("decision", "seen", "text"),
+    [
+        (REJECT, [], "A person rejected"),
+        (RESPOND, ["after"], "<Already sent.>"),
+        (APPROVE, ["before", "after"], "<Sent to Bob.>"),
+    ],
+)
+async def test_hooks_see_no_call_that_was_refused(
+    saver: Saver, decision: dict[str, Any], seen: list[str], text: str
+) -> None:
+    found: list[str] = []
+
+    def after(_turn: object, _made: ToolCall, result: ToolMessage) -> ToolMessage:
+        found.append("after")
+        return ToolMessage(f"<{result.text}>", tool_call_id="any")
+
+    more = {
+        "hooks": {"h": Hook(before_tool=lambda _t, _c: found.append("before"), after_tool=after)}
+    }
+    talk = Talk(saver, [calls(MAIL), *END], hooks=["h"], more=more, **ASKS)
+    await talk.start()
+    await talk.decide(decision)
+    result = (await talk.results())[-1]
+    assert result.text.startswith(text)
+    assert found == seen
+    assert fields_of(result).decision == decision["type"]
+
+
+async def test_a_hook_that_fails_behind_a_decision_asks_nobody_again(saver: Saver) -> None:
+    fails = [True]
+
+    def before(_turn: object, _made: ToolCall) -> None:
+        if fails:
+            fails.pop()
+            raise OSError("no disk")
+
+    more = {"hooks": {"h": Hook(before_tool=before)}}
+    made = calls(MAIL, call("ask_freely", "c2", what="Colour"))
+    talk = Talk(saver, [made, *END], hooks=["h"], more=more, **ASKS)
+    await talk.start()
+    with pytest.raises(SpecError, match="failed in before_tool"):
+        await talk.decide(APPROVE)
+    (asked,) = await talk.go_on()
+    # The decisions, which LangGraph keeps, do not answer the tool's question.
+    assert asked.value == "Colour"
+    assert await talk.answer("red") == []
+    assert sorted(talk.ran) == [("ask_freely", "Colour"), ("ask_freely", "Colour"), ("mail", "Bob")]
+    assert [one.text for one in await talk.results()] == ["Sent to Bob.", "Colour: red"]

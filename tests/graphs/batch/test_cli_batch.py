@@ -29,6 +29,7 @@ from support.cli_help import (
     started,
 )
 from support.pty_help import Terminal, at_terminal
+from support.screens import Screen
 
 pytestmark = pytest.mark.live
 
@@ -313,13 +314,6 @@ def test_on_a_terminal_a_table_is_drawn_and_nothing_of_it_is_left(
         assert re.search(r"\x1b\[[0-9;]*3[0-9]", raw) is None
     if name == "TERM":
         assert "\x1b" not in raw
-
-
-class Screen(StringIO):
-    """A terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 OUTAGE = "the model server at \x1b[1mhttp://127.0.0.1 can't be reached; its calls wait"

@@ -5,22 +5,25 @@ import json
 import re
 from collections.abc import Iterator
 from html import unescape
-from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
+from statistics import NormalDist, fmean, stdev
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from duologue.graphs import BatchRun, DuologueError, Reason, SpecError, aconverse, converse
 from duologue.graphs.batch.order import STORED, RunOrder, Selection, read_selection
 from duologue.graphs.batch.report.page import describe_end, gather_report
 from duologue.graphs.batch.report.page_data import BatchReport
 from duologue.graphs.batch.report.report import render
-from duologue.graphs.batch.report.rows import Rows, Spread
+from duologue.graphs.batch.report.rows import Estimate, Rows, Spread, Trials, mean_of, pass_hat
 from duologue.nodes.testing import ScriptedChatModel
 from pages import ALLOWED, HOSTILE
 from support.batches import batch_row, cell_row
+from support.html import Seen
 from support.stores import BatchRow, CellRow, open_store
 
 
@@ -261,30 +264,6 @@ def test_every_reason_has_words() -> None:
     assert all(describe_end(reason)[0].isupper() for reason in Reason)
 
 
-class Seen(HTMLParser):
-    """The elements that a browser would find in a page; none of them may run or load."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.tags: set[str] = set()
-        self.scripts = 0
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in ALLOWED | {"b", "time", "caption"}
-        self.tags.add(tag)
-        self.scripts += tag == "script"
-        for name, value in attrs:
-            assert name not in ("src", "style")
-            assert not name.startswith("on")
-            if name == "href":
-                self.links.append(value or "")
-
-    def handle_comment(self, data: str) -> None:
-        raise AssertionError(f"a comment hides {data!r}")
-
-
 @pytest.mark.exhaustive
 def test_hostile_texts_stay_texts_and_a_large_page_stays_small() -> None:
     long = [f"{text} {text * 20}" for text in HOSTILE]
@@ -310,7 +289,8 @@ def test_hostile_texts_stay_texts_and_a_large_page_stays_small() -> None:
     assert all(re.fullmatch(r"#cells|grid-sessions/grid-\d+\.html", link) for link in seen.links)
     # The only script is the page's own.
     assert re.search(r"script-src 'sha256-[^']+'", unescape(page))
-    assert seen.scripts == 1
+    assert seen.names <= ALLOWED | {"b", "time", "caption"}
+    assert len(seen.all("script")) == 1
     lines = len(re.findall(r"<td>grid-\d+</td>", page))
     assert 50 < lines < 1000
     assert f"{len(rows) - lines:,} more sessions are left out" in page
@@ -386,3 +366,83 @@ def test_the_report_begins_with_the_scores_also_with_those_that_no_session_has()
     assert re.search("<bdi>complete</bdi></th><td>.</td><td>0</td><td>3</td>", shown)
     assert "<bdi>found</bdi></th>" not in shown
     assert shown.index('id="scores"') < shown.index('id="stands"')
+
+
+# Means of a batch's scores, and pass^k, with intervals that are meaningful and possible.
+
+
+PASSES = st.lists(
+    st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))),
+    min_size=1,
+    max_size=12,
+)
+"""Number of trials per combination, and number of passes among them."""
+
+
+def drawn(n: int, c: int, k: int) -> float:
+    """Return the fraction of draws of k trials that contain only passes."""
+    trials = [place < c for place in range(n)]
+    return fmean(all(one) for one in combinations(trials, k))
+
+
+@given(PASSES)
+@settings(max_examples=60)
+def test_pass_k_is_the_share_of_draws_of_k_that_all_pass(
+    counts: list[tuple[int, int]],
+) -> None:
+    found = pass_hat(Trials(n, c) for n, c in counts)
+    assert len(found) == max(n for n, _ in counts)
+    for k, one in enumerate(found, 1):
+        enough = [(n, c) for n, c in counts if n >= k]
+        assert one.value == pytest.approx(fmean(drawn(n, c, k) for n, c in enough))
+        assert (one.combinations, one.sessions) == (len(enough), sum(n for n, _ in enough))
+        assert one.low is not None
+        assert one.high is not None
+        assert 0 <= one.low <= one.value <= one.high <= 1
+        # Even if all pass, or none does, other trials may differ.
+        assert one.high > one.low
+        if k > 1 and one.combinations == found[0].combinations:
+            assert one.high <= (found[k - 2].high or 0)
+    assert mean_of([Trials(n, c) for n, c in counts], is_share=True) == found[0]
+
+
+def width(one: Estimate) -> float:
+    assert one.low is not None
+    assert one.high is not None
+    return one.high - one.low
+
+
+def test_trials_that_resemble_each_other_tell_less_than_as_many_that_do_not() -> None:
+    alike = [Trials(4, 4), Trials(4, 0)] * 8
+    mixed = [Trials(4, 3), Trials(4, 1)] * 8
+    one_by_one = [Trials(1, 1), Trials(1, 0)] * 8
+    whole, half, single = (mean_of(one, is_share=True) for one in (alike, mixed, one_by_one))
+    assert whole.value == half.value == single.value == 0.5
+    # Four equal trials are no more informative than one.
+    assert width(whole) >= width(single) > width(half)
+
+
+def test_a_batch_without_trials_has_wilsons_interval() -> None:
+    found = mean_of([Trials(1, 1)] * 18 + [Trials(1, 0)] * 2, is_share=True)
+    assert found.value == 0.9
+    assert found.low == pytest.approx(0.6990, abs=1e-4)
+    assert found.high == pytest.approx(0.9721, abs=1e-4)
+
+
+def test_the_mean_of_numbers_has_students_interval_over_combinations() -> None:
+    units = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0]
+    found = mean_of([Trials(2, 2 * one) for one in units], is_share=False)
+    assert found.value == pytest.approx(5)
+    assert found.high == pytest.approx(5 + 2.5706 * stdev(units) / 6**0.5, abs=1e-3)
+    # For many trials it is the normal interval.
+    many = mean_of([Trials(1, one) for one in units] * 500, is_share=False)
+    normal = NormalDist().inv_cdf(0.975) * stdev(units * 500) / 3000**0.5
+    assert width(many) == pytest.approx(2 * normal, rel=1e-3)
+
+
+def test_one_combination_is_judged_by_its_trials_and_one_session_by_nothing() -> None:
+    found = mean_of([Trials(4, 8)], is_share=False, spread=4.0)
+    assert (found.value, found.combinations, found.sessions) == (2, 1, 4)
+    assert width(found) == pytest.approx(2 * 3.1824, abs=1e-3)
+    alone = mean_of([Trials(1, 3)], is_share=False)
+    assert (alone.value, alone.low, alone.high) == (3, None, None)

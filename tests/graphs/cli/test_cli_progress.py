@@ -29,14 +29,10 @@ from duologue.graphs.events import (
 )
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from support.cli_help import ANSWER, DONE, FIRST, SHORT, Serve, duologue
+from support.screens import Screen
 
 BEGAN = SessionStarted(session="s", store="x", title="T", resumed=False)
 ERASED = "\r\x1b[2K"
-
-
-class Screen(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 class Waiting:

@@ -9,15 +9,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from duologue.graphs.cli.terminal.events import Reply
+from support.screens import Screen
 from support.tables import each_row
 
 _ERASED = "\x1b[1A\x1b[2K"
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
-
-
-class Screen(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def written(text: str, width: int = 40, *, pieces: int = 0, height: int = 1000, **how: Any) -> str:

@@ -1,6 +1,6 @@
 """Decisions and messages of a person while an agent's tools wait: rows G4 and G5.
 
-`test_approval` tests the rules, and `test_approval_runs` the graph.
+`test_approval` tests the rules, and `test_approval_answers` the graph.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -22,41 +21,18 @@ from pages import ALLOWED, HOSTILE, hostile_session
 from support.cases import drawn_cases
 from support.fork_help import run
 from support.fork_talks import TALKS
+from support.html import Seen
 from support.log import make_line, make_tool_line, read_metadata
 from support.results import StoredSession
 from support.tables import each_row
 
 
-class Seen(HTMLParser):
-    """The elements that a browser would find in a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-    def handle_comment(self, data: str) -> None:
-        raise AssertionError(f"a comment hides {data!r}")
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-    def is_harmless(self) -> None:
-        """Check that nothing runs, loads or has styles except as in the templates."""
-        assert {tag for tag, _ in self.tags} <= ALLOWED
-        assert [len(self.all(tag)) for tag in ("script", "style", "meta")] == [1, 1, 5]
-        for _, attributes in self.tags:
-            assert not [name for name in attributes if name.startswith("on") or name == "style"]
-            assert "src" not in attributes
-            href = attributes.get("href")
-            assert href is None or re.match(r"#|https?://|mailto:", href, re.IGNORECASE), href
+def check_harmless(seen: Seen) -> None:
+    """Check that nothing runs, loads or has styles except as in the templates."""
+    assert seen.names <= ALLOWED
+    assert [len(seen.all(tag)) for tag in ("script", "style", "meta")] == [1, 1, 5]
+    for link in seen.links:
+        assert re.match(r"#|https?://|mailto:", link, re.IGNORECASE), link
 
 
 def page(name: str, tmp_path: Path, **options: Any) -> str:
@@ -124,8 +100,8 @@ def letters(text: str) -> str:
 def test_a_page_tells_all_that_happened(tmp_path: Path) -> None:
     text = page("structured", tmp_path)
     seen = Seen(text)
-    seen.is_harmless()
-    told = " ".join(" ".join(seen.text).split())
+    check_harmless(seen)
+    told = seen.words
     for found in (
         "Ended after 2 rounds and 7 messages",
         "Ben completed its task.",
@@ -152,7 +128,7 @@ def test_each_link_of_a_page_leads_to_a_line_and_each_line_stands_once(
     name: str, tmp_path: Path
 ) -> None:
     seen = Seen(page(name, tmp_path))
-    seen.is_harmless()
+    check_harmless(seen)
     ids = [str(attributes["id"]) for _, attributes in seen.tags if "id" in attributes]
     assert len(ids) == len({*ids})
     links = {str(one["href"])[1:] for one in seen.all("a") if str(one["href"]).startswith("#")}
@@ -167,7 +143,7 @@ def test_a_speakers_page_holds_its_memory_and_nothing_else(tmp_path: Path) -> No
     run(conversation, lines, session="s", store=store)
     whole = Session("s", store=store).export(format="html")
     alone = Session("s", store=store).export(format="html", speaker="Ben")
-    Seen(alone).is_harmless()
+    check_harmless(Seen(alone))
     assert "You hate beans." in alone
     # Ann's secret, and the texts of drafts and of token usage.
     for other in ("Seven.", "Your message was empty", "Tokens"):
@@ -262,14 +238,14 @@ def test_two_hundred_messages_are_at_most_300_kb_and_a_message_few_elements() ->
 def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
     session = hostile_session([text, "Fine."])
     for found in (render(page_of(session)), render(memory_page_of(session, "Ann"))):
-        Seen(found).is_harmless()
+        check_harmless(Seen(found))
 
 
 @drawn_cases(
     4, 60, texts=st.lists(st.lists(st.sampled_from(HOSTILE), max_size=6).map("".join), max_size=6)
 )
 def test_no_mixture_of_texts_becomes_code(texts: list[str]) -> None:
-    Seen(render(page_of(hostile_session([*texts, "Fine."])))).is_harmless()
+    check_harmless(Seen(render(page_of(hostile_session([*texts, "Fine."])))))
 
 
 def test_markdown_shows_what_was_said_and_fetches_nothing() -> None:
