@@ -190,14 +190,15 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
     if drafts:
         rewrite, request = drafts[-1]
         prompt += [AIMessage(rewrite), HumanMessage(request)]
+    # A model can be made to begin its answer with a short task.
+    is_short = task.isprintable() and len(task) < MARK_LENGTH and len(task.split()) <= limit // 2
     answer = await model.answer(
         prompt,
         context.settings(
             "task_specification.model_settings", specification.model_settings, TASK_TEMPERATURE
         ),
         purpose=SpecifiedTask,
-        # The answer of a model whose output can be constrained begins with the task.
-        marks=LabelledFormat(lines=(f"{task.rstrip(' .')}.",)) if _is_short(task, limit) else None,
+        marks=LabelledFormat(lines=(f"{task.rstrip(' .')}.",)) if is_short else None,
     )
     usage = context.add_call_usage(model, answer)
     text = _remove_quotes(answer.text)
@@ -252,11 +253,6 @@ async def _begin(
     """Return the update that lets the speakers begin."""
     new = [*new, *list_known(context.conversation, len(context.log) + len(new))]
     return {"specified_task": task or ""} | await context.step(Position(), new, usage)
-
-
-def _is_short(task: str, limit: int) -> bool:
-    """Return whether a model can be made to begin its answer with this task."""
-    return task.isprintable() and len(task) < MARK_LENGTH and len(task.split()) <= limit // 2
 
 
 def _remove_quotes(text: str) -> str:

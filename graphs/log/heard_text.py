@@ -98,18 +98,13 @@ def unanswered_token(
     token = next(said, None)
     if token is None or _is_run_by_another(conversation, speaker, text):
         return None
-    return None if _has_heard_another(log, speaker) else token
+    heard = (about for about in map(metadata, log) if is_open_speech(about))
+    return None if any(about.speaker != speaker for about in heard) else token
 
 
 def _is_run_by_another(conversation: Conversation, speaker: str, text: str) -> bool:
     others = (one for one in conversation.speakers if one.runs_code and one.name != speaker)
     return any(holds_code(text, languages_run(conversation, one)) for one in others)
-
-
-def _has_heard_another(log: Sequence[BaseMessage], speaker: str) -> bool:
-    """Return whether another speaker has spoken, for example in the opening."""
-    read = map(metadata, log)
-    return any(is_open_speech(about) and about.speaker != speaker for about in read)
 
 
 def heard_text(conversation: Conversation, message: BaseMessage, about: MessageMetadata) -> str:

@@ -53,14 +53,14 @@ from .metadata import (
 
 def recall(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     """Return a log without the messages that a speaker has forgotten."""
-    place = next(
-        (place for place in reversed(range(len(log))) if _forgets(log[place], name)),
-        None,
+    resets = (
+        (place, about.since)
+        for place in reversed(range(len(log)))
+        if isinstance(about := metadata(log[place]), MemoryReset) and about.speaker == name
     )
+    place, since = next(resets, (None, None))
     if place is None:
         return list(log)
-    reset = metadata(log[place])
-    since = reset.since if isinstance(reset, MemoryReset) else None
     first = next((number for number in range(place) if place_of(log[number]) == since), place)
     behind = log[place + 1 :]
     loaded = [message for message in behind if _is_loaded(message, name)]
@@ -86,11 +86,6 @@ def talk_of(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
         for message, about in told
         if about.is_talk and not isinstance(message, ToolMessage) and message.text.strip()
     ]
-
-
-def _forgets(message: BaseMessage, name: str) -> bool:
-    about = metadata(message)
-    return isinstance(about, MemoryReset) and about.speaker == name
 
 
 def _is_loaded(message: BaseMessage, name: str) -> bool:

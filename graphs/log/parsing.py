@@ -386,7 +386,7 @@ def _fields(schema: type[BaseModel], text: str) -> Parsed:
     written = write_schema_json(found)
     try:
         # Numbers that JSON does not have, such as infinity, become None.
-        value = json.loads(written, parse_int=_storable, parse_constant=_no_number)
+        value = json.loads(written, parse_int=_storable, parse_constant=lambda _: None)
     except ValueError as error:
         return Parsed(problem=describe_schema_error(str(error)))
     # Prose or a fence around the object is removed, since clients read the message as JSON.
@@ -399,10 +399,6 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _no_number(name: str) -> None:
-    """Return None for a number that JSON does not have."""
 
 
 def _storable(digits: str) -> int:

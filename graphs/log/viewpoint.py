@@ -180,7 +180,9 @@ class View:
         rest = log[len(self._read) :]
         settled_to = self._find_settled(rest)
         before, behind = rest[:settled_to], rest[settled_to:]
-        known = _find_keys(before)
+        # Later messages replace earlier ones by their places, and by the ids of calls.
+        known = {*map(place_of, before)}
+        known |= {one.tool_call_id for one in before if isinstance(one, ToolMessage)}
         if self._changes(behind, known):
             before, behind, known = (), rest, set()
         self._add(self._shown, before)
@@ -299,15 +301,6 @@ class _Shown(NamedTuple):
     heard: set[str | None]  # the speakers that are heard in it
 
 
-def _find_keys(log: Sequence[BaseMessage]) -> set[str]:
-    """Return the ids under which later messages replace earlier ones: places, and ids of calls."""
-    found = {*map(place_of, log)}
-    for message in log:
-        if isinstance(message, ToolMessage):
-            found.add(message.tool_call_id)
-    return found
-
-
 _COPIED: Final = ("content", "additional_kwargs", "response_metadata", "tool_calls")
 """The fields whose values may be changed in place. The calls of the current turn may have the
 model's thought in them."""
@@ -387,8 +380,10 @@ def _add_own(
         own.additional_kwargs[THOUGHT] = _rename_calls(thought, calls, handed)
     view.append(own)
     for call_id in (str(call["id"]) for call in calls):
-        shown.results[call_id] = results[call_id]
-        view.append(_as_sent(results[call_id]))
+        shown.results[call_id] = result = results[call_id]
+        # A copy without metadata.
+        text = describe_content(result.content) or SILENCE
+        view.append(ToolMessage(text, tool_call_id=call_id, status=result.status, id=result.id))
     view += [result for _, result in handed]
     if files := [one for call in calls for one in files_of(results[str(call["id"])].content)]:
         shown_files = ", ".join(map(describe_file, files))
@@ -419,16 +414,6 @@ def drop_thoughts(view: Iterable[BaseMessage]) -> list[BaseMessage]:
         else message
         for message in view
     ]
-
-
-def _as_sent(result: ToolMessage) -> ToolMessage:
-    """Return the result of a call without its metadata."""
-    return ToolMessage(
-        describe_content(result.content) or SILENCE,
-        tool_call_id=result.tool_call_id,
-        status=result.status,
-        id=result.id,
-    )
 
 
 def _take_id(new: set[str | None], call_id: str | None) -> bool:

@@ -314,22 +314,19 @@ def find_output(conversation: Conversation, log: Sequence[M]) -> M | None:
 
     A message that all speakers hear takes precedence over later private ones.
     """
-    found = None
+    found, writers = None, _list_writers(conversation)
     for message in reversed(messages_since_end(log)):
         about = metadata(message)
-        if isinstance(about, Speech) and _may_be_output(conversation, message, about):
+        if not isinstance(about, Speech) or about.stage is Stage.PRIVATE:
+            continue
+        if about.speaker in writers and output_text(conversation, message).strip():
             if about.audience is None:
                 return message
             found = found or message
     return found
 
 
-def _may_be_output(conversation: Conversation, message: BaseMessage, about: Speech) -> bool:
-    is_writers = about.speaker in _writers(conversation) and about.stage is not Stage.PRIVATE
-    return is_writers and bool(output_text(conversation, message).strip())
-
-
-def _writers(conversation: Conversation) -> tuple[str, ...]:
+def _list_writers(conversation: Conversation) -> tuple[str, ...]:
     """Return the names of the speakers whose last message is the output."""
     chosen = tuple(one.name for one in conversation.speakers if one.writes_output)
     agents = tuple(one.name for one in conversation.speakers if one.human is None)

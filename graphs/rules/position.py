@@ -119,10 +119,6 @@ class Reads(NamedTuple):
     """The kinds that the newest of these messages may have."""
 
 
-def _allow_one(conversation: Conversation) -> int:
-    return 1
-
-
 class Move(NamedTuple):
     """The step after a phase, and the phases that it may lead to."""
 
@@ -134,7 +130,7 @@ class Move(NamedTuple):
     """
     then: tuple[Phase, ...]
     """The phases that may follow. Between turns, the first one that is due follows."""
-    times: Callable[[Conversation], int] = _allow_one
+    times: Callable[[Conversation], int] = lambda _: 1
     """Returns the maximum number of steps with this phase in one turn."""
     reads: Reads = Reads()
     """The log messages that the actor reads in addition to the speaker's view."""
@@ -146,26 +142,6 @@ def _allow_none(conversation: Conversation) -> int:
 
 def _with_people(conversation: Conversation) -> int:
     return int(bool(conversation.people))
-
-
-def _with_more_asked(conversation: Conversation) -> int:
-    return int(conversation.asks_for_more)
-
-
-def _if_concurrent(conversation: Conversation) -> int:
-    return int(isinstance(conversation.turn_order, Concurrent))
-
-
-def _with_moderator(conversation: Conversation) -> int:
-    return int(isinstance(conversation.turn_order, Moderator))
-
-
-def _with_summaries(conversation: Conversation) -> int:
-    return int(any(map(conversation.sums_up, conversation.speakers)))
-
-
-def _each_answer(conversation: Conversation) -> int:
-    return most_tool_rounds(conversation) + 1
 
 
 def _each_call(conversation: Conversation) -> int:
@@ -207,17 +183,23 @@ MOVES: Final[Mapping[Phase, Move]] = {
         (Phase.SUMMARISED, Phase.REQUESTED, *_REPLY),
         _with_people,
     ),
-    Phase.SUMMARISED: Move(Actor.SPEAKER, Strength.HARD, _REPLY, _with_summaries),
+    Phase.SUMMARISED: Move(
+        Actor.SPEAKER, Strength.HARD, _REPLY, lambda one: int(any(map(one.sums_up, one.speakers)))
+    ),
     # The answers were paid for together, so they are used before any end applies.
     Phase.REQUESTED: Move(
         Actor.SPEAKER,
         None,
         (Phase.CUT_OFF, Phase.REJECTED, Phase.CALLED, Phase.SPOKEN),
-        _if_concurrent,
+        lambda one: int(isinstance(one.turn_order, Concurrent)),
         Reads((PendingAnswer,), (PendingAnswer,)),
     ),
     Phase.CUT_OFF: Move(
-        Actor.SPEAKER, Strength.HARD, (Phase.REJECTED, *_ACCEPTED), _with_more_asked, _DRAFT
+        Actor.SPEAKER,
+        Strength.HARD,
+        (Phase.REJECTED, *_ACCEPTED),
+        lambda one: int(one.asks_for_more),
+        _DRAFT,
     ),
     Phase.REJECTED: Move(Actor.SPEAKER, Strength.HARD, (Phase.CUT_OFF, *_ACCEPTED), reads=_DRAFT),
     # A finished answer is said before any end applies.
@@ -225,7 +207,7 @@ MOVES: Final[Mapping[Phase, Move]] = {
         Actor.SPEAKER,
         None,
         (Phase.CALLED, Phase.SPOKEN),
-        _each_answer,
+        lambda one: most_tool_rounds(one) + 1,
         Reads((UnheardReply,), (UnheardReply,)),
     ),
     # An end that stops calls applies here, too, unless the current turn was promised.
@@ -269,7 +251,12 @@ MOVES: Final[Mapping[Phase, Move]] = {
         reads=Reads((JudgeQuestion,), (Reflection,)),
     ),
     Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (*_CHOICE, *_TURN)),
-    Phase.UNCHOSEN: Move(Actor.JUDGE, Strength.HARD, (Phase.CHOSEN,), _with_moderator),
+    Phase.UNCHOSEN: Move(
+        Actor.JUDGE,
+        Strength.HARD,
+        (Phase.CHOSEN,),
+        lambda one: int(isinstance(one.turn_order, Moderator)),
+    ),
     Phase.CHOSEN: Move(
         Actor.NEXT, Strength.CAP, tuple(phase for phase in _TURN if phase is not Phase.REQUESTED)
     ),

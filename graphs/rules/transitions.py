@@ -58,7 +58,9 @@ def decide(dialogue: Dialogue) -> Decision:
     if _is_over(dialogue, met):
         if _is_judged_once_more(dialogue, met):
             return _make_decision(Node.COMPLETION_JUDGE, turn, due=Phase.JUDGED)
-        return _make_decision(Node.END, turn, reasons=reasons_of(_as_it_ended(position, met)))
+        # The cap comes first if the final verdict was requested only because of that cap.
+        met.sort(key=lambda one: position.capped and one.strength is not Strength.CAP)
+        return _make_decision(Node.END, turn, reasons=reasons_of(met))
     match MOVES[position.phase].actor:
         case Actor.SPEAKER:
             return _make_decision(_agent(conversation, turn), turn)
@@ -77,11 +79,6 @@ def decide(dialogue: Dialogue) -> Decision:
 
 def _make_decision(node: Node, turn: NextTurn, **more: Any) -> Decision:
     return Decision(node=node, speaker=turn.speaker, stage=turn.stage, **more)
-
-
-def _as_it_ended(position: Position, met: list[MetEnd]) -> list[MetEnd]:
-    """Move the cap to the front if the final verdict was requested only because of that cap."""
-    return sorted(met, key=lambda one: position.capped and one.strength is not Strength.CAP)
 
 
 def _agent(conversation: Conversation, turn: NextTurn) -> Node:
@@ -243,7 +240,9 @@ def record_choice(dialogue: Dialogue, name: str | None) -> Position:
 
 def position_after_removals(position: Position, log: Sequence[BaseMessage]) -> Position:
     """Return the position, or an earlier one if the next node would read a removed message."""
-    if _stands(position.phase, log):
+    read = log[first_read(position.phase, log) :]
+    removed = (one for one in read if isinstance(metadata(one), RemovedMessage))
+    if not any(one is read[0] or _first_metadata(one).is_consequence for one in removed):
         return position
     is_judged = position.phase in (Phase.ASKED, Phase.UNREAD)
     again = Phase.SPOKEN if is_judged else Phase.PASSED
@@ -274,13 +273,6 @@ def first_read(phase: Phase, log: Sequence[BaseMessage]) -> int:
     return next(
         (place for place in places if isinstance(_first_metadata(log[place]), kinds)), len(log)
     )
-
-
-def _stands(phase: Phase, log: Sequence[BaseMessage]) -> bool:
-    """Return whether no message was removed that the next node must read."""
-    read = log[first_read(phase, log) :]
-    removed = (one for one in read if isinstance(metadata(one), RemovedMessage))
-    return not any(one is read[0] or _first_metadata(one).is_consequence for one in removed)
 
 
 def _first_metadata(message: BaseMessage) -> MessageMetadata:

@@ -24,7 +24,7 @@ from ..conversation.judges import Concurrent, RoundRobin
 from ..conversation.questions import Asking, Because, Empty, is_exit
 from ..ends.end_chat import EndChatMode
 from ..log.messages import metadata
-from ..log.metadata import Flaw, SpeakerReply, Speech, Stage, ToolCalls, is_by_person
+from ..log.metadata import Flaw, Speech, Stage, ToolCalls, is_by_person
 from ..speakers.replies import HumanInputMode
 from ..speakers.reply_parts import ALOUD
 from ..text.similarity import is_acknowledgement
@@ -292,18 +292,11 @@ def _turns(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[_
         if speaker is None or named is not None or about.speaker != speaker:
             continue
         if isinstance(about, Speech) or (isinstance(about, ToolCalls) and about.is_aloud):
-            named = _find_named(conversation, speaker, message, about)
+            given = (*about.handed_to, *read_next_speaker(conversation, about.parsed))
+            allowed = find_first_allowed(conversation, speaker, given)
+            named = allowed or _find_addressed(message.text, conversation, speaker)
     if speaker is not None:
         yield _Turn(speaker, named)
-
-
-def _find_named(
-    conversation: Conversation, name: str, message: BaseMessage, about: SpeakerReply
-) -> str | None:
-    """Return the speaker that a message names as the next one, if that speaker may be next."""
-    given = (*about.handed_to, *read_next_speaker(conversation, about.parsed))
-    allowed = find_first_allowed(conversation, name, given)
-    return allowed or _find_addressed(message.text, conversation, name)
 
 
 def _find_addressed(text: str, conversation: Conversation, name: str) -> str | None:

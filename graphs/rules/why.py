@@ -267,7 +267,11 @@ class _Trail:
             self._retries.append((context[-1], Reason.UNREADABLE_VERDICTS))
         elif isinstance(about, SpeakerChoice) and about.to is not None:
             self._fallbacks += context
-        elif _matters(about):
+        elif (
+            is_public_speech(about)
+            or isinstance(about, ToolCalls | ToolResult)
+            or verdict_of(about) is not None
+        ):
             self._count(message, about, [*self._inner, *context])
             self._inner = []
 
@@ -396,12 +400,6 @@ def _step(message: BaseMessage, reason: Reason, one: EndStep) -> OutcomeStep:
         count=one.reached,
         limit=one.limit,
     )
-
-
-def _matters(about: MessageMetadata) -> bool:
-    """Return whether a message may change a count."""
-    calls = isinstance(about, ToolCalls | ToolResult)
-    return is_public_speech(about) or calls or verdict_of(about) is not None
 
 
 def _remarks(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeStep]:

@@ -429,7 +429,12 @@ async def ask_all(context: NodeContext) -> dict[str, Any] | None:
         The update with the answers, or None if no call can be made together with the current
         speaker's.
     """
-    names = _speakers_to_ask(context)
+    if context.turn.stage is not Stage.ROUNDS:
+        return None
+    order = context.conversation.order
+    rest = order[order.index(context.turn.speaker) :]
+    # Other speakers, such as those with hooks, answer in their turns.
+    names = [name for name in rest if _calls_model_first(context, name)]
     if len(names) == 1 or context.turn.speaker not in names:
         return None
     progress = context.resources.progress
@@ -461,18 +466,6 @@ async def ask_all(context: NodeContext) -> dict[str, Any] | None:
         for place, line in enumerate(lines, start=known)
     ]
     return await replace(context, position=position).step(after, placed, usage)
-
-
-def _speakers_to_ask(context: NodeContext) -> list[str]:
-    """Return the speakers of the rest of the round whose turns begin with a call of a model.
-
-    Other speakers, such as those with hooks, answer in their turns.
-    """
-    if context.turn.stage is not Stage.ROUNDS:
-        return []
-    order = context.conversation.order
-    rest = order[order.index(context.turn.speaker) :]
-    return [name for name in rest if _calls_model_first(context, name)]
 
 
 def _calls_model_first(context: NodeContext, name: str) -> bool:
