@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 
 from ..speakers.replies import DATA, Flaw, Source
 from ..text.sentences import is_farewell
-from ..text.similarity import Texts, asks, is_blank, is_short, key_of, plain
+from ..text.similarity import Texts, asks, has_digit, is_blank, is_short, key_of, plain
 from .end import (
     AtEnd,
     ConversationLike,
@@ -408,7 +408,7 @@ class _Stillness(Tally):
             return
         text, said = message.text, self._said[about.speaker]
         key = key_of(text)
-        asked, self._asked = self._asked, asks(text) is not None
+        asked, self._asked = self._asked, asks(text)
         weight = (
             _SENTENCE if not is_short(text) else _SHORT_QUESTION if asked or self._asked else _SHORT
         )
@@ -419,7 +419,8 @@ class _Stillness(Tally):
             self._rows[place] = row
         said.append(key)
         # Other words make a message new, but other numbers do not.
-        words = about.speaker, _DIGITS.sub("", plain(text).replace(" ", ""))
+        bare = plain(text).replace(" ", "")
+        words = about.speaker, _DIGITS.sub("", bare) if has_digit(bare) else bare
         if words not in self._words:
             self._words.add(words)
             self._sentences.clear()
