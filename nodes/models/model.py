@@ -219,8 +219,10 @@ class Model:
 
     def _hide_files(
         self, messages: Sequence[BaseMessage], settings: CallSettings
-    ) -> list[BaseMessage]:
+    ) -> Sequence[BaseMessage]:
         """Return a prompt in which a description replaces each file that the model can't read."""
+        if {type(one.content) for one in messages} <= {str}:
+            return messages
 
         def is_hidden(block: Block) -> bool:
             if settings.attachments is not None:

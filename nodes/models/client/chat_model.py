@@ -10,8 +10,12 @@ from typing import Any, ClassVar, Final, Literal, TypeGuard, cast
 
 import openai
 from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForLLMRun
+from langchain_core.globals import get_llm_cache
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.language_models.chat_models import agenerate_from_stream
+from langchain_core.language_models.chat_models import (
+    _gen_info_and_msg_metadata,
+    agenerate_from_stream,
+)
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.messages.ai import InputTokenDetails, add_usage, subtract_usage
 from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
@@ -105,7 +109,8 @@ class ChatModel(ChatOpenAI):
         stop: list[str] | None = None,
         **kwargs: Any,  # as in the base class
     ) -> dict[str, Any]:
-        messages = self._convert_input(input_).to_messages()
+        # LangChain would check each message once more.
+        messages = input_ if _is_text(input_) else self._convert_input(input_).to_messages()
         texts = [_as_text(message) for message in messages]
         others = [each for each, text in zip(messages, texts, strict=True) if text is None]
         payload: dict[str, Any] = super()._get_request_payload(others, stop=stop, **kwargs)
@@ -134,13 +139,22 @@ class ChatModel(ChatOpenAI):
         LangChain's callbacks cost as much as the request. They are left out if nothing listens.
         """
         config = ensure_config(config)
-        if self._is_observed(config) or not _is_text(input) or not _TRACED.isdisjoint(kwargs):
+        if self._is_observed(config) or not _is_text(input) or not _PASSED_ON.isdisjoint(kwargs):
             return await super().ainvoke(input, config, stop=stop, **kwargs)
-        result = await self._agenerate_with_cache([*input], stop=stop, **kwargs)
-        return cast("AIMessage", result.generations[0].message)
+        result = await self._agenerate([*input], stop=stop, **kwargs)
+        generation = result.generations[0]
+        message = cast("AIMessage", generation.message)
+        message.response_metadata = {
+            **(result.llm_output or {}),
+            **_gen_info_and_msg_metadata(generation),
+        }
+        return message
 
     def _is_observed(self, config: RunnableConfig) -> bool:
-        """Return whether a callback, a tracer or a patch of LangChain follows a call."""
+        """Return whether a callback, a cache, a limiter or a patch of LangChain follows a call."""
+        is_set = self.cache or self.rate_limiter or self.streaming or self.output_version
+        if is_set or get_llm_cache() is not None:
+            return True
         manager = AsyncCallbackManager.configure(
             config.get("callbacks"), self.callbacks, self.verbose
         )
@@ -297,15 +311,17 @@ def _is_plain(payload: dict[str, Any]) -> bool:
 _LANGCHAIN = "langchain_core.language_models.chat_models"
 """The module of LangChain's methods."""
 
-_TRACED = frozenset({"ls_structured_output_format", "structured_output_format"})
-"""Options of a call that only tracers read."""
+_PASSED_ON = frozenset({"ls_structured_output_format", "structured_output_format", "stream"})
+"""Options of a call that LangChain reads before the model does."""
 
 
 def _is_text(prompt: LanguageModelInput) -> TypeGuard[list[BaseMessage]]:
     """Return whether a prompt is a list of messages without files."""
-    return isinstance(prompt, list) and all(
-        isinstance(one, BaseMessage) and isinstance(one.content, str) for one in prompt
-    )
+    if not isinstance(prompt, list):
+        return False
+    # By sets of types, since a history is long and has few.
+    are_messages = all(issubclass(kind, BaseMessage) for kind in {type(one) for one in prompt})
+    return are_messages and {type(one.content) for one in prompt} <= {str}
 
 
 _ROLES: Mapping[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "assistant"}

@@ -305,7 +305,7 @@ def _usage(found: object) -> dict[str, Any] | None:
         return None
     parts = _part_of(found, "prompt_tokens_details")
     by_time = _part_of(parts, "cache_creation_token_details")
-    named = (found, _part_of(found, "cache_creation"), parts, by_time)
+    named = [one for one in (found, _part_of(found, "cache_creation"), parts, by_time) if one]
     kinds = {
         kind: max(token_count(part.get(name)) or 0 for name in names for part in named)
         for kind, names in _KINDS.items()
