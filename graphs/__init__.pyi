@@ -27,6 +27,7 @@ from .common.errors import (
     SessionError as SessionError,
     SpecError as SpecError,
     StoreError as StoreError,
+    ToolServerError as ToolServerError,
     UnreadableAnswerError as UnreadableAnswerError,
 )
 from .conversation.conversation import Conversation as Conversation

@@ -77,8 +77,11 @@ class BatchRun:
     store: str | Path | None = None
     """The store's path or address, as it was passed in."""
 
-    def __post_init__(self) -> None:
-        check_batch_name(self.name)
+    # A generated one would add its frame to the traceback of an error.
+    @hide_frames
+    def __init__(self, name: str, *, store: str | Path | None = None) -> None:
+        check_batch_name(name)
+        vars(self).update(name=name, store=store)
 
     def __str__(self) -> str:
         return self.name

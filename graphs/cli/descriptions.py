@@ -16,7 +16,7 @@ from ...nodes.models.adapters.families import (
 from ...tools.registry.functions import NOUNS
 from ...tools.registry.imports import import_tools
 from ...tools.registry.registry import Registry
-from ..common.errors import SpecError, did_you_mean, list_names
+from ..common.errors import SpecError, suggest_kind
 from ..common.settings import Settings, load_settings
 from ..conversation.conversation import Conversation, how_it_ends
 from ..conversation.limits import UNKNOWN_CALLS, plain_calls
@@ -37,8 +37,7 @@ def read_sample(kind: str) -> str:
     """
     kinds = [*KINDS, "conversation", "batch"]
     if kind not in kinds:
-        hint = did_you_mean(kind, kinds) or f"; choose one of {list_names(kinds)}"
-        raise SpecError(f"there is no kind {kind!r}{hint}")
+        raise SpecError(f"there is no kind {kind!r}{suggest_kind(kind, kinds)}")
     return (_SAMPLES / f"{kind}.toml").read_text(encoding="utf-8")
 
 

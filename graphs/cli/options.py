@@ -25,6 +25,7 @@ from ..common.errors import (
     SessionError,
     SpecError,
     StoreError,
+    ToolServerError,
     hide_frames,
 )
 from .terminal.console import on_screen, one_line, stderr
@@ -36,7 +37,7 @@ class ExitCode(IntEnum):
     DONE = 0, "the conversation ended under its rules, or the command succeeded"
     FAILED = 1, "an unexpected error, or a simulation failed"
     BAD_INPUT = 2, "bad input: an argument, a conversation, its file or a setting"
-    MODEL = 3, "a model is not available or did not answer"
+    MODEL = 3, "a model, an agent or an MCP server is not available"
     SESSION = 4, "a session or its store can't be used"
     WAITING = 5, "the session waits for a person's answer"
     UNFINISHED = 6, "sessions of a batch failed, wait for a person, or were paused"
@@ -64,6 +65,7 @@ _CODES: dict[type[DuologueError], ExitCode] = {
     AnswerError: ExitCode.BAD_INPUT,
     ModelError: ExitCode.MODEL,
     AgentError: ExitCode.MODEL,
+    ToolServerError: ExitCode.MODEL,
     BatchError: ExitCode.SESSION,
     SessionError: ExitCode.SESSION,
     StoreError: ExitCode.SESSION,

@@ -68,6 +68,13 @@ class AgentError(DuologueError):
     """
 
 
+class ToolServerError(DuologueError):
+    """An MCP server can't be reached or started, or did not answer as MCP requires.
+
+    The message names the server and, without secrets, its address.
+    """
+
+
 class ContextTooLongError(ModelError):
     """A model refused a prompt that is too long for it. Contains both lengths if they are known.
 
@@ -306,6 +313,13 @@ def did_you_mean(unknown: str, known: Sequence[str]) -> str:
     folded = {name.casefold(): name for name in known}
     near = [folded[name] for name in get_close_matches(unknown.casefold(), folded, cutoff=0.65)]
     return f"; did you mean {list_names(near)}?" if near else ""
+
+
+def suggest_kind(unknown: object, known: Iterable[str]) -> str:
+    """Suggest similar kinds of conversations, and list all, for the end of an error."""
+    near = did_you_mean(unknown, [*known]) if isinstance(unknown, str) else ""
+    begin = f"{near} The kinds are" if near else "; choose one of"
+    return f"{begin} {list_names(known)}"
 
 
 def suggest_near_or_all(unknown: str, known: Sequence[str]) -> str:

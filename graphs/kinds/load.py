@@ -19,7 +19,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, get_args
 from pydantic import Field, create_model
 from typing_extensions import get_type_hints
 
-from ..common.errors import SpecError, hide_frames, list_names, name_type
+from ..common.errors import SpecError, hide_frames, name_type, suggest_kind
 from ..common.files import read_fields
 from ..common.model_help import Shown, field_docs, format_default, type_name
 from ..common.validation import check_depth
@@ -261,7 +261,7 @@ def _load_dict(data: dict[str, Any], where: str) -> Conversation:
         return restore_conversation(data, where)
     forms = forms_by_kind()
     if not isinstance(kind, str) or kind not in forms:
-        raise SpecError(f"{where}kind: {kind!r} is unknown; choose one of {list_names(forms)}")
+        raise SpecError(f"{where}kind: {kind!r} is unknown{suggest_kind(kind, forms)}")
     try:
         return forms[kind].of(data)
     except SpecError as error:

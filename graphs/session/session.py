@@ -69,8 +69,11 @@ class Session:
     store: str | Path | None = None
     """The store's path or address, as it was passed in."""
 
-    def __post_init__(self) -> None:
-        check_session_id(self.id)
+    # A generated one would add its frame to the traceback of an error.
+    @hide_frames
+    def __init__(self, id: str, *, store: str | Path | None = None) -> None:  # noqa: A002
+        check_session_id(id)
+        vars(self).update(id=id, store=store)
 
     def __str__(self) -> str:
         return self.id

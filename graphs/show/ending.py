@@ -247,12 +247,11 @@ def reason_panel(
             warnings=outcome.warnings,
         )
     if pending:
-        asked = tuple(one.summary() for one in pending)
         return Ending(
             tone="open",
             title="Waiting for an answer",
             sentence="It continues when the question is answered.",
-            questions=asked,
+            questions=tuple(pending),
         )
     return Ending(
         tone="open",

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from ..common.data import Data, WithTokens
+from ..conversation.questions import Question
 
 Tone = Literal["good", "plain", "warn", "bad", "open"]
 """The colour of an end, or of a step towards it."""
@@ -180,7 +181,7 @@ class Ending(Data):
     """The verdicts of judges who were asked without running the session."""
     anchor: str | None = None
     """The anchor of the line that caused the end. None if there is no such line."""
-    questions: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
     """The open questions to people."""
     owed: tuple[str, ...] = ()
     """Tasks, criteria and last words that are still open."""

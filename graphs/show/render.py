@@ -138,10 +138,10 @@ def exact_json(value: object) -> Markup:
 
 
 def describe_call(call: Mapping[str, Any]) -> str:
-    """Return the description of a call to approve, without arguments that it quotes."""
+    """Return the description of a call to approve, with its name, without quoted arguments."""
     name = str(call["name"])
     before, quoted, _ = str(call.get("description") or "").partition(call_shown(name, call["args"]))
-    return exact(f"{before}{name}" if quoted else before)
+    return exact(f"{before}{name}" if quoted else f"{before} ({name})".lstrip())
 
 
 def editable_json(value: object) -> str:

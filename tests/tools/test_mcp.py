@@ -21,8 +21,10 @@ from typer.testing import CliRunner
 
 from duologue.graphs import (
     Conversation,
+    DuologueError,
     Session,
     SpecError,
+    ToolServerError,
     aconverse,
     build_graph,
     converse,
@@ -110,10 +112,14 @@ def told(result: StoredSession) -> list[tuple[str, Failure | None]]:
     ]
 
 
-def refused(conversation: Conversation, servers: dict[str, Any]) -> str:
+def refused(
+    conversation: Conversation,
+    servers: dict[str, Any],
+    kind: type[DuologueError] = SpecError,
+) -> str:
     """Run an invalid conversation; return the error's message."""
     model = ScriptedChatModel(script=[])
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(kind) as caught:
         converse(conversation, model=model, store="memory:", mcp_servers=servers)
     assert model.calls == []
     return str(caught.value)
@@ -353,7 +359,8 @@ def test_a_web_page_is_no_server_and_nobody_waits_for_more() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as pages:
         threading.Thread(target=pages.serve_forever).start()
         url = f"http://127.0.0.1:{pages.server_address[1]}/mcp"
-        said = refused(talk("page.it"), {"page": {"url": url, "connect_timeout": 10_000}})
+        server = {"url": url, "connect_timeout": 10_000}
+        said = refused(talk("page.it"), {"page": server}, ToolServerError)
         pages.shutdown()
     assert said == (
         "speakers.0.tools: the MCP server 'page' does not speak MCP (Unexpected content type: "
@@ -452,7 +459,7 @@ def test_a_server_that_is_not_there_is_one_error_before_any_model_is_called(
     for name, port in ports.items():
         words = words.replace(name, port)
         server = server | ({"url": server["url"].replace(name, port)} if "url" in server else {})
-    said = refused(talk("get.it"), {"get": server})
+    said = refused(talk("get.it"), {"get": server}, ToolServerError)
     assert said == f"speakers.0.tools: the MCP server 'get' {words}"
 
 

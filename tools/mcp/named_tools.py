@@ -5,8 +5,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from langchain_core.tools import BaseTool
 
-from ...graphs.common.errors import SpecError, did_you_mean, how_to_install, list_names
-from .servers import Server, ServerError
+from ...graphs.common.errors import (
+    SpecError,
+    ToolServerError,
+    did_you_mean,
+    how_to_install,
+    list_names,
+)
+from .servers import Server
 
 
 async def find_tools(
@@ -19,7 +25,8 @@ async def find_tools(
         wanted: The field and the name of each tool. Errors mention the field.
 
     Raises:
-        SpecError: A server fails, or has no tool of this name.
+        SpecError: A server has no tool of this name.
+        ToolServerError: A server fails.
     """
     named: dict[str, list[tuple[str, str]]] = {}
     for path, name in wanted:
@@ -32,8 +39,8 @@ async def find_tools(
     found: dict[str, BaseTool] = {}
     for (server, names), answer in zip(named.items(), answers, strict=True):
         for path, name in names:
-            if isinstance(answer, ServerError):
-                raise SpecError(f"{path}: the MCP server {server!r} {answer}") from answer
+            if isinstance(answer, ToolServerError):
+                raise ToolServerError(f"{path}: the MCP server {server!r} {answer}") from answer
             if isinstance(answer, BaseException):
                 raise answer
             if name not in answer:

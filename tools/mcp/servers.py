@@ -52,10 +52,6 @@ _Filled = Annotated[dict[str, str] | None, AfterValidator(_filled)]
 _Seconds = float | timedelta
 
 
-class ServerError(Exception):
-    """A server that did not answer as MCP requires. The message names the reason and the remedy."""
-
-
 class _Server(Data):
     session_kwargs: dict[str, Any] | None = None
     connect_timeout: PositiveFloat = 10.0

@@ -37,8 +37,9 @@ from pydantic import ValidationError
 
 from ...graphs.common.addresses import remember_secrets, show_address
 from ...graphs.common.content import Block, file_block, text_block
+from ...graphs.common.errors import ToolServerError
 from ...graphs.common.sanitize import excerpt
-from .servers import CommandServer, Server, ServerError, UrlServer
+from .servers import CommandServer, Server, UrlServer
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class McpTool(BaseTool):
 
         try:
             result = await ask_server(self.server, call)
-        except ServerError as error:
+        except ToolServerError as error:
             raise ToolException(f"its MCP server {error}") from error
         if result.isError:
             raise ToolException(result_text(result))
@@ -149,7 +150,7 @@ async def ask_server(server: Server, question: Callable[[ClientSession], Awaitab
     asking = asyncio.create_task(_ask_once(server, question))
     try:
         return await asking
-    except ServerError as error:
+    except ToolServerError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             # The connection failed because the call was cancelled.
@@ -182,7 +183,7 @@ async def _ask_once(server: Server, question: Callable[[ClientSession], Awaitabl
         said = await asyncio.to_thread(_last_line, errors)
         # The text of a status error contains the address with its secrets.
         quotes_address = isinstance(cause, httpx.HTTPStatusError)
-        raise ServerError(_describe_failure(cause, server, said)) from (
+        raise ToolServerError(_describe_failure(cause, server, said)) from (
             None if quotes_address else error
         )
     finally:
@@ -190,7 +191,7 @@ async def _ask_once(server: Server, question: Callable[[ClientSession], Awaitabl
         errors.close()
     if not found:
         # Closing a broken connection can hide the error.
-        raise ServerError("closed the connection; start it again")
+        raise ToolServerError("closed the connection; start it again")
     return found[0]
 
 

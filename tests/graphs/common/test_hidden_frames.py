@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatResult
 
 from duologue import (
+    BatchRun,
     Conversation,
     DoneToken,
     DuologueError,
@@ -89,6 +90,8 @@ CALLS: dict[str, Callable[[], object]] = {
     "a server": ask_server,
     "stream": read_events,
     "converse": lambda: converse(GARDEN, model="gpt-4o"),
+    "Session": lambda: Session("no id/"),
+    "BatchRun": lambda: BatchRun("no name/"),
     "Session.resume": lambda: Session("unknown", store="memory:").resume(),
     "aconverse": run(lambda: aconverse(GARDEN, model="gpt-4o")),
     "astream": run(read_async_events),

@@ -162,13 +162,20 @@ def test_braces_in_a_users_own_words_stay_as_they_are() -> None:
     assert "You lead Hand {me}," in instructor
 
 
-@pytest.mark.parametrize("kind", ["roleplay", "", 3])
-def test_an_unknown_kind_lists_the_kinds(kind: object, load: Load) -> None:
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        ("roleplay", "; did you mean 'role_play'? The kinds are"),
+        ("user-proxy", "; did you mean 'user_proxy'? The kinds are"),
+        ("debate", "; choose one of"),
+        ("", "; choose one of"),
+        (3, "; choose one of"),
+    ],
+)
+def test_an_unknown_kind_lists_the_kinds(kind: object, hint: str, load: Load) -> None:
     with pytest.raises(SpecError) as caught:
         load(ROLES | {"kind": kind})
-    assert f"kind: {kind!r} is unknown; choose one of 'blogger', 'chat', 'coder'" in str(
-        caught.value
-    )
+    assert f"kind: {kind!r} is unknown{hint} 'blogger', 'chat', 'coder'" in str(caught.value)
 
 
 # Files
