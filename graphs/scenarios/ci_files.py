@@ -7,7 +7,7 @@ from typing import Final
 from ..common.sanitize import clean, escape_markdown, excerpt
 from .compare import SuiteComparison
 from .result import describe_outcome
-from .suite_report import SimulationRow, SuiteReport, TrialOutcome, describe_passes
+from .suite_report import SimulationRow, SuiteReport, TrialOutcome, describe_passes, join_names
 
 _ELEMENTS: Final[dict[TrialOutcome, str]] = {
     "failed": "failure",
@@ -104,7 +104,7 @@ def _tabulate(report: SuiteReport) -> Iterator[str]:
     yield "| Scenario | Passed | Failed | Inconclusive | Error or unfinished |"
     yield "| --- | ---: | ---: | ---: | ---: |"
     for one in report.scenarios[:_LISTED]:
-        name = one.scenario if one.persona is None else f"{one.scenario}, {one.persona}"
+        name = join_names(one.scenario, one.persona)
         counts = [one.outcomes.get(kind, 0) for kind in ("passed", "failed", "inconclusive")]
         counts.append(one.outcomes.get("error", 0) + one.outcomes.get("unfinished", 0))
         yield f"| {_plain(name)} | {' | '.join(map(str, counts))} |"

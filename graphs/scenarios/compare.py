@@ -6,7 +6,7 @@ number of trials that passed before, given the totals of each scenario. Both tes
 trials, and for scenarios that all change alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import comb
 from statistics import fmean
 from typing import Final, TypeAlias
@@ -15,7 +15,8 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from ..common.data import Data
 from ..common.display import Panel, Shown
-from .suite_report import ScenarioRow, SuiteReport, count_trials, group_simulations
+from ..common.errors import name_type
+from .suite_report import ScenarioRow, SuiteReport, count_trials, group_simulations, join_names
 
 _LEVEL: Final = 0.05
 """The level of significance."""
@@ -59,7 +60,7 @@ class ScenarioChange(Data):
         return self.before[0] == self.before[1] and self.after[0] < self.after[1]
 
     def __str__(self) -> str:
-        name = self.scenario if self.persona is None else f"{self.scenario}, {self.persona}"
+        name = join_names(self.scenario, self.persona)
         counts = " → ".join(f"{one} of {all_}" for one, all_ in (self.before, self.after))
         sure = "significant" if self.is_significant else "may be chance"
         sign = f" (p = {self.p:.2g}, {sure})" if self.difference else ""
@@ -103,9 +104,12 @@ class SuiteComparison(Shown, Data):
             lines += [f"{title}:", *(f"  {one}" for one in changes)] if changes else []
         same = sum(not one.difference for one in self.changes)
         lines += [f"Unchanged: {same:,}"] if same else []
-        lines += [f"Only before: {', '.join(self.removed)}"] if self.removed else []
-        lines += [f"Only after: {', '.join(self.added)}"] if self.added else []
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._list_others()])
+
+    def _list_others(self) -> Iterator[str]:
+        for name, others in (("before", self.removed), ("after", self.added)):
+            if others:
+                yield f"Only {name}: {', '.join(others)}"
 
     def _title(self) -> str:
         title = f"{self.before} → {self.after}"
@@ -128,9 +132,8 @@ class SuiteComparison(Shown, Data):
             for one in self.changes
         )
         head = ("Scenario", "Persona", "Passed before", "Passed after", "p", "Failed after")
-        notes = [f"Only before: {', '.join(self.removed)}"] if self.removed else []
-        notes += [f"Only after: {', '.join(self.added)}"] if self.added else []
-        return Panel(title=self._title(), notes=tuple(notes), head=head, rows=rows)
+        notes = tuple(self._list_others())
+        return Panel(title=self._title(), notes=notes, head=head, rows=rows)
 
 
 def compare_suites(before: SuiteReport, after: SuiteReport) -> SuiteComparison:
@@ -144,7 +147,16 @@ def compare_suites(before: SuiteReport, after: SuiteReport) -> SuiteComparison:
 
     Returns:
         The comparison, with new failures first.
+
+    Raises:
+        TypeError: An argument is no report.
     """
+    for name, report in {"before": before, "after": after}.items():
+        if not isinstance(report, SuiteReport):
+            raise TypeError(
+                f"{name}: must be a SuiteReport, not {name_type(report)}; pass the result of "
+                "run_suite, or call `duologue compare` with the names of the runs"
+            )
     first, second = _list_decided(before), _list_decided(after)
     both = [key for key in second if key in first]
     tests = [_exact_test([(first[key][1], second[key][1])]) for key in both]
@@ -173,8 +185,8 @@ def compare_suites(before: SuiteReport, after: SuiteReport) -> SuiteComparison:
         difference=fmean(differences) if differences else None,
         p=_exact_test([(first[key][1], second[key][1]) for key in both]),
         changes=tuple(changes),
-        removed=tuple(_name(key) for key in first if key not in second),
-        added=tuple(_name(key) for key in second if key not in first),
+        removed=tuple(join_names(*key) for key in first if key not in second),
+        added=tuple(join_names(*key) for key in second if key not in first),
     )
 
 
@@ -190,10 +202,6 @@ def _list_decided(
         if scored:
             found[key] = one, (round(passed), scored)
     return found
-
-
-def _name(key: tuple[str, str | None]) -> str:
-    return ", ".join(filter(None, key))
 
 
 def _share(counts: _Counts) -> float:

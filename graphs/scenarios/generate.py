@@ -21,6 +21,7 @@ from ..session.ask import aask
 from ..session.options import Options
 from ..speakers.speaker import Speaker
 from .suite import load_suite
+from .tested_agent import import_agent
 
 _TEXTS: Final[Mapping[str, str]] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
@@ -95,13 +96,13 @@ async def agenerate_scenarios(
             form.
         ModelError: The model is not available.
     """
-    if not policy.strip():
+    if not isinstance(policy, str) or not policy.strip():
         raise SpecError("policy: must not be empty; describe what the agent must and must not do")
     if not isinstance(count, int):
         raise TypeError(f"count: must be a number, not {name_type(count)}")
     if count < 1:
         raise SpecError(f"count: must be 1 or more, not {count}")
-    tools = list_tools(agent)
+    tools = list_tools(import_agent(agent))
     found: dict[str, dict[str, Any]] = {}
     note = ""
     for number in range(count):

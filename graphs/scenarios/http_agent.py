@@ -19,7 +19,7 @@ from ..common.addresses import (
     show_address,
 )
 from ..common.content import files_of
-from ..common.errors import AgentError, SpecError
+from ..common.errors import AgentError, SpecError, name_type
 from ..common.sanitize import excerpt
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def read_variable(name: str, field_name: str) -> str:
         SpecError: It is not set, or no header can contain it.
     """
     # Keys are often pasted with a line end.
-    value = os.environ.get(name, "").strip()
+    value = os.environ.get(str(name), "").strip()
     if not value:
         raise SpecError(
             f"{field_name}: the environment variable {name!r} is not set; set it, or name another"
@@ -178,12 +178,22 @@ class HttpAgent:
     __name__ = "HTTP agent"
 
     def __post_init__(self) -> None:
+        kinds = {"url": str, "request": Mapping, "reply": str, "headers_env": Mapping}
+        for name, kind in kinds.items():
+            if not isinstance(given := getattr(self, name), kind):
+                what = "text" if kind is str else "a dict"
+                raise SpecError(f"{name}: must be {what}, not {name_type(given)}")
         object.__setattr__(self, "url", read_address(self.url))
         if self.reply and not self.reply.strip("."):
             raise SpecError("reply: must be a path such as 'answer.text', or empty")
 
     def begin(self) -> "HttpAgent":
-        """Return the agent for a new conversation."""
+        """Return the agent for a new conversation.
+
+        Raises:
+            SpecError: An environment variable of a header is not set.
+        """
+        self._read_headers()
         return replace(self, conversation=uuid4().hex)
 
     async def __call__(self, messages: Sequence[BaseMessage]) -> str:
@@ -202,10 +212,7 @@ class HttpAgent:
                 "agent.request: the user's message has a file, which this request does not send; "
                 "add a value '{files}' or '{messages}'"
             )
-        headers = {
-            header: read_variable(variable, f"headers_env.{header}")
-            for header, variable in self.headers_env.items()
-        }
+        headers = self._read_headers()
         async with open_client() as client:
             try:
                 body = _fill(self.request, messages, self.conversation)
@@ -221,6 +228,12 @@ class HttpAgent:
                 return str(response.text)
             raise self._refuse(f"it answered no JSON: {response.text}") from None
         return self._find_reply(found)
+
+    def _read_headers(self) -> dict[str, str]:
+        return {
+            header: read_variable(variable, f"headers_env.{header}")
+            for header, variable in self.headers_env.items()
+        }
 
     def _sends_files(self) -> bool:
         written = to_json(self.request).decode()

@@ -118,10 +118,7 @@ async def asimulate(
         >>> result.passed, str(result.ended)
         (True, 'the user says the goal is met')
     """
-    if not isinstance(scenario, Scenario):
-        raise TypeError(
-            f"scenario: must be a Scenario, not {name_type(scenario)}; write Scenario('GOAL', …)"
-        )
+    _check_scenario(scenario)
     check_options(options, SimulateOptions, "agent")
     async with open_world(scenario.world) as world:
         run = await _Simulation.prepare(scenario, agent, options, world)
@@ -129,6 +126,13 @@ async def asimulate(
 
 
 simulate = in_background(asimulate)
+
+
+def _check_scenario(scenario: object) -> None:
+    if not isinstance(scenario, Scenario):
+        raise TypeError(
+            f"scenario: must be a Scenario, not {name_type(scenario)}; write Scenario('GOAL', …)"
+        )
 
 
 async def _run_whole(run: "_Simulation") -> SimulationResult:
@@ -193,6 +197,12 @@ async def arerun_simulation(
         >>> rerun_simulation(result.session, refund, polite, at=2, model=model).passed
         True
     """
+    if not isinstance(session, Session):
+        raise TypeError(
+            f"session: must be a Session, not {name_type(session)}; pass result.session or "
+            "Session('ID', store=…)"
+        )
+    _check_scenario(scenario)
     check_options(options, SimulateOptions, "at")
     if scenario.script is not None:
         raise SpecError("scenario.script: a script can't begin in its middle; remove it")

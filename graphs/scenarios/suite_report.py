@@ -100,7 +100,7 @@ class SimulationRow(Data):
     @property
     def name(self) -> str:
         """Return the names of the scenario and of the persona."""
-        return _join_names(self.scenario, self.persona)
+        return join_names(self.scenario, self.persona)
 
     def __str__(self) -> str:
         head = f"{self.outcome}: {self.name}"
@@ -274,12 +274,13 @@ def describe_share(share: Estimate) -> str:
     return f"{share.value:.0%} of {share.sessions:,} simulations ({low:.0%} to {high:.0%})"
 
 
-def _join_names(scenario: str, persona: str | None) -> str:
+def join_names(scenario: str, persona: str | None) -> str:
+    """Return the names of a scenario and of a persona."""
     return scenario if persona is None else f"{scenario}, {persona}"
 
 
 def _describe_scenario(one: ScenarioRow) -> str:
-    name = _join_names(one.scenario, one.persona)
+    name = join_names(one.scenario, one.persona)
     outcomes = ", ".join(f"{many} {outcome}" for outcome, many in one.outcomes.items())
     errors = one.user_errors
     users = f"; user errors {describe_share(errors)}" if errors is not None and errors.value else ""

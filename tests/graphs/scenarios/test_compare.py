@@ -1,6 +1,7 @@
 """The comparison of two runs of a suite, and its exact tests."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -88,6 +89,12 @@ def test_small_changes_of_many_scenarios_are_significant_together() -> None:
     assert found.p < 0.001
     assert found.is_worse
     assert not compare_suites(after, before).is_worse
+
+
+def test_names_are_no_reports() -> None:
+    wrong: Any = "shop-1"
+    with pytest.raises(TypeError, match="before: must be a SuiteReport, not str; pass the result"):
+        compare_suites(wrong, wrong)
 
 
 @pytest.mark.exhaustive

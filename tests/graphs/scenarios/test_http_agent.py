@@ -169,8 +169,26 @@ def test_wrong_arguments_are_refused_when_the_agent_is_made() -> None:
         HttpAgent("shop.example/ask")
     with pytest.raises(SpecError, match="reply: must be a path"):
         HttpAgent("http://127.0.0.1:1/", reply=".")
-    with pytest.raises(AgentError, match=r"headers_env.X-Key: the environment variable 'NO_SUCH"):
-        play(HttpAgent("http://127.0.0.1:1/", headers_env={"X-Key": "NO_SUCH_KEY"}))
+    wrong: dict[str, Any] = {"request": "x", "reply": 5, "headers_env": ["X-Key"], "url": 5}
+    for name, value in wrong.items():
+        with pytest.raises(SpecError, match=f"^{name}: must be (text|a dict), not "):
+            HttpAgent(**{"url": "http://127.0.0.1:1/"} | {name: value})
+
+
+@pytest.mark.parametrize("variable", ["NO_SUCH_KEY", 5])
+def test_a_missing_variable_is_an_error_before_a_model_is_called(variable: Any) -> None:  # noqa: ANN401
+    agent, model = (
+        HttpAgent("http://x.test/", headers_env={"X-Key": variable}),
+        ScriptedChatModel([]),
+    )
+    suite = {"scenarios": {"refund": {"goal": ORDER}}}
+    for run in (
+        lambda: simulate(Scenario(ORDER), agent, model=model, store="memory:"),
+        lambda: run_suite(suite, agent, name="x", model=model, store="memory:"),
+    ):
+        with pytest.raises(SpecError, match=rf"^headers_env.X-Key: .* {variable!r} is not set"):
+            run()
+    assert not model.calls
 
 
 @pytest.mark.parametrize(

@@ -112,3 +112,8 @@ def test_a_message_that_cannot_be_repeated_is_named(at: int, words: str) -> None
     first = simulate(REFUND, shop("No."), model=model, store="memory:")
     with pytest.raises(SpecError, match=words):
         rerun_simulation(first.session, REFUND, shop("Yes."), at=at, model=model)
+    wrong: dict[str, Any] = {"session": first, "scenario": "Refund"}
+    for name, value in wrong.items():
+        named: dict[str, Any] = {"session": first.session, "scenario": REFUND, name: value}
+        with pytest.raises(TypeError, match=rf"^{name}: must be a {name.title()}, not "):
+            rerun_simulation(**named, agent=shop("Yes."), at=2)

@@ -336,7 +336,8 @@ def test_an_agent_and_its_maker_can_be_named_as_module_and_name(
         "def agent(messages):\n    return 'Refunded.'\n\ndef make():\n    return agent\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    for options in ({"agent": "named_shop:agent"}, {"make_agent": "named_shop:make"}):
+    ways: list[dict[str, Any]] = [{"agent": "named_shop:agent"}, {"make_agent": "named_shop:make"}]
+    for options in ways:
         result = simulate(Scenario(GOAL), **options, model=user(), store="memory:")
         assert result.transcript[1] == ("Agent", "Refunded.")
 
