@@ -295,21 +295,7 @@ async def test_what_a_server_says_of_its_tools_gives_them_no_rights(web: Web) ->
     assert timeout_of(tools["web.meet"]) is None
 
 
-@pytest.mark.parametrize(
-    ("schema", "arguments", "wrong"),
-    [
-        ({"properties": {"a": {"type": "integer"}}}, {"a": 1}, None),
-        ({"properties": {"a": {"type": "integer"}}}, {"a": "1"}, "a: '1' is not of type 'integer'"),
-        (
-            {"properties": {"a": {"items": {"enum": ["x"]}}}},
-            {"a": ["x", "y"]},
-            "a.1: 'y' is not one of ['x']",
-        ),
-        ({"type": "nonsense"}, {"a": 1}, None),
-        ({"properties": {"a": {"pattern": "("}}}, {"a": "1"}, None),
-    ],
-    ids=["fits", "type", "inside", "no schema", "no pattern"],
-)
+@each_row("arguments_are_held_against_the_schema_as_far_as_it_goes")
 def test_arguments_are_held_against_the_schema_as_far_as_it_goes(
     schema: dict[str, Any], arguments: dict[str, Any], wrong: str | None
 ) -> None:

@@ -30,6 +30,7 @@ from duologue.graphs.events import (
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from support.cli_help import ANSWER, DONE, FIRST, SHORT, Serve, duologue
 from support.screens import Screen
+from support.tables import each_row
 
 BEGAN = SessionStarted(session="s", store="x", title="T", resumed=False)
 ERASED = "\r\x1b[2K"
@@ -87,20 +88,7 @@ def test_a_line_with_seconds_comes_after_a_moment_and_goes_when_something_is_sho
     assert waiting.shows(BEGAN) == ""
 
 
-@pytest.mark.parametrize(
-    ("purpose", "speaker", "text"),
-    [
-        ("speech", "Ann", "Waiting for Ann"),
-        ("unheard_reply", "Ann", "Waiting for Ann"),
-        ("reflection", "Ann", "Waiting for Ann on its task"),
-        ("reflection", None, "Waiting for the judge"),
-        ("speaker_choice", None, "Waiting for the moderator"),
-        ("specified_task", None, "Waiting for the task"),
-        ("summary", None, "Waiting for a summary"),
-        (None, None, "Waiting for a model"),
-        ("speech", "A\nnn\x1b[2J", "Waiting for A nn\\x1b[2J"),
-    ],
-)
+@each_row("it_says_who_is_waited_for_and_since_when")
 def test_it_says_who_is_waited_for_and_since_when(
     purpose: str | None, speaker: str | None, text: str
 ) -> None:

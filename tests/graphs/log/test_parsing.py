@@ -98,14 +98,7 @@ def test_a_stop_text_ends_the_reply_where_it_is_the_end_mark(
     assert value is None or found.text is None
 
 
-@pytest.mark.parametrize(
-    "stop",
-    [
-        pytest.param(".", id="R15-stopped-before-the-end"),
-        pytest.param("Result:", id="R15-stopped-at-another-text"),
-        pytest.param("\n", id="R15-stopped-at-any-line"),
-    ],
-)
+@each_row("where_no_stop_text_is_the_end_mark_it_is_added")
 def test_where_no_stop_text_is_the_end_mark_it_is_added(stop: str) -> None:
     found = parse(SOLUTION, "Solution: 3", stop=("END", stop))
     assert found.value == {"Solution:": "3"}

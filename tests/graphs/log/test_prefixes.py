@@ -13,14 +13,7 @@ PREFIXES = {"Bob": "B> ", "Cid": "C> "}
 NEWEST = {"when": {"kind": "max_messages", "limit": 4}}
 
 
-@pytest.mark.parametrize(
-    ("labels", "heard"),
-    [
-        (None, "B> Two."),
-        (False, "B> Two."),
-        (True, "B> Bob: Two."),
-    ],
-)
+@each_row("l9_between_two_a_prefix_stands_in_front_of_each_line")
 def test_l9_between_two_a_prefix_stands_in_front_of_each_line(
     labels: bool | None, heard: str
 ) -> None:
@@ -34,14 +27,7 @@ def test_l9_between_two_a_prefix_stands_in_front_of_each_line(
     assert [text for _, text in result.transcript] == said
 
 
-@pytest.mark.parametrize(
-    ("labels", "heard"),
-    [
-        (None, "B> Bob: Two.\n\nC> Cid: Three."),
-        (False, "B> Two.\n\nC> Three."),
-        (True, "B> Bob: Two.\n\nC> Cid: Three."),
-    ],
-)
+@each_row("l9_among_three_each_line_has_the_prefix_for_who_said_it")
 def test_l9_among_three_each_line_has_the_prefix_for_who_said_it(
     labels: bool | None, heard: str
 ) -> None:

@@ -12,6 +12,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 from support.log import place_of
 from support.results import outcome_of
 from support.shape_help import play as play_script
+from support.tables import each_row
 
 STOP = "###STOP###"
 GO_AHEAD = f"Yes, please go ahead. {STOP}"
@@ -100,14 +101,7 @@ def test_it_is_spoken_past_the_round_cap_and_counts_as_part_of_no_more_than_its_
     assert (outcome_of(result).rounds, outcome_of(result).messages) == (1, 3)
 
 
-@pytest.mark.parametrize(
-    ("limit", "reason"),
-    [
-        ({"kind": "max_calls", "limit": 3}, "max_calls"),
-        ({"kind": "max_tokens", "limit": 60}, "max_tokens"),
-    ],
-    ids=["calls", "tokens"],
-)
+@each_row("a_budget_ends_it_unanswered", "limit", "reason")
 def test_a_budget_ends_it_unanswered(limit: dict[str, Any], reason: str) -> None:
     result, _ = play(talk(end_chat={"when": [WORD, limit]}), "One seat.", "Shall I?", GO_AHEAD)
     assert ended(result) == ([reason], GO_AHEAD)

@@ -77,15 +77,7 @@ def test_r16_short_answers_moves_and_quotations_are_no_echo(before: str, text: s
     assert flaws(play(talk(), before, text)) == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("asked", "fields"),
-    [
-        pytest.param("Repeat after me, please.", {}, id="R16-a-vow"),
-        pytest.param("Bitte wiederhole jeden Satz.", {}, id="R16-german"),
-        pytest.param("请跟我读。", {}, id="R16-chinese"),
-        pytest.param("Hello there.", {"task": "A dictation, word for word."}, id="R16-the-task"),
-    ],
-)
+@each_row("r16_who_was_asked_to_repeat_may_do_so", "asked", "fields")
 def test_r16_who_was_asked_to_repeat_may_do_so(asked: str, fields: dict[str, Any]) -> None:
     vow = "I take you, Ann, to be my wife."
     result = play(talk(**fields), asked, "Gladly.", vow, vow, rounds=2)

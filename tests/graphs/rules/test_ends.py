@@ -43,6 +43,7 @@ from support.ends import AnyEndChat, End
 from support.log import Flaw, fields_of, of_kind
 from support.results import outcome_of
 from support.shape_help import play as play_script
+from support.tables import each_row
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 NO: dict[str, Any] = {"objectives_left": ["price"], "complete": False}
@@ -172,14 +173,7 @@ def test_a_cap_on_calls_is_never_passed() -> None:
     assert [text for _, text in result.transcript] == ["Beans, I think."]
 
 
-@pytest.mark.parametrize(
-    ("limit", "script", "said"),
-    [
-        pytest.param(1, ["Plan a garden."], [], id="before anyone speaks"),
-        pytest.param(2, ["Plan a garden.", ""], [], id="after a draft"),
-        pytest.param(3, ["Plan a garden.", "", "Beans."], ["Beans."], id="before the judge"),
-    ],
-)
+@each_row("a_hard_stop_ends_it_wherever_it_is", "limit", "script", "said")
 def test_a_hard_stop_ends_it_wherever_it_is(
     limit: int, script: list[Line], said: list[str]
 ) -> None:

@@ -17,6 +17,7 @@ from duologue.graphs import (
 from duologue.graphs.conversation.questions import Because
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.people_help import Played, call, calls, play
+from support.tables import each_row
 
 FLIP = "User: I would like to know when the shop opens."
 ASKS = ["When does it open?", "And on Monday?", "And on Tuesday?", "On Sunday?", "In May?", "Ok?"]
@@ -115,25 +116,7 @@ def test_a_guard_that_is_off_never_asks() -> None:
     assert "guard" not in because(played)
 
 
-@pytest.mark.parametrize(
-    "speakers",
-    [
-        pytest.param([{"name": "Ann"}, {"name": "Bob"}], id="nobody"),
-        pytest.param(
-            [{"name": "Ann", "replies": ["human"]}, {"name": "Bob"}, {"name": "Cid"}], id="three"
-        ),
-        pytest.param(
-            [
-                {
-                    "name": "Ann",
-                    "replies": [{"kind": "human", "human_input_mode": "NEVER"}, "model"],
-                },
-                {"name": "Bob"},
-            ],
-            id="never",
-        ),
-    ],
-)
+@each_row("where_no_person_speaks_in_each_round_it_is_refused")
 def test_where_no_person_speaks_in_each_round_it_is_refused(speakers: list[Any]) -> None:
     """R18: asking guards are refused unless a person speaks in each round."""
     with pytest.raises(

@@ -7,6 +7,7 @@ import pytest
 from duologue.graphs.conversation.usage import token_count
 from duologue.nodes.models.client.failures import UnreadableReplyError
 from duologue.nodes.models.client.reply_reader import failure_in, piece_of_reply, whole_reply
+from support.tables import each_row
 
 
 def message(**fields: Any) -> dict[str, Any]:
@@ -25,20 +26,7 @@ def test_what_is_no_count_of_tokens_is_none(told: object, count: int | None) -> 
     assert token_count(told) == count
 
 
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ("So.", "So."),
-        (None, None),
-        ([{"type": "text", "text": "So"}, ".", {"type": "thinking", "thinking": "?"}, 5], "So."),
-        ([{"text": "So"}, {"type": "output_text", "text": "."}], "So."),
-        ([{"type": "thinking", "thinking": "?"}], ""),
-        ([{"type": "text", "text": ""}], ""),
-        ([], ""),
-        ({"complete": True}, '{"complete": true}'),
-        (5, "5"),
-    ],
-)
+@each_row("content_is_text")
 def test_content_is_text(content: object, text: str | None) -> None:
     assert message(content=content)["content"] == text
 

@@ -11,6 +11,7 @@ from duologue.graphs.log.heard_text import join_texts, split_texts
 from duologue.graphs.speakers.speaker import TO_USER
 from duologue.nodes.models.listeners import Argument
 from support.cases import drawn_cases
+from support.tables import each_row
 
 TEXTS: dict[str, str] = {
     "plain": "Let me look.",
@@ -132,23 +133,7 @@ def test_any_argument_is_read_exactly(
     assert "".join(read(parts)) == (text if isinstance(text, str) else "")
 
 
-@pytest.mark.parametrize(
-    ("written", "told"),
-    [
-        pytest.param('{"a": 1 2, "to_user": "Hi."}', "", id="G1-broken-before"),
-        pytest.param('{"to_user" "Hi."}', "", id="G1-no-colon"),
-        pytest.param('{"to_user": null "Hi."}', "", id="G1-two-values"),
-        pytest.param('["to_user", "Hi."]', "", id="G1-a-list"),
-        pytest.param('"to_user"', "", id="G1-a-text"),
-        pytest.param('{"to_user": "Hi \\ud83d there"}', "Hi ", id="G1-half-a-character"),
-        pytest.param('{"to_user": "Hi \\ude00 there"}', "Hi ", id="G1-the-other-half"),
-        pytest.param('{"to_user": "Hi \\ud83d\\u0041"}', "Hi ", id="G1-half-and-a-letter"),
-        pytest.param('{"to_user": "Hi \\x there"}', "Hi ", id="G1-no-escape"),
-        pytest.param('{"to_user": "Hi', "Hi", id="G1-cut-off"),
-        pytest.param('{"to_user": "Hi\nthere"}', "Hi", id="G1-line-break-as-it-is"),
-        pytest.param('{"to_user": "Hi", "to_user": "Ho"}', "Hi", id="G1-twice"),
-    ],
-)
+@each_row("of_what_is_no_json_nothing_is_told_behind_the_fault", "written", "told")
 def test_of_what_is_no_json_nothing_is_told_behind_the_fault(written: str, told: str) -> None:
     """G1: no text after the JSON fault is streamed."""
     assert "".join(read(pieces(written, 1))) == told
