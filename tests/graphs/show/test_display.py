@@ -151,6 +151,7 @@ def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
     for shown in everything(result):
         seen = Seen(shown._repr_html_())
         assert seen.names <= ALLOWED - {"script", "title", "svg"} | {"b"}
+        assert not [one for _, one in seen.tags if "src" in one]
         # Nor does Markdown with HTML in it, as notebooks read it.
         drawn = MarkdownIt("commonmark", {"html": True}).enable("table")
         told = Seen(drawn.render(shown._repr_markdown_()))

@@ -18,8 +18,7 @@ from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.cli_help import duologue, isolate, serving
 from support.files import PDF, PNG, block_of
-
-from .test_page import Seen
+from support.html import Seen
 
 MOST_ON_PAGE = "duologue.graphs.show.page.MOST_ON_PAGE"
 DATA = b64encode(PNG).decode()

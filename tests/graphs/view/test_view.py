@@ -29,10 +29,9 @@ from duologue.graphs.view.local_server import HEADERS, Guard, bind_port
 from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from pages import HOSTILE
+from support.html import Seen
 from support.stores import BatchRow, CellRow, open_store
 from support.tables import read_rows
-
-from ..show.test_page import Seen
 
 PORT = 4321
 HOME = f"http://127.0.0.1:{PORT}"
