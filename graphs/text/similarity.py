@@ -393,6 +393,11 @@ def is_acknowledgement(text: str) -> bool:
     return bool(sentences) and all(_is_made_of(one, known, words) for one in sentences)
 
 
+def puts_off(text: str) -> bool:
+    """Return whether a short answer only accepts, denies or postpones, as "Sure, one moment"."""
+    return _remark_words().issuperset(_WORD.findall(text.casefold()))
+
+
 def is_announcement(sentence: str) -> bool:
     """Return whether a sentence only announces another version of a message."""
     words = load_words(_REMARKS, "acknowledging") | load_words(_REMARKS, "announcing")

@@ -54,6 +54,7 @@ from ...graphs.text.similarity import (
     is_same_move,
     is_short,
     only_announces,
+    puts_off,
     repeats,
 )
 from ...graphs.text.structures import MARKS
@@ -403,7 +404,9 @@ def _is_repeated(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> boo
 def _is_new(message: BaseMessage, earlier: Sequence[BaseMessage]) -> bool:
     """Return whether a message says something new: no question, and nothing said before."""
     text = message.text
-    return not (is_short(text) or asks(text) or any(is_same(one.text, text) for one in earlier))
+    is_empty = is_blank(text) or asks(text) or (is_short(text) and puts_off(text))
+    is_known = any(is_same(one.text, text) or is_equal(one.text, text) for one in earlier)
+    return not (is_empty or is_known)
 
 
 def _iterate_speeches(
