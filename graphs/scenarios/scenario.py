@@ -252,7 +252,7 @@ class Scenario(Spec):
     """The information that the user must not reveal. No such rule if None."""
     must_mention: Accepts[tuple[Text, ...], Sequence[str]] = default(())
     """Parts of the goal, such as an order number, that must be mentioned before the user ends the
-    conversation with success. Case, spaces and punctuation do not count."""
+    conversation with success, in any spelling."""
     language: Text | None = None
     """The language in which the user writes. The model chooses if None."""
     world: Callable[[], Any] | None = None

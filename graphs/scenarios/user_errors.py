@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..text.sentences import is_farewell
 from ..text.words import fold
-from .spellings import PHRASES, find_dates, read_orders, read_pieces, without_dates
+from .spelled_facts import PHRASES, find_dates, read_pieces, says, without_dates
 
 UserErrorKind: TypeAlias = Literal[
     "secret", "invented", "copied", "other_side", "early_end", "not_mentioned", "instructions"
@@ -118,7 +118,7 @@ def _end_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]:
         yield UserError("early_end", sentence, end.number)
     said = " ".join(turn.text for turn in turns)
     for part in facts.must_mention:
-        if not _says([said], part):
+        if not says(said, part):
             yield UserError("not_mentioned", part, end.number)
 
 
@@ -128,26 +128,6 @@ def _end_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]:
 def _plain(text: str) -> str:
     """Return the letters and digits of a text, without leading zeros."""
     return "".join(read_pieces(text)).lstrip("0")
-
-
-def _contains(pieces: Sequence[str], fact: str) -> bool:
-    """Return whether adjacent pieces together are a fact."""
-    for start in range(len(pieces)):
-        joined = ""
-        for piece in pieces[start:]:
-            joined += piece
-            if joined == fact:
-                return True
-            if not fact.startswith(joined):
-                break
-    return False
-
-
-def _says(texts: Iterable[str], fact: str) -> bool:
-    """Return whether a text says a fact; a date may be in any order."""
-    facts = {"".join(pieces) for pieces in read_orders(fact)}
-    said = [pieces for text in texts for pieces in read_orders(text)]
-    return any(_contains(pieces, one) for pieces in said for one in facts)
 
 
 _QUOTED: Final = re.compile(
@@ -186,7 +166,11 @@ def _secret_facts(facts: UserFacts) -> list[str]:
     coded = [*_EMAIL.findall(rest), *(raw for raw in _RUN.findall(rest) if _has_digit(raw))]
     found = [*quoted, *dates, *coded, *_PASSWORD.findall(rest), *_NAME.findall(rest)]
     own = [one for one in facts.known if one != text]
-    return [one for one in found if len(_plain(one)) >= _MIN_SECRET and not _says(own, one)]
+    return [
+        one
+        for one in found
+        if len(_plain(one)) >= _MIN_SECRET and not any(says(text, one) for text in own)
+    ]
 
 
 def _said_secrets(secrets: Sequence[str], text: str, agent: str) -> Iterator[str]:
@@ -197,7 +181,7 @@ def _said_secrets(secrets: Sequence[str], text: str, agent: str) -> Iterator[str
             said = _CENTS.sub(r"\1 x ", said)
         if "@" in secret:
             said = _SPOKEN_SIGNS.sub(" ", said)
-        if _says([said], fact) and not _says([known], fact):
+        if says(said, fact) and not says(known, fact):
             yield secret
 
 

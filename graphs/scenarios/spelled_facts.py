@@ -160,6 +160,25 @@ _AS_LETTERS: Final = str.maketrans("0123456789", "abcdefghij")
 """The day of a date is no number that a secret may contain."""
 
 
-def read_orders(text: str) -> list[list[str]]:
+def says(text: str, fact: str) -> bool:
+    """Return whether a text contains a fact in any spelling; a date may be in any order."""
+    facts = {"".join(pieces) for pieces in _read_orders(fact)}
+    return any(_contains(said, one) for said in _read_orders(text) for one in facts)
+
+
+def _read_orders(text: str) -> list[list[str]]:
     """Return the pieces of a text with its dates alike, in both orders of day and month."""
     return [read_pieces(without_dates(text, order)) for order in (0, -1)]
+
+
+def _contains(pieces: Sequence[str], fact: str) -> bool:
+    """Return whether adjacent pieces together are a fact."""
+    for start in range(len(pieces)):
+        joined = ""
+        for piece in pieces[start:]:
+            joined += piece
+            if joined == fact:
+                return True
+            if not fact.startswith(joined):
+                break
+    return False
