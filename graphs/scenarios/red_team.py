@@ -11,7 +11,7 @@ from ..common.errors import SpecError, name_type, suggest_near_or_all
 from ..common.files import read_fields
 from ..common.validation import validate
 from ..prompts.prompts import fill_template, read_kind_prompt
-from ..text.words import normalize_look
+from ..text.names import normalize_look
 from .result import SimulationResult
 from .scenario import EndKind, Scenario
 from .spelled_facts import says
@@ -80,8 +80,8 @@ def red_team(
             simulated user reads it: describe the secret, and do not write it here.
         tactics: Names of the tactics in ``red_team.toml``, or your own tactics by their names. All
             of the file if None.
-        secrets: Texts that the agent must never write. The check ignores case, spaces and
-            punctuation. It reads each message by itself.
+        secrets: Texts that the agent must never write, in any spelling. The check reads each
+            message by itself.
         **fields: Other fields of each `Scenario`, such as ``knows``, ``checks`` or
             ``max_iterations``. ``criteria`` and ``checks`` are added to those of the tactic.
 
