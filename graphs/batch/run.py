@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias, Unpack, cast
 
 from ...tools.registry.registry import Registered
 from ..common.addresses import show_address
+from ..common.data import check_whole
 from ..common.errors import SpecError, hide_frames, how_to_install
 from ..common.model_help import check_options, list_options
 from ..common.settings import load_settings
@@ -342,21 +343,16 @@ def batch_name(name: str | None, source: BatchLike) -> str:
 
 def check_settings(settings: BatchSettings) -> None:
     """Raise if a setting of a run is not valid."""
-    _check_whole("concurrency", settings.concurrency, 1)
+    check_whole("concurrency", settings.concurrency)
     for name, least in (("limit", 1), ("sample", 1), ("seed", 0)):
         if (value := getattr(settings, name)) is not None:
-            _check_whole(name, value, least)
+            check_whole(name, value, least)
     if not isinstance(settings.shuffle, bool | None):
         raise SpecError(f"shuffle: must be true or false, not {settings.shuffle!r}")
     patience = settings.patience
     is_number = isinstance(patience, int | float) and not isinstance(patience, bool)
     if not is_number or not 0 <= patience < inf:
         raise SpecError(f"patience: must be a number of seconds, 0 or more, not {patience!r}")
-
-
-def _check_whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise SpecError(f"{name}: must be a whole number, {least} or more, not {value!r}")
 
 
 @hide_frames

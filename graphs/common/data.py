@@ -412,15 +412,24 @@ class Versions(Generic[Step]):
         return self.steps[version - self.oldest :]
 
 
+def check_whole(name: str, value: object, least: int = 1) -> int:
+    """Return a value if it is a whole number of at least `least`.
+
+    Raises:
+        SpecError: It is not; the error names the field.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SpecError(f"{name}: must be a whole number, {least} or more, not {value!r}")
+    return value
+
+
 def upgrade(data: dict[str, Any], versions: Versions[Migration], where: str = "") -> dict[str, Any]:
     """Upgrade versioned data to the newest version. Data without a version has the newest.
 
     Raises:
         SpecError: The version is not a valid number, or this release does not read it.
     """
-    version = data.get("version", versions.newest)
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise SpecError(f"{where}version: must be a whole number, 1 or more, not {version!r}")
+    version = check_whole(f"{where}version", data.get("version", versions.newest))
     try:
         steps = versions.steps_from(version)
     except VersionError as error:

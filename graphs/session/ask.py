@@ -15,7 +15,7 @@ from ...nodes.turn.long_histories import transcript
 from ..build import build_graph
 from ..common.content import Content, make_content
 from ..common.content_input import read_files
-from ..common.data import Fields, is_agent
+from ..common.data import Fields, check_whole, is_agent
 from ..common.errors import SpecError, UnreadableAnswerError, hide_frames, name_type
 from ..common.model_help import check_options, list_options
 from ..common.sanitize import excerpt
@@ -301,8 +301,8 @@ async def aremember(
         [('human', 'Plan a menu.'), ('ai', 'Soup, then fish.')]
     """
     check_options(options, AskOptions, "name", "words")
-    if words is not None and (not isinstance(words, int) or words < 1):
-        raise SpecError(f"words: must be a whole number, 1 or more, not {words!r}")
+    if words is not None:
+        check_whole("words", words)
     now = _speaker(speaker, "speaker")
     was = name or now.name
     for place, result in enumerate(results):

@@ -10,12 +10,13 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import strategies as st
 
 from duologue.graphs import AnswerError, ApprovalQuestion, ToolQuestion
 from duologue.graphs.common import files
 from duologue.graphs.common.files import NewFile, parse_json, remove_abandoned_files, write_file
 from duologue.graphs.rules.questions import read_answer
+from support.cases import drawn_cases
 
 WRITER = """
 import sys
@@ -114,7 +115,13 @@ JSON = st.recursive(
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-@given(JSON, st.booleans(), st.sampled_from((None, 2)), st.booleans())
+@drawn_cases(
+    *(25, 200),
+    value=JSON,
+    is_ascii=st.booleans(),
+    indent=st.sampled_from((None, 2)),
+    is_text=st.booleans(),
+)
 def test_json_is_read_as_the_standard_library_reads_it(
     value: object, is_ascii: bool, indent: int | None, is_text: bool
 ) -> None:
@@ -122,8 +129,8 @@ def test_json_is_read_as_the_standard_library_reads_it(
     assert parse_json(text if is_text else text.encode()) == json.loads(text)
 
 
-@given(JSON, st.integers(0, 60), st.integers(0, 60))
-def test_only_bytes_outside_strings_count(value: object, most: int, start: int) -> None:
+@drawn_cases(25, 200, value=JSON, most=st.integers(0, 60))
+def test_only_bytes_outside_strings_count(value: object, most: int) -> None:
     text = json.dumps(value)
     # Strings count by their quotation marks alone.
     outside, marks = len(_STRING.sub("", text)), 2 * len(_STRING.findall(text))
