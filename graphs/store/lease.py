@@ -48,6 +48,8 @@ class Lease:
     acquisition: "Statement | None" = None
     """The statement that acquires the lease in the transaction of the first write. None if the
     lease is acquired."""
+    is_tried: bool = False
+    """Whether a write under the lease was begun. Even if it failed, it may have been committed."""
     is_released: bool = False
     """Whether the last write has deleted the lease."""
     stop_requested: bool = False
@@ -131,6 +133,7 @@ class Writer:
         # Read here, so that asyncio does not report an exception that no caller retrieves.
         done.add_done_callback(lambda found: found.cancelled() or found.exception())
         if lease is not None:
+            lease.is_tried = True
             lease.writing.add(done)
             done.add_done_callback(lease.writing.discard)
         self._waiting.append((Job(statements, lease), done))

@@ -290,8 +290,7 @@ class SqlSaver(GuardedSaver):
                 step = [self._writes(one, held) for one in waiting]
                 step += self._record("put", config, checkpoint, metadata, new_versions)
                 if self.steps is not None and _can_wait(config, checkpoint, metadata):
-                    self._held += step
-                    self._start_clock()
+                    self.hold(*step)
                 else:
                     await self._write(*step)
                 self._note_checkpoint(config, checkpoint, metadata)
@@ -330,6 +329,11 @@ class SqlSaver(GuardedSaver):
 
     def _deletion(self, session: str) -> Sequence[Statement]:
         return self._record("delete_thread", session)
+
+    def hold(self, *statements: Statement) -> None:
+        """Commit statements together with the next ones, or soon."""
+        self._held += statements
+        self._start_clock()
 
     async def flush(self, *statements: Statement) -> int:
         """Save all that waits, and run statements. No later save remains to be done.

@@ -101,9 +101,10 @@ class SqlStore(Store):
     A new session takes these steps:
 
     1. `open_store` opens the store, or shares the open store of its address.
-    2. `SqlSessionLease.begin` adds the lease and the session's row: the first commit.
-    3. `SqlSaver.aput` saves each checkpoint with the writes before it: one commit for each step.
-       The steps before the first call are one commit, the second.
+    2. `SqlSessionLease.begin` adds the lease and the session's row, and `SqlSaver.aput` the
+       steps before the first call: the first commit.
+    3. `SqlSaver.aput` saves each later checkpoint with the writes before it: one commit for each
+       step.
     4. `SqlSessionLease.end` saves the last step, changes the row, leaves one checkpoint, and
        deletes the lease: the last commit.
 
@@ -239,7 +240,7 @@ class SqlStore(Store):
                     # The writes of a cancelled step come first; their errors have no receiver any
                     # more.
                     await holder.drain()
-            if not lease.is_released and lease.acquisition is None:
+            if not lease.is_released and (lease.is_tried or lease.acquisition is None):
                 await self._delete(lease)
         except StoreError:
             self._free_later(lease)
@@ -413,11 +414,17 @@ class SqlSessionLease(SessionLease):
         self, *, title: str, spec: str, forked_from: str | None = None, tools: str = "{}"
     ) -> SessionRow:
         """See `SessionLease.add`."""
-        return await self._add(title, spec, forked_from, tools)
+        row, insert = self._make_row(title, spec, forked_from, tools)
+        added = await self._store.writer.write(insert, lease=self.lease)
+        # A write that is retried after its connection broke may find its own row.
+        if not added and await self._store.get(self.session) != row:
+            raise taken_session(self.session, self.url)
+        return row
 
     async def begin(self, *, title: str, spec: str, tools: str = "{}") -> None:
-        """See `SessionLease.begin`; one transaction."""
-        await self._add(title, spec, None, tools, *self.checkpointer.deletion(self.session))
+        """See `SessionLease.begin`; one transaction, with the first checkpoints."""
+        _, insert = self._make_row(title, spec, None, tools)
+        self.checkpointer.hold(*self.checkpointer.deletion(self.session), insert)
         self.checkpointer.record_steps()
 
     async def end(
@@ -449,16 +456,11 @@ class SqlSessionLease(SessionLease):
             lease.stop_requested = await self._store.stop_requested(session)
         return lease.stop_requested
 
-    async def _add(
-        self, title: str, spec: str, forked_from: str | None, tools: str, *first: Statement
-    ) -> SessionRow:
+    def _make_row(
+        self, title: str, spec: str, forked_from: str | None, tools: str
+    ) -> tuple[SessionRow, Statement]:
         row = new_row(self.session, title, spec, forked_from, tools)
-        insert = self._store.statement(_ADD_ROW, *columns_of(row))
-        added = await self._store.writer.write(*first, insert, lease=self.lease)
-        # A write that is retried after its connection broke may find its own row.
-        if not added and await self._store.get(self.session) != row:
-            raise taken_session(self.session, self.url)
-        return row
+        return row, self._store.statement(_ADD_ROW, *columns_of(row))
 
     async def _remove(self) -> bool:
         # Read first, because a retried DELETE, after its connection broke, may change no row.

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from duologue.graphs import SessionError, StoreError
 from duologue.graphs.common.data import Versions
 from duologue.graphs.store import sql_tables as tables
 from duologue.graphs.store.errors import store_errors
+from duologue.graphs.store.lease import Lease
 from duologue.graphs.store.rows import SessionRow, Wanted, check_session_id, place
 from duologue.graphs.store.sql_tables import SqlStore
 from support.stores import (
@@ -296,6 +298,27 @@ async def test_a_lock_is_refused_to_others_until_it_is_free(store: Store, target
         async with other.lock("s"):
             assert await store.is_locked("s")
         await other.delete("s")
+
+
+async def test_a_lock_is_freed_if_its_first_write_fails_after_the_commit(
+    shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = import_module("psycopg" if shared.startswith("postgresql") else "sqlite3")
+
+    def fail(lease: Lease, *_: object, **__: object) -> None:
+        raise errors.OperationalError("the connection is lost")
+
+    async def begin(store: Store) -> None:
+        async with store.lock("s", is_new=True) as held:
+            await held.begin(title="", spec="")
+            await held.drain()
+
+    monkeypatch.setattr(Lease, "note_write", fail)
+    async with open_store(shared) as store:
+        assert isinstance(store, SqlStore)
+        with pytest.raises(StoreError):
+            await begin(store)
+        assert [*await store.read("SELECT session FROM duologue_leases")] == []
 
 
 async def test_a_lock_is_freed_by_an_error_and_by_cancelling(store: Store) -> None:
