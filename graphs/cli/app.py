@@ -218,7 +218,7 @@ def run(
     has_roles = user_role is not None and assistant_role is not None
     named = task.lower().endswith((".toml", ".json"))
     is_file = named and (not has_roles or Path(task).is_file())
-    _check_options(options, is_file=is_file)
+    _check_options(task, options, is_file=is_file)
 
     from ..kinds.role_play import role_play
     from .follow_up import FollowUp
@@ -233,7 +233,7 @@ def run(
     follow(source, session, follow_up, reset=reset, as_json=as_json)
 
 
-def _check_options(options: dict[str, Any], *, is_file: bool) -> None:
+def _check_options(task: str, options: dict[str, Any], *, is_file: bool) -> None:
     """Check that the options fit together, before anything that runs a conversation is imported."""
     if is_file:
         for name, value in options.items():
@@ -244,7 +244,9 @@ def _check_options(options: dict[str, Any], *, is_file: bool) -> None:
         return
     for name, who in (("user_role", "instructs"), ("assistant_role", "solves the task")):
         if name not in options:
-            raise SpecError(f"{_name_option(name)} is missing; name the role that {who}")
+            near = [f"{task}{one}" for one in (".toml", ".json") if Path(f"{task}{one}").is_file()]
+            file = f", or did you mean the file {near[0]!r}?" if near else ""
+            raise SpecError(f"{_name_option(name)} is missing; name the role that {who}{file}")
 
 
 def _name_option(field: str) -> str:

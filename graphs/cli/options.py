@@ -264,9 +264,25 @@ class Group(TyperGroup):
                 for group, one in groups.items()
                 if name in getattr(one, "commands", {})
             ]
+            if name in _OTHER_NAMES:
+                places = [f"`{_OTHER_NAMES[name]}`"]
+            elif name.endswith((".toml", ".json")) and "run" in self.commands:
+                places = [f"`{ctx.command_path} run {name}`"]
             if places:
                 ctx.fail(f"No such command {name!r}; did you mean {' or '.join(places)}?")
         return super().resolve_command(ctx, args)
+
+
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("history", "list", "ls"), "duologue sessions"),
+    **dict.fromkeys(("new", "create"), "duologue init"),
+    **dict.fromkeys(("dev", "studio"), "langgraph dev"),
+    "continue": "duologue resume",
+    "help": "duologue --help",
+    "test": "duologue simulate",
+    "version": "duologue --version",
+}
+"""Likely guesses for a command, with the command that they mean."""
 
 
 class Commands(Group):

@@ -143,7 +143,7 @@ class BatchCommand:
             plain(stderr(), "Add --retry-failed to run the failed sessions again.")
         if self.unscored and not self.is_suite:
             report = f"`duologue batch report {status.batch}` shows why"
-            plain(stderr(), f"Sessions without scores: {self.unscored:,}; {report}.")
+            plain(stderr(), f"Sessions that lack a score: {self.unscored:,}; {report}.")
 
     def _listen(self, running: "asyncio.Task[object]") -> None:
         def stop(number: int) -> None:

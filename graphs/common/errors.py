@@ -245,32 +245,32 @@ hide_frames: Final = _HiddenFrames()
 def _hide_frames(error: Exception) -> None:
     """Leave only the frames from the user's first one on in an error and its causes.
 
-    If there is none, a `DuologueError` and its causes have no frames, and a TypeError of ours and
-    the cause of another error have only the place where they were raised. Any other error is a
-    fault of a library, and keeps all frames.
+    If there is none, a `DuologueError` and its causes have no frames, and neither has an error
+    about an argument or a script. The cause of another error has only the place where it was
+    raised. Any other error is a fault of a library, and keeps all frames.
     """
     for one in iter_causes(error):
         frames = last = one.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_libraries()):
             last, frames = frames, frames.tb_next
-        if frames is not None or (one is error and isinstance(error, DuologueError)):
+        if frames is not None or isinstance(error, DuologueError) or _is_raised_for_users(one):
             one.__traceback__ = frames
-        elif one is not error and isinstance(error, DuologueError):
-            one.__traceback__ = None
-        elif one is not error or _is_wrong_argument(one):
+        elif one is not error:
             one.__traceback__ = last
         if notes := getattr(one, "__notes__", None):
             # LangGraph notes the name and the id of a task, which a user can't use.
             notes[:] = [note for note in notes if not note.startswith("During task with name")]
 
 
-def _is_wrong_argument(error: BaseException) -> bool:
-    """Return whether a statement of this package raised a TypeError, so that it is no fault."""
+def _is_raised_for_users(error: BaseException) -> bool:
+    """Return whether a statement of this package raised an error about an argument or a script."""
     from traceback import extract_tb
 
+    if not isinstance(error, TypeError | KeyError | AssertionError) or not error.__traceback__:
+        return False
     place = extract_tb(error.__traceback__)[-1]
     is_own = place.filename.startswith(str(_ROOT))
-    return isinstance(error, TypeError) and is_own and (place.line or "").startswith("raise ")
+    return is_own and (place.line or "").startswith("raise ")
 
 
 _ROOT: Final = Path(__file__).parents[2]

@@ -49,7 +49,9 @@ def read_fields(path: Path, what: str) -> dict[str, Any]:
     """
     readers: dict[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": json.loads}
     if path.suffix.lower() not in readers:
-        raise SpecError(f"{path}: must be a .toml or .json file with a {what}")
+        near = [f"{path}{one}" for one in readers if Path(f"{path}{one}").is_file()]
+        remedy = f"; did you mean {near[0]!r}?" if near else ""
+        raise SpecError(f"{path}: must be a .toml or .json file with a {what}{remedy}")
     data = read_file(path, readers[path.suffix.lower()])
     if not isinstance(data, dict):
         raise SpecError(f"{path}: must contain one object with the {what}'s fields")

@@ -8,16 +8,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("instructions", "prompt", "system", "system_message"), ("system_prompt",)),
-    **dict.fromkeys(("description", "persona", "role"), ("system_prompt",)),
+    **dict.fromkeys(
+        ("instructions", "prompt", "rubric", "system", "system_message"),
+        ("system_prompt", "prompt"),
+    ),
+    **dict.fromkeys(("backstory", "description", "persona", "role"), ("system_prompt", "goal")),
+    "user": ("persona", "human"),
+    "person": ("human",),
     **dict.fromkeys(("chat_model", "llm", "llm_config", "model_client"), ("model",)),
     **dict.fromkeys(("agents", "members", "participants"), ("speakers",)),
     **dict.fromkeys(("goal", "objective", "topic"), ("task",)),
     **dict.fromkeys(("max_round", "max_rounds", "max_turns", "rounds"), ("max_iterations",)),
     **dict.fromkeys(
-        ("end", "end_when", "stop", "stop_when", "termination", "termination_condition"),
+        ("end", "end_when", "stop", "stop_when", "termination", "termination_condition", "until"),
         ("end_chat", "when", "end_when"),
     ),
+    **dict.fromkeys(("is_termination_msg", "stop_condition", "terminate_when"), ("end_chat",)),
+    **dict.fromkeys(("evaluator", "judge"), ("judge_model", "judge", "score")),
+    **dict.fromkeys(("evaluators", "metrics", "scorers"), ("score",)),
+    **dict.fromkeys(("n", "num_runs", "repeat", "repeats", "runs"), ("trials",)),
+    **dict.fromkeys(("csv", "data", "dataset", "inputs", "values"), ("vary",)),
+    **dict.fromkeys(
+        ("approve", "human_in_the_loop", "needs_approval", "require_approval"), ("interrupt_on",)
+    ),
+    **dict.fromkeys(("steps", "turns"), ("script",)),
     **dict.fromkeys(("max", "max_messages", "max_seconds", "max_tokens"), ("limit", "end_chat")),
     **dict.fromkeys(("sources", "speaker"), ("by",)),
     **dict.fromkeys(("mention", "text", "word"), ("token",)),
@@ -38,6 +52,17 @@ _REPLIES: Final[Mapping[str, str]] = {
 }
 """Names for a source of replies, with the argument of a `Speaker` that they mean."""
 
+_ENDS: Final[Mapping[str, str]] = {
+    "max_messages": "MaxMessages(…)",
+    "max_calls": "MaxCalls(…)",
+    "max_tokens": "MaxTokens(…)",
+    "max_cost": "MaxCost(…)",
+    "max_seconds": "MaxSeconds(…)",
+    **dict.fromkeys(("done_token", "stop_word", "token", "word"), 'DoneToken("WORD")'),
+    **dict.fromkeys(("function", "predicate"), "Predicate(function)"),
+}
+"""Names for a part of `end_chat`, with the end that they mean."""
+
 _OF_CONVERSATION: Final[Mapping[str, str]] = {
     **dict.fromkeys(("max_iterations", "max_round", "max_rounds", "max_turns"), "end_chat={0}"),
     **dict.fromkeys(("end_chat", "judge", "mode", "task", "turn_order", "when"), "{1}=…"),
@@ -47,9 +72,15 @@ _OF_CONVERSATION: Final[Mapping[str, str]] = {
 
 
 def suggest_argument(unknown: str, known: Sequence[str]) -> str:
-    """Suggest the argument that sets what an unknown field of a speaker means, or nothing."""
-    wanted = _REPLIES.get(unknown.casefold()) if "replies" in known else None
-    return "" if wanted is None else f"; write {wanted}"
+    """Suggest the argument that sets what an unknown field means, or nothing."""
+    name = unknown.casefold()
+    if "replies" in known and name in _REPLIES:
+        return f"; write {_REPLIES[name]}"
+    if "guards" in known and name in _ENDS:
+        return f"; write end_chat={_ENDS[name]}, or when={_ENDS[name]} beside other fields"
+    if name == "criteria" and "judge" in known:
+        return "; write judge=SeparateJudge([…])"
+    return ""
 
 
 def suggest_replacement(unknown: str) -> str:
@@ -57,9 +88,9 @@ def suggest_replacement(unknown: str) -> str:
     form = _OF_CONVERSATION.get(unknown.casefold())
     if form is None:
         return ""
-    change = form.format('{"max_iterations": 1}', unknown)
+    change = form.format('{"max_iterations": …}', unknown)
     return (
-        f"; the conversation has this field: run a copy, conversation.replace({change}), or fork "
+        f"; it belongs to the conversation: run a copy, conversation.replace({change}), or fork "
         f"the session with {change}"
     )
 
@@ -78,17 +109,31 @@ def _name_kind(value: Any) -> str:  # noqa: ANN401  # any wrong value
         return "agent"
     if hasattr(value, "speakers") and hasattr(value, "end_chat"):
         return "conversation"
+    if hasattr(value, "criteria"):
+        return "judge"
     return "function" if callable(value) and not isinstance(value, type) else "other"
 
 
 _MODEL_REMEDY: Final = "pass the model to the run, as in converse(conversation, model=model)"
+
+_NAMED_MODEL: Final = (
+    'a conversation contains only its name: write model="NAME", and pass '
+    'models={{"NAME": model}} to the run, or model=model for all speakers'
+)
 
 _VALUES: Final[Sequence[tuple[str, str, str]]] = (
     (r"speakers\.\d+", "agent|function|conversation", 'write Speaker("NAME", replies=[{kind}])'),
     (r"speakers\.\d+", "text|word", "write Speaker({value!r})"),
     (r"speakers\.\d+", "model", f'write Speaker("NAME"), and {_MODEL_REMEDY}'),
     (r"(.*\.)?model", "agent", 'an agent speaks by Speaker("NAME", replies=[agent])'),
-    (r"(.*\.)?model", "model", f"a conversation contains only its name; {_MODEL_REMEDY}"),
+    (r"(.*\.)?model", "model", _NAMED_MODEL),
+    (r"(name|system_prompt)", "agent", 'write Speaker("NAME", replies=[agent])'),
+    (r"(.*\.)?interrupt_on", "list|other|text|word", 'write interrupt_on={{"TOOL": True}}'),
+    (
+        r"(.*\.)?end_chat",
+        "judge",
+        'write judge=SeparateJudge([…]) and end_chat="end_chat_after_first_completion"',
+    ),
     (r"(.*\.)?end_chat", "function", "write end_chat=Predicate(function)"),
     (r"(.*\.)?end_chat", "number", "write MaxMessages({value}) or EndChat(max_iterations={value})"),
     (
@@ -97,7 +142,7 @@ _VALUES: Final[Sequence[tuple[str, str, str]]] = (
         "for a word that ends it, write DoneToken({value!r})",
     ),
     (r"(.*\.)?judge", "list", "write judge=SeparateJudge([…])"),
-    (r"(.*\.)?judge", "agent|function|model", "write judge=SeparateJudge([…]), with criteria"),
+    (r"(.*\.)?judge", "agent|function|model|other", "write judge=SeparateJudge([…])"),
     (r"(.*\.)?judge\.kind", "text", "write judge=SeparateJudge([{value!r}])"),
     (r"task", "list", 'write the task first, as in Conversation("TASK", [speaker, …])'),
     (r"assistant|user", "agent", 'write {{"replies": [agent]}}'),
@@ -107,6 +152,17 @@ _VALUES: Final[Sequence[tuple[str, str, str]]] = (
     (r"(.*\.)?script\.\d+", "function", "call it, as in user()"),
     (r"(.*\.)?script\.\d+\.kind", "text|word", "for a message, write user({value!r})"),
     (r".*\.?replies\.\d+\.kind", "text", 'for a fixed text, {{"kind": "text", "text": {value!r}}}'),
+    (
+        r".*\.?replies\.\d+\.kind",
+        "word",
+        'for a registered agent or function, {{"kind": "agent", "name": {value!r}}} or '
+        '{{"kind": "function", "name": {value!r}}}',
+    ),
+    (
+        r".*\.?replies\.\d+",
+        "other",
+        "pass a function, an agent with ainvoke, or a dict with a kind",
+    ),
 )
 """Remedies for a value: the pattern of the field's path, the kinds of the value, and the text."""
 

@@ -114,11 +114,9 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
             )
         case "union_tag_invalid":
             context = first.get("ctx") or {}
-            kinds, tag = str(context["expected_tags"]), str(context["tag"])
-            hint = did_you_mean(tag, [kind.strip(" '") for kind in kinds.split(",")])
-            hint = hint or suggest_value(f"{field}.kind", tag) or f"; choose one of {kinds}"
-            return f"{field}.kind: {tag!r} is unknown{hint}"
-        case "union_tag_not_found":
+            tag = str(context["tag"])
+            return f"{field}.kind: {tag!r} is unknown{_near_kind(field, tag, context)}"
+        case "union_tag_not_found" if isinstance(first["input"], Mapping):
             return f"{field}.kind: is missing{_suggest_kinds(near_models, path, first['input'])}"
         case "missing":
             return f"{field}: is missing"
@@ -128,7 +126,7 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
             return f"{field}: must be on one line, not {first['input']!r}"
         case "too_short" | "too_long" as problem:
             return f"{field}: {_SIZES[problem].format_map(first.get('ctx') or {})}"
-        case "model_type" | "model_attributes_type":
+        case "model_type" | "model_attributes_type" | "union_tag_not_found":
             # A choice between classes has no name.
             owner = (first.get("ctx") or {}).get("class_name")
             fields = f"fields of {owner}" if owner else "the field kind"
@@ -199,6 +197,19 @@ def _near_value(fault: ErrorDetails) -> str:
         return ""
     known = re.findall("'([^']*)'", str((fault.get("ctx") or {}).get("expected")))
     return did_you_mean(fault["input"], known)
+
+
+def _near_kind(field: str, tag: str, context: Mapping[str, Any]) -> str:
+    """Suggest the kind that was probably meant, or another form, or else list all kinds."""
+    from .hints import SYNONYMS, suggest_value
+
+    kinds = str(context["expected_tags"])
+    known = [kind.strip(" '") for kind in kinds.split(",")]
+    same = [kind for kind in SYNONYMS.get(tag.casefold(), ()) if kind in known]
+    if same:
+        return f"; did you mean {list_names(same)}?"
+    near = did_you_mean(tag, known)
+    return near or suggest_value(f"{field}.kind", tag) or f"; choose one of {kinds}"
 
 
 def _suggest_kinds(models: Sequence[type[BaseModel]], path: Sequence[str], given: object) -> str:

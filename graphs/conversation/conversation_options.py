@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from ..common.data import Fields, Kinded, Name, Named, Spec, Thing
-from ..common.errors import SpecError, suggest_near_or_all
+from ..common.errors import SpecError, name_type, suggest_near_or_all
 from ..common.validation import validate
 from ..ends.end_chat import AnyEndChat, end_chat_fields
 from ..speakers.call_settings import InterruptOn, Rule
@@ -312,7 +312,8 @@ def merge_speakers(speakers: tuple[Speaker, ...], changes: object) -> tuple[obje
 def require_fields(given: object, field: str, what: str) -> Mapping[str, Any]:
     """Return a change, or raise an error if it is not a dict."""
     if not isinstance(given, Mapping):
-        raise SpecError(f"{field}: must be a dict {what}, not {given!r}")
+        shown = repr(given) if isinstance(given, str | int | float) else name_type(given)
+        raise SpecError(f"{field}: must be a dict {what}, not {shown}")
     return given
 
 

@@ -197,8 +197,8 @@ class ApprovalQuestion(_Question):
             answer: JsonValue = parse_json(typed)
         except ValueError as error:
             raise AnswerError(
-                f"the answer is not JSON ({error}), and the question stays open; write, for "
-                f"example, {self.sample()}"
+                f"the answer is not JSON ({error}), and the question stays open; write "
+                f"{'yes, no, or JSON' if is_single else 'JSON'}, for example, {self.sample()}"
             ) from error
         return answer
 

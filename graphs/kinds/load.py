@@ -197,9 +197,11 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
         check_depth(source)
         return _load_dict(_load_inner(source, "", None), where="")
     if not isinstance(source, str | Path):
+        is_session = hasattr(source, "resume")
+        remedy = "session.resume()" if is_session else "Conversation(task, [speaker, …])"
         raise TypeError(
             f"a conversation must be a Conversation, a dict or a file, not {name_type(source)}; "
-            "write Conversation(task, [speaker, …])"
+            f"write {remedy}"
         )
     if isinstance(source, str) and " " in source.strip() and not Path(source).suffix:
         raise SpecError(

@@ -160,18 +160,22 @@ def find_misshapen(error: ValidationError) -> str:
         case "missing":
             return f"{field}: is missing"
         case "extra_forbidden":
-            return f"{field}: there is no such field"
+            return f"{field}: there is no such field; write {_SAMPLE}"
         case "union_tag_not_found":
             return f"{field}.type: is missing; choose one of {list_names(DECISIONS)}"
         case "union_tag_invalid":
             tag = (first.get("ctx") or {}).get("tag")
             return f"{field}.type: {tag!r} is not a decision; choose one of {list_names(DECISIONS)}"
         case _ if not field:
-            return 'it must be {"decisions": [...]}, with a decision for each call'
+            return f"it must be {_SAMPLE}, with a decision for each call; or yes or no for one call"
         case _:
+            if first["type"] == "model_attributes_type":
+                return f'{field}: must be a dict such as {{"type": "approve"}}'
             text = first["msg"]
             return f"{field}: {text[:1].lower()}{text[1:].replace('valid tuple', 'list')}"
 
+
+_SAMPLE = '{"decisions": [{"type": "approve"}]}'
 
 _KIND_AT = 2
 """The index at which pydantic inserts the kind of a decision into a path: after ``decisions`` and

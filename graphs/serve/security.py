@@ -69,7 +69,9 @@ class TokenGuard(LocalGuard):
         if scheme.casefold() == "bearer" and any(matches):
             request.scope[CALLER] = self._callers[matches.index(True)]
             return None
-        refused = self.refuse(401, "Send the token of this server as Authorization: Bearer TOKEN.")
+        refused = self.refuse(
+            401, "Send the key that this server printed as Authorization: Bearer KEY."
+        )
         refused.headers["WWW-Authenticate"] = "Bearer"
         return refused
 

@@ -237,14 +237,17 @@ def _name_of(message: MessageLike) -> str:
         case BaseMessage(id=str(name)) | str(name):
             return name
         case int() if not isinstance(message, bool):
-            return place_name(message)
-    raise SpecError(f"at: must be a message, its id or its number, not {name_type(message)}")
+            return str(message)
+    raise SpecError(
+        f"at: must be a message of result.messages, its id or its number, not {name_type(message)}"
+    )
 
 
 def _index_of(log: Sequence[BaseMessage], session: str, name: str) -> int:
     """Return the index of a message in the log."""
+    place = place_name(int(name)) if name.isdecimal() else name
     for index, message in enumerate(log):
-        if name in (message.id, place_of(message)):
+        if message.id == name or place_of(message) == place:
             return index
     ends = f"{place_of(log[0])} to {place_of(log[-1])}"
     raise SessionError(f"Session {session!r} has no message {name!r}; it has {ends}.")

@@ -292,8 +292,8 @@ class Tape(Generic[CallT]):
         if number < len(self._lines):
             return as_reply(self._lines[number])
         raise ScriptExhaustedError(
-            f"the script has {len(self._lines)} replies, but this is call number {number + 1}; "
-            f"its prompt was:\n{_show(prompt)}"
+            f"the script has {len(self._lines)} replies, but call {number + 1} was made; add a "
+            f"reply, or end the conversation earlier. Its prompt was:\n{_show(prompt)}"
         )
 
 

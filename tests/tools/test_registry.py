@@ -288,7 +288,7 @@ REFUSED: list[tuple[Any, str]] = [
         for one in (Thing(words="x"), dict, "Thing", None)
     ),
     # A class in the place of an object is named.
-    ({"tools": [Thing]}, "tools: 'Thing' must be a LangChain tool, not the class"),
+    ({"tools": [Thing]}, "tools: 'Thing' must be a function or a LangChain tool, not the class"),
     ({"hooks": {"h": Hook}}, "hooks: 'h' must be a Hook, not the class Hook"),
     ({"schemas": {"s": int}}, "schemas: 's' must be a pydantic model's class, not the class int"),
     ({"tools": [plain]}, "tools.0: the function 'plain' has no docstring; add"),

@@ -20,6 +20,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ...graphs.common.data import NAME_LENGTH, Name
 from ...graphs.common.errors import AgentError, SpecError, function_error, list_names, name_type
+from ...graphs.common.hints import suggest_value
 from ...graphs.common.threads import in_thread
 from ...graphs.conversation.sandbox import Language
 from ...graphs.speakers.formats import schema_of
@@ -240,7 +241,7 @@ def check_kind(kind: str, found: object, where: str) -> None:
     """Raise SpecError unless an object fits the kind under which it is registered."""
     match kind:
         case "tools":
-            fits, what = isinstance(found, BaseTool), "a LangChain tool"
+            fits, what = isinstance(found, BaseTool), "a function or a LangChain tool"
         case "agents":
             fits = isinstance(found, Runnable) and not isinstance(found, BaseTool)
             what = "a LangChain Runnable, such as a compiled graph"
@@ -426,5 +427,6 @@ def tools_in(given: object) -> Iterable[BaseTool]:
     # A tool is a pydantic model, and these are iterable.
     is_list = isinstance(given, Iterable) and not isinstance(given, BaseTool | str | Mapping)
     if given is not None and not is_list:
-        raise SpecError(f"tools: must be a list of tools, not {type(given).__name__}")
+        remedy = suggest_value("tools", given, wants_list=not isinstance(given, Mapping))
+        raise SpecError(f"tools: must be a list of tools, not {type(given).__name__}{remedy}")
     return cast("Iterable[BaseTool]", given or ())

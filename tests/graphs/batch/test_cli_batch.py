@@ -187,7 +187,9 @@ def test_scores_that_are_missing_are_told(tmp_path: Path, player: Player) -> Non
     for _ in range(2):
         ran = run()
         assert ran.exit_code == 0
-        assert ran.stderr == ("Sessions without scores: 2; `duologue batch report b` shows why.\n")
+        assert ran.stderr == (
+            "Sessions that lack a score: 2; `duologue batch report b` shows why.\n"
+        )
     assert len(player.asked) == 2 * CALLS
 
 

@@ -163,7 +163,7 @@ def test_a_call_that_waits_is_told_with_a_command_that_lets_it_run(
     ran = duologue("answer", "c", "yes, do")
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert ran.stderr.startswith("Error: the answer is not JSON (")
-    assert ran.stderr.endswith('write, for example, {"decisions": [{"type": "approve"}]}\n')
+    assert ran.stderr.endswith('JSON, for example, {"decisions": [{"type": "approve"}]}\n')
     ran = duologue("answer", "c", "Yes")
     assert "(It returns: {'decisions': [{'type': 'approve'}]})" in ran.stdout
 

@@ -33,6 +33,7 @@ from duologue import (
 )
 from duologue.graphs.common.errors import hide_frames
 from duologue.nodes.testing import ScriptedChatModel
+from duologue.nodes.testing.script import ScriptExhaustedError
 
 USER = Path(__file__)
 
@@ -126,8 +127,7 @@ def test_an_error_shows_the_user_s_frames_only(
         call()
     names = [Path(frame.filename) for frame in traceback.extract_tb(caught.value.__traceback__)]
     inner = [one for one in names if one != USER and one.parent.name != "asyncio"]
-    # A TypeError shows the statement that raises it.
-    assert len(inner) == isinstance(caught.value, TypeError)
+    assert inner == []
     assert len("".join(traceback.format_exception(caught.value)).splitlines()) <= 40
 
 
@@ -154,6 +154,12 @@ def test_an_error_of_the_user_s_model_shows_its_frames(
     assert frames[-1].name == "_agenerate"
     others = [Path(one.filename) for one in frames]
     assert [one for one in others if one != USER and one.parent.name != "asyncio"] == []
+
+
+def test_an_exhausted_script_shows_the_user_s_frames_only() -> None:
+    with pytest.raises(ScriptExhaustedError, match="the script has 1 replies") as caught:
+        converse(GARDEN, model=ScriptedChatModel(["Plan beds."]), store="memory:")
+    assert find_files(caught.value) == {USER}
 
 
 def test_a_fault_of_the_library_keeps_all_frames() -> None:

@@ -6,9 +6,12 @@ import pytest
 from langchain_core.runnables import RunnableLambda
 
 from duologue.graphs import (
+    Batch,
     Conversation,
     DoneToken,
+    Scenario,
     SeparateJudge,
+    Session,
     Speaker,
     SpecError,
     chat,
@@ -24,6 +27,13 @@ def speak(turn: object) -> str:
     return "Hi."
 
 
+class Thing:
+    """An object that is neither a function nor an agent."""
+
+
+PUBLIC = (Batch, Conversation, DoneToken, Scenario, SeparateJudge, Session, Speaker, Thing)
+
+
 def names() -> dict[str, Any]:
     one, two = Speaker("One"), Speaker("Two")
     return {
@@ -33,7 +43,7 @@ def names() -> dict[str, Any]:
         "one": one,
         "two": two,
         "talk": Conversation("Talk.", [one, two]),
-        **{kind.__name__: kind for kind in (Conversation, DoneToken, SeparateJudge, Speaker)},
+        **{kind.__name__: kind for kind in PUBLIC},
         "chat": chat,
         "converse": converse,
     }

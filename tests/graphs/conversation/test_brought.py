@@ -274,7 +274,7 @@ def undocumented(query: str) -> str:
             "tools.0: must be a function, a named object or a name, not the class dict",
         ),
         (lambda: Predicate(3), "name: input should be a valid string, not 3"),  # type: ignore[arg-type]
-        (lambda: two(Plan, "x"), "speakers.0.tools: 'Plan' must be a LangChain tool, not the cl"),
+        (lambda: two(Plan, "x"), "speakers.0.tools: 'Plan' must be a function or a LangCh"),
         (
             lambda: two(undocumented, "x"),
             "speakers.0.tools: the function 'undocumented' has no d",
