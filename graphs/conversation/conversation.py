@@ -17,7 +17,7 @@ from ..common.errors import SpecError, hide_frames, name_type, naming_path
 from ..common.hints import suggest_value
 from ..common.validation import check_data, check_depth, describe_unknown_field, validate
 from ..ends.end import alternatives, count_of
-from ..ends.end_chat import EndChat
+from ..ends.end_chat import EndChat, read_bare_end
 from ..speakers.formats import SchemaFormat
 from ..speakers.replies import ConversationReply, HumanInputMode, HumanReply, InnerSpec
 from ..speakers.speaker import Speaker
@@ -132,6 +132,8 @@ class Conversation(Shown, ConversationFields):
         check_depth(changes)
         _check_nesting(changes)
         others = read_bare_words(changes)
+        if "end_chat" in changes:
+            others["end_chat"] = read_bare_end(changes["end_chat"])
         if isinstance(others.get("speakers"), Mapping):
             others["speakers"] = merge_speakers(self.speakers, others["speakers"])
         return build_model(Conversation, merge_changes(self, others))

@@ -167,6 +167,20 @@ def _end_reader() -> TypeAdapter[End]:
     return TypeAdapter(End)
 
 
+def read_bare_end(value: object) -> object:
+    """Convert an end alone to the fields that it sets, and a mode to its field."""
+    fields = end_chat_fields(value)
+    if fields is value or not isinstance(fields, dict) or "when" not in fields:
+        return fields
+    try:
+        end = _end_reader().validate_python(fields["when"])
+    except (ValidationError, TypeError):
+        # The field's own validation reports this error with its path.
+        return fields
+    # With an end condition alone, the number of messages is the only cap.
+    return {"when": end} | ({"max_iterations": None} if message_caps(end) else {})
+
+
 class EndChat(Spec):
     """The end conditions of a conversation.
 
@@ -208,16 +222,7 @@ class EndChat(Spec):
     @model_validator(mode="before")
     @classmethod
     def _read_fields(cls, value: object) -> object:
-        fields = end_chat_fields(value)
-        if fields is value or not isinstance(fields, dict) or "when" not in fields:
-            return fields
-        try:
-            end = _end_reader().validate_python(fields["when"])
-        except (ValidationError, TypeError):
-            # The field's own validation reports this error with its path.
-            return fields
-        # With an end condition alone, the number of messages is the only cap.
-        return {"when": end} | ({"max_iterations": None} if message_caps(end) else {})
+        return read_bare_end(value)
 
     @field_validator("max_iterations", mode="before")
     @classmethod

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from duologue.graphs import (
     Conversation,
+    DoneToken,
     EndChatMode,
+    MaxMessages,
     Session,
     Speaker,
     SpecError,
@@ -434,3 +436,12 @@ def test_a_fault_in_one_of_two_speakers_does_not_make_them_too_few(fault: dict[s
         )
     assert len(caught.value.errors()) == 1
     assert Conversation.model_json_schema()["properties"]["speakers"]["minItems"] == 2
+
+
+def test_an_end_alone_replaces_the_round_cap_only_if_it_counts_messages() -> None:
+    talk = Conversation("T", [Speaker("A"), Speaker("B")], end_chat={"max_iterations": 2})
+    word = DoneToken("DEAL")
+    assert talk.replace(end_chat=word | MaxMessages(10)).end_chat.max_iterations is None
+    assert talk.replace(end_chat=[word, MaxMessages(10)]).end_chat.max_iterations is None
+    assert talk.replace(end_chat=word).end_chat.max_iterations == 2
+    assert talk.replace(end_chat={"when": word | MaxMessages(10)}).end_chat.max_iterations == 2
