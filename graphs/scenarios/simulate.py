@@ -122,7 +122,16 @@ async def asimulate(
     check_options(options, SimulateOptions, "agent")
     async with open_world(scenario.world) as world:
         run = await _Simulation.prepare(scenario, agent, options, world)
-        return await _run_whole(run)
+        script = scenario.script
+        run.tested.speaks_first = script is not None and begins_with_agent(script)
+        conversation = scenario.conversation(run.tested.runnable())
+        if script is None:
+            return await run.conclude(await aconverse(conversation, **run.options))
+        if run.options.get("answer") is not None:
+            raise SpecError(
+                "answer: a script answers each question; remove the option or the script"
+            )
+        return await run.play(_wait_for_script(conversation, script), script)
 
 
 simulate = in_background(asimulate)
@@ -133,18 +142,6 @@ def _check_scenario(scenario: object) -> None:
         raise TypeError(
             f"scenario: must be a Scenario, not {name_type(scenario)}; write Scenario('GOAL', …)"
         )
-
-
-async def _run_whole(run: "_Simulation") -> SimulationResult:
-    """Run a simulation from its first message to its checks."""
-    scenario = run.scenario
-    run.tested.speaks_first = scenario.script is not None and begins_with_agent(scenario.script)
-    conversation = scenario.conversation(run.tested.runnable())
-    if scenario.script is None:
-        return await run.conclude(await aconverse(conversation, **run.options))
-    if run.options.get("answer") is not None:
-        raise SpecError("answer: a script answers each question; remove the option or the script")
-    return await run.play(_wait_for_script(conversation, scenario.script), scenario.script)
 
 
 @hide_frames
