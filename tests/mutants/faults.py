@@ -16,7 +16,7 @@ AREAS = {
     "rules": (80, ("graphs/rules",)),
     "log": (50, ("graphs/log",)),
     "text": (30, ("graphs/text",)),
-    "turn": (45, ("nodes/turn", "nodes/turn")),
+    "turn": (45, ("nodes/turn",)),
     "store": (35, ("graphs/store",)),
 }
 """For each area the number of drawn faults, and its folders when the list was drawn."""
