@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from .phrases import phrases
+from .phrases import load_words
 from .structures import Json, UnreadableJsonError, fences, find_objects
 from .words import WORD, fold, words_of
 
@@ -207,7 +207,7 @@ def _is_denied(before: str, after: str) -> bool:
 
 
 def _denies(text: str) -> bool:
-    denials = phrases().denials
+    denials = load_words("phrases.toml", "denials")
     return _EXCLUDED.search(text) is not None or any(word in denials for word in words_of(text))
 
 

@@ -21,19 +21,6 @@ _CHUNK = re.compile(r"(?:[^\s()]|\([^()]*\))+")
 _BRACKETS = re.compile(r"\(([^()]*)\)")
 
 
-class Phrases(NamedTuple):
-    """The contents of ``phrases.toml``."""
-
-    smiles: frozenset[str]
-    """Emoji that are a courtesy without words."""
-    emoji: frozenset[str]
-    """All emoji that a courtesy may contain."""
-    telling: frozenset[str]
-    """Words that change the meaning of an otherwise equal reply, such as "not"."""
-    denials: frozenset[str]
-    """Words that deny."""
-
-
 class Kind(IntEnum):
     """The function of a phrase in a farewell. For a shared phrase, the higher kind applies."""
 
@@ -102,15 +89,9 @@ def load_phrases(file: str, *names: str) -> frozenset[tuple[str, ...]]:
 
 
 @cache
-def phrases() -> Phrases:
-    """Read ``phrases.toml`` at its first use."""
-    found = load_table("phrases.toml")
-    return Phrases(
-        smiles=frozenset(found["smiles"]),
-        emoji=frozenset(found["smiles"] + found["decoration"]),
-        telling=frozenset(found["telling"].casefold().split()),
-        denials=frozenset(words_of(found["denials"])),
-    )
+def load_entries(file: str, *names: str) -> frozenset[str]:
+    """Return the items of some entries of a file, as they are written."""
+    return frozenset(chain.from_iterable(load_table(file)[name] for name in names))
 
 
 @cache

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
-from .phrases import Kind, Part, courtesies, phrases
+from .phrases import Kind, Part, courtesies, load_entries
 from .structures import Span, fences
 from .words import DENSE, any_case, words_and_commas, words_in, words_of
 
@@ -71,9 +71,9 @@ def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ())
     found = False
     if not shown.isascii():
         emoji = {sign for sign in set(shown) if unicodedata.category(sign) in ("So", "Cn", "Co")}
-        if not emoji <= phrases().emoji:
+        if not emoji <= load_entries("phrases.toml", "smiles", "decoration"):
             return False
-        found = not emoji.isdisjoint(phrases().smiles)
+        found = not emoji.isdisjoint(load_entries("phrases.toml", "smiles"))
     negated = False
     for sentence in _sentences(_unsigned(shown)):
         courtesy = _read(words_and_commas(sentence), around.words, negated=negated)

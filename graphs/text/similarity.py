@@ -15,7 +15,7 @@ from typing import Final
 from rapidfuzz import process
 from rapidfuzz.distance import Indel, Levenshtein
 
-from .phrases import has_phrase, load_phrases, load_table, load_words, phrase_length, phrases
+from .phrases import has_phrase, load_entries, load_phrases, load_table, load_words, phrase_length
 from .sentences import FACE, is_farewell
 from .words import APOSTROPHES, words_in, words_of
 
@@ -202,7 +202,8 @@ def _plain_sign(sign: str) -> str:
     category = unicodedata.category(sign)
     if sign in APOSTROPHES or category == "Cf" or "\ufe00" <= sign <= "\ufe0f":
         return ""
-    kept = category[0] == "M" or (category in ("So", "Cn") and sign not in phrases().emoji)
+    emoji = load_entries("phrases.toml", "smiles", "decoration")
+    kept = category[0] == "M" or (category in ("So", "Cn") and sign not in emoji)
     return sign if kept else " "
 
 
@@ -238,7 +239,7 @@ def _code(text: str) -> list[str]:
 @lru_cache(maxsize=1024)
 def _facts(text: str) -> Hashable:
     """Return the facts that nearly equal texts must share."""
-    bare, telling = plain(text), phrases().telling
+    bare, telling = plain(text), load_entries("phrases.toml", "telling")
     return (
         *map(tuple, _moves(text)),
         tuple(_code(text)),

@@ -193,13 +193,6 @@ def _bounds(word: str) -> tuple[str, str]:
     if not word[:1].isalnum():
         has_words = re.search(r"[^\W_]", word) is not None
         begin = rf"(?:(?<![^\W\d_])|(?<={DENSE}))" if has_words else ""
-    return "" if _is_dense(word[:1]) else begin, "" if _is_open(word[-1:]) else end
-
-
-def _is_open(sign: str) -> bool:
-    """Return whether a word with this last character may touch another word."""
-    return re.fullmatch(rf"\W|{DENSE}", sign) is not None
-
-
-def _is_dense(sign: str) -> bool:
-    return re.fullmatch(DENSE, sign) is not None
+    # A word of a script without spaces, or one that ends with a sign, may touch another word.
+    is_dense, is_open = re.fullmatch(DENSE, word[:1]), re.fullmatch(rf"\W|{DENSE}", word[-1:])
+    return "" if is_dense else begin, "" if is_open else end
