@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 from unicodedata import decimal
@@ -166,16 +167,17 @@ def says(text: str, fact: str) -> bool:
     return any(_contains(said, one) for said in _read_orders(text) for one in facts)
 
 
-def _read_orders(text: str) -> list[list[str]]:
-    """Return the pieces of a text with its dates alike, in both orders of day and month."""
-    return [read_pieces(without_dates(text, order)) for order in (0, -1)]
+@lru_cache(maxsize=64)
+def _read_orders(text: str) -> tuple[list[str], ...]:
+    """Return the pieces of a text with its dates alike, in each order of day and month."""
+    return tuple(map(read_pieces, {without_dates(text, order) for order in (0, -1)}))
 
 
 def _contains(pieces: Sequence[str], fact: str) -> bool:
     """Return whether adjacent pieces together are a fact."""
     for start in range(len(pieces)):
         joined = ""
-        for piece in pieces[start:]:
+        for piece in pieces[start : start + len(fact)]:
             joined += piece
             if joined == fact:
                 return True
