@@ -87,7 +87,7 @@ def asks(text: str) -> bool:
 
 def has_digit(text: str) -> bool:
     """Return whether a text may contain a digit."""
-    return not text.isascii() or any(digit in text for digit in digits)
+    return not text.isascii() or any(map(text.__contains__, digits))
 
 
 def is_blank(text: str) -> bool:

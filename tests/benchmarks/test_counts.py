@@ -30,8 +30,8 @@ current values.
 """
 
 MOST_FRAMES = {
-    "two": {WORDS: 765, 600: 800},
-    "two with a format": {WORDS: 860, 600: 920},
+    "two": {WORDS: 735, 600: 745},
+    "two with a format": {WORDS: 830, 600: 865},
 }
 """Limits for an utterance, by the kind of conversation and the number of words in a message. About
 20 frames of each utterance come after the end, when the older checkpoints are deleted.
