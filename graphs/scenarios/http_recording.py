@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from pydantic import BaseModel, Field
 
 from ...nodes.models.recorder import is_calling_model
-from ..common.errors import DuologueError, SpecError
+from ..common.errors import DuologueError, SpecError, how_to_install
 from ..common.secrets_filter import SecretsFilter
 
 _SHOWN: Final = 60
@@ -227,9 +227,7 @@ def patch_clients(tape: HttpTape) -> AbstractContextManager[object]:
         from vcr.record_mode import RecordMode
         from vcr.request import Request
     except ImportError as error:
-        raise SpecError(
-            "--simulate-record: needs VCR.py; install the extra: pip install 'duologue[testing]'"
-        ) from error
+        raise SpecError(f"--simulate-record: needs VCR.py; {how_to_install('testing')}") from error
 
     class RecordedRequests(Cassette):  # type: ignore[misc]  # VCR.py has no types
         """The requests of one simulation, in its recording instead of a file of VCR.py."""
