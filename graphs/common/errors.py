@@ -268,9 +268,12 @@ def _is_raised_for_users(error: BaseException) -> bool:
 
     if not isinstance(error, TypeError | KeyError | AssertionError) or not error.__traceback__:
         return False
-    place = extract_tb(error.__traceback__)[-1]
-    is_own = place.filename.startswith(str(_ROOT))
-    return is_own and (place.line or "").startswith("raise ")
+    # An inner function may have hidden the place, before a thread raised the error again.
+    if not hasattr(error, "is_raised_for_users"):
+        place = extract_tb(error.__traceback__)[-1]
+        is_own = place.filename.startswith(str(_ROOT))
+        error.is_raised_for_users = is_own and (place.line or "").startswith("raise ")  # type: ignore[union-attr]
+    return bool(error.is_raised_for_users)  # type: ignore[union-attr]
 
 
 _ROOT: Final = Path(__file__).parents[2]

@@ -113,6 +113,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "a scenario": lambda: simulate("Get order 7 refunded."),  # type: ignore[arg-type]
     "two agents": lambda: simulate(BUSY, str, make_agent=str),
     "a value": lambda: MaxMessages(1, *UNKNOWN),
+    "a session": lambda: converse(Session("s")),  # type: ignore[arg-type]
     "no value": lambda: converse(*NOTHING),
 }
 
