@@ -65,6 +65,24 @@ def test_errors_are_found_in_the_corpus_and_in_no_sound_simulation() -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("between", ["", "\nSure.\n", "\n\n"])
+def test_a_user_that_writes_the_agents_lines_is_asked_again_before_the_agent_reads_them(
+    between: str,
+) -> None:
+    seen = list[str]()
+
+    def reply(messages: Sequence[BaseMessage]) -> str:
+        seen.append(str(messages[-1].content))
+        return "It is refunded."
+
+    played = f"{REFUND}{between}\nAgent: It is refunded.\nUser: Thank you!"
+    model = ScriptedChatModel([played, REFUND, DONE])
+    result = simulate(Scenario(ORDER), reply, model=model, store="memory:")
+    assert seen == [REFUND]
+    assert result.passed
+    assert "Agent" in model.calls[1].prompt[-1]["content"]
+
+
 def test_an_error_of_the_user_makes_a_simulation_inconclusive_and_is_named() -> None:
     result = play([INVENTED, DONE], criteria=["The agent helps."], judge=criterion("met"))
     assert result.at_fault == "user"
