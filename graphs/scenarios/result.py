@@ -88,6 +88,10 @@ class SimulationResult:
         outcome = describe_outcome(self.outcome, self.reasons)
         return f"<SimulationResult of {self.session.id!r}: {outcome}>"
 
+    def __bool__(self) -> bool:
+        """Return `passed`, so that ``assert simulate(…)`` fails if the agent fails."""
+        return self.passed
+
     @property
     def session(self) -> Session:
         """The handle of the conversation's session."""

@@ -65,7 +65,7 @@ def test_a_report_begins_with_the_outcome_and_its_decisive_reason(
     assert (list(result.reasons), result.at_fault) == (reasons, fault)
     assert result.outcome == line.partition(":")[0].casefold()
     try:
-        assert result.passed == (result.outcome == "passed")
+        assert bool(result) == result.passed == (result.outcome == "passed")
     except InconclusiveResult:
         assert result.outcome == "inconclusive"
 

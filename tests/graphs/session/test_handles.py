@@ -66,11 +66,11 @@ def test_a_fork_goes_on_from_a_message_its_id_or_its_number(
     ("at", "error", "words"),
     [
         (HumanMessage("?", id="x"), SessionError, "'garden' has no message 'x'; it has m00"),
-        (99, SessionError, "Session 'garden' has no message 'm0099'"),
+        (99, SessionError, "Session 'garden' has no message '99'; it has m0000"),
         (-1, SessionError, "it has m0000 to m000"),
-        (HumanMessage("?"), SpecError, "at: must be a message, its id or its number"),
-        (True, SpecError, "at: must be a message, its id or its number"),
-        (1.0, SpecError, "at: must be a message, its id or its number"),
+        (HumanMessage("?"), SpecError, "at: must be a message of result.messages, its id or its"),
+        (True, SpecError, "at: must be a message of result.messages, its id or its"),
+        (1.0, SpecError, "at: must be a message of result.messages, its id or its"),
     ],
     ids=repr,
 )

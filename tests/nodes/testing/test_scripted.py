@@ -115,7 +115,7 @@ def test_structured_output_parses_or_says_why_not(schema: type | dict[str, objec
 def test_a_used_up_script_names_the_calls_and_the_prompt() -> None:
     model = ScriptedChatModel(["one"])
     model.invoke("x")
-    with pytest.raises(ScriptExhaustedError, match=r"has 1 replies.*call number 2.*\n  user: why"):
+    with pytest.raises(ScriptExhaustedError, match=r"has 1 replies, but call 2 was.*\n  user: why"):
         model.invoke("why")
 
 
