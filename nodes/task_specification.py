@@ -192,6 +192,9 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
         prompt += [AIMessage(rewrite), HumanMessage(request)]
     # A model can be made to begin its answer with a short task.
     is_short = task.isprintable() and len(task) < MARK_LENGTH and len(task.split()) <= limit // 2
+    if context.resources.written is not None:
+        # A new session acquires its lease by this write, and a second run of it must not call.
+        await context.resources.written()
     answer = await model.answer(
         prompt,
         context.settings(

@@ -12,10 +12,7 @@ import openai
 from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForLLMRun
 from langchain_core.globals import get_llm_cache
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.language_models.chat_models import (
-    _gen_info_and_msg_metadata,
-    agenerate_from_stream,
-)
+from langchain_core.language_models.chat_models import agenerate_from_stream
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.messages.ai import InputTokenDetails, add_usage, subtract_usage
 from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
@@ -146,19 +143,25 @@ class ChatModel(ChatOpenAI):
         message = cast("AIMessage", generation.message)
         message.response_metadata = {
             **(result.llm_output or {}),
-            **_gen_info_and_msg_metadata(generation),
+            **(generation.generation_info or {}),
+            **message.response_metadata,
         }
         return message
 
     def _is_observed(self, config: RunnableConfig) -> bool:
         """Return whether a callback, a cache, a limiter or a patch of LangChain follows a call."""
-        is_set = self.cache or self.rate_limiter or self.streaming or self.output_version
-        if is_set or get_llm_cache() is not None:
+        # An empty cache with a length would be false.
+        has_cache = self.cache not in (None, False) or get_llm_cache() is not None
+        if has_cache or self.rate_limiter or self.streaming or self.output_version:
             return True
         manager = AsyncCallbackManager.configure(
             config.get("callbacks"), self.callbacks, self.verbose
         )
-        methods = (BaseChatModel.ainvoke, BaseChatModel.agenerate)
+        methods = (
+            BaseChatModel.ainvoke,
+            BaseChatModel.agenerate,
+            BaseChatModel._agenerate_with_cache,
+        )
         return bool(manager.handlers) or any(is_patched(one, _LANGCHAIN) for one in methods)
 
     async def _agenerate(

@@ -16,7 +16,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from duologue.graphs import Session, SessionError, StoreError, aconverse, astream
+from duologue.graphs import Session, SessionError, StoreError, aconverse, astream, role_play
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.store import saver
 from duologue.graphs.store.lease import Job, Results, Statement, Writer
@@ -87,6 +87,24 @@ async def test_an_utterance_is_one_transaction(target: str, written: list[Sequen
         counts.append(len(written) - before)
     # The lease, the row and the steps before the first message are one transaction.
     assert counts == [1 + 2 * rounds for rounds in (1, 2, 7)]
+
+
+async def test_a_new_session_is_stored_before_a_model_rewrites_its_task(
+    target: str, written: list[Sequence[Any]]
+) -> None:
+    async with open_store(target):
+        pass  # creates the tables
+    before = len(written)
+    commits = list[int]()
+
+    def speak_later(prompt: Prompt) -> str:
+        commits.append(len(written) - before)
+        return speak(prompt)
+
+    talk = role_play("Agree on a price", "Ann", "Bob", end_chat={"max_iterations": 1})
+    await aconverse(talk, model=ScriptedChatModel(script=speak_later), store=target, session="s")
+    # Otherwise a second run of the same session would call the model before it is refused.
+    assert commits[0] == 1
 
 
 @pytest.mark.exhaustive

@@ -99,6 +99,33 @@ def by_cache(_: ChatModel, __: RunnableConfig) -> Iterator[Seen]:
         set_llm_cache(None)
 
 
+class SizedCache(InMemoryCache):
+    """A cache with a length, which is false while it is empty."""
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+
+@contextmanager
+def by_own_cache(chat: ChatModel, _: RunnableConfig) -> Iterator[Seen]:
+    chat.cache = cache = SizedCache()
+    yield lambda: len(cache) == 1
+
+
+@contextmanager
+def by_inner_patch(_: ChatModel, __: RunnableConfig) -> Iterator[Seen]:
+    """Wrap the method that the base class calls for each prompt."""
+    stock, seen = BaseChatModel._agenerate_with_cache, list[object]()
+
+    async def traced(self: BaseChatModel, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        seen.append(args)
+        return await stock(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseChatModel, "_agenerate_with_cache", traced)
+        yield lambda: len(seen) == 1
+
+
 @contextmanager
 def by_patch(_: ChatModel, __: RunnableConfig) -> Iterator[Seen]:
     """Wrap the method as tracers do that do not use callbacks."""
@@ -115,7 +142,7 @@ def by_patch(_: ChatModel, __: RunnableConfig) -> Iterator[Seen]:
 
 WATCHES: Final[tuple[Watch, ...]] = (
     *(in_config, in_model, by_usage, by_runs, by_debug),
-    *(by_limiter, by_cache, by_patch),
+    *(by_limiter, by_cache, by_own_cache, by_patch, by_inner_patch),
 )
 
 
