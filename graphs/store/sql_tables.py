@@ -422,7 +422,7 @@ class SqlSessionLease(SessionLease):
         return row
 
     async def begin(self, *, title: str, spec: str, tools: str = "{}") -> None:
-        """See `SessionLease.begin`; one transaction, with the first checkpoints."""
+        """See `SessionLease.begin`; one transaction with the first checkpoints, which may raise."""
         _, insert = self._make_row(title, spec, None, tools)
         self.checkpointer.hold(*self.checkpointer.deletion(self.session), insert)
         self.checkpointer.record_steps()
