@@ -173,8 +173,9 @@ def check_writable(path: Path) -> None:
             return
         folder = next(one for one in _resolve(path).parents if one.exists())
         draft, opened = _create_draft(folder)
-        draft.unlink()
+        # In this order, since Windows can't delete an open file. Another program may be quicker.
         os.close(opened)
+        draft.unlink(missing_ok=True)
 
 
 def is_device(path: Path) -> bool:
