@@ -229,22 +229,21 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
         found = [place for place, one in enumerate(shown) if begins(one, mark)]
         if found and found[-1] >= _length_of_form(speaker, shown):
             return other.name
+    first = _labels(conversation, shown[:1])
+    is_user = len(shown) > 1 and _is_simulated(conversation, speaker)
+    # Further down, a name with a colon may be an item of a list, a note or a quoted line.
+    if not is_user and (conversation.is_pair or not first):
+        return first[0] if first and first[0] != speaker.name else None
     labels = _labels(conversation, shown)
     others = [name for name in labels if name != speaker.name]
-    if any(_is_tested(conversation.speaker(name)) for name in others):
-        return others[0]
-    # Further down, a name with a colon may be an item of a list, a note or a quoted line.
-    first = _labels(conversation, shown[:1])
-    if conversation.is_pair or not first:
-        return first[0] if first and first[0] != speaker.name else None
-    return others[0] if others and len(labels) > 1 else None
+    return others[0] if others and (is_user or len(labels) > 1) else None
 
 
-def _is_tested(speaker: Speaker) -> bool:
-    """Return whether a speaker is an agent that a simulated user tests: only it says its lines."""
-    return any(
-        isinstance(reply, AgentReply) and not reply.with_system_prompt for reply in speaker.replies
-    )
+def _is_simulated(conversation: Conversation, speaker: Speaker) -> bool:
+    """Return whether a speaker is a simulated user, who never says the lines of its agent."""
+    others = (one for one in conversation.speakers if one.name != speaker.name)
+    replies = (reply for other in others for reply in other.replies)
+    return any(isinstance(one, AgentReply) and not one.with_system_prompt for one in replies)
 
 
 def _labels(conversation: Conversation, lines: Sequence[str]) -> list[str]:

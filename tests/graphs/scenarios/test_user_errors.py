@@ -73,12 +73,12 @@ def test_a_user_that_writes_the_agents_lines_is_asked_again_before_the_agent_rea
 
     def reply(messages: Sequence[BaseMessage]) -> str:
         seen.append(str(messages[-1].content))
-        return "It is refunded."
+        return "I refunded it.\nUser: Ann Lee\nOrder: 1042"
 
     played = f"{REFUND}{between}\nAgent: It is refunded.\nUser: Thank you!"
     model = ScriptedChatModel([played, REFUND, DONE])
     result = simulate(Scenario(ORDER), reply, model=model, store="memory:")
-    assert seen == [REFUND]
+    assert seen == [REFUND], "the agent may name the user in a list"
     assert result.passed
     assert "Agent" in model.calls[1].prompt[-1]["content"]
 
