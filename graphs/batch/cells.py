@@ -1,6 +1,7 @@
 """The cells of a batch, its sessions with their values filled in, and the cells of one run."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
@@ -12,7 +13,6 @@ from ..common.errors import BatchError, SpecError
 from ..conversation.conversation import Conversation
 from ..conversation.conversation_options import FilledIn
 from ..conversation.fields import SPEC_VERSION
-from ..conversation.judges import SeparateJudge
 from ..store.batches import check_batch_name
 from .grid import Grid, conversation_of, set_values
 from .order import RunOrder, Selection
@@ -154,10 +154,11 @@ class Cells:
 _LOOKED_AT: Final = 1000
 
 
-def has_separate_judge(cells: Cells) -> bool:
-    """Return whether the conversation of one of the first cells has a separate judge."""
-    first = islice(cells, 0, _LOOKED_AT * cells.trials, cells.trials)
-    return any(isinstance(cell.conversation().judge, SeparateJudge) for cell in first)
+def iter_first(cells: Cells) -> Iterator[Conversation]:
+    """Yield the conversations of the first cells, without those whose values do not fit."""
+    for cell in islice(cells, 0, _LOOKED_AT * cells.trials, cells.trials):
+        with suppress(SpecError):
+            yield cell.conversation()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from ..store.errors import unknown_batch
 from ..store.open import open_store
 from ..store.rows import reading_store
 from .batch_row import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
-from .cells import Cells, RunCells, has_separate_judge, select_cells
+from .cells import Cells, RunCells, iter_first, select_cells
 from .driver import CONCURRENCY, BatchSettings, CellExecutor, Driver, LocalExecutor
 from .export import BatchFormat, ExportManifest, read_export, write_export
 from .limiter import PATIENCE, Limiter
@@ -32,7 +32,7 @@ from .order import Selection, read_selection
 from .preview import Preview, preview_batch
 from .report.page_data import BatchReport
 from .report.report import write_report
-from .scores import ScoreFunction, find_scores
+from .scores import ScoreFunction, check_judges, find_scores
 from .spec import Batch, BatchLimits, load_batch
 from .status import BatchStatus, read_rows, read_status
 from .worker import CellRules, Worker
@@ -255,7 +255,7 @@ async def open_driver(
         )
     name = batch_name(settings.name, source)
     batch, cells = await asyncio.to_thread(check_batch, source, name)
-    found = await asyncio.to_thread(find_scores, batch.score, settings.scores)
+    found = await asyncio.to_thread(_find_scores, batch, cells, settings)
     # The stored names are those of the columns: `solved` for `words:solved`.
     batch = batch.model_copy(update={"score": tuple(found)})
     own_settings = await asyncio.to_thread(load_settings)
@@ -287,7 +287,7 @@ async def plan_batch(source: BatchLike, settings: BatchSettings, options: Option
     """Check a batch as `open_driver` does, with its scores, tools and models, and preview it."""
     check_settings(settings)
     batch, cells = await asyncio.to_thread(check_batch, source, batch_name(settings.name, source))
-    await asyncio.to_thread(find_scores, batch.score, settings.scores)
+    await asyncio.to_thread(_find_scores, batch, cells, settings)
     await check_here(cells.cell(1).conversation(), options)
     run = choose_cells(cells, settings)
     return preview_batch(run, batch.limits, judge_at_end=batch.judge_at_end)
@@ -313,11 +313,18 @@ def check_batch(source: BatchLike, name: str) -> tuple[Batch, Cells]:
     batch = source if isinstance(source, Batch) else load_batch(source)
     cells = Cells.of(batch, name)
     cells.grid.check()
-    if batch.judge_at_end and not has_separate_judge(cells):
+    if batch.judge_at_end and not any(one.has_separate_judge for one in iter_first(cells)):
         raise SpecError(
             "judge_at_end: the conversation has no separate judge; set its field judge.criteria"
         )
     return batch, cells
+
+
+def _find_scores(batch: Batch, cells: Cells, settings: BatchSettings) -> dict[str, ScoreFunction]:
+    """Find the scores of a batch, and raise if one needs a judge that no conversation has."""
+    found = find_scores(batch.score, settings.scores)
+    check_judges(found, iter_first(cells))
+    return found
 
 
 def choose_cells(cells: Cells, settings: BatchSettings, known: Selection | None = None) -> RunCells:

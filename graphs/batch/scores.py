@@ -19,6 +19,7 @@ from ...tools.registry.functions import (
 from ...tools.registry.imports import import_object
 from ..common.data import NamedObject
 from ..common.errors import DuologueError, SpecError, did_you_mean, list_names, name_type
+from ..conversation.conversation import Conversation
 from ..conversation.judges import Finding, SeparateJudge, Verdict
 from ..ends.end_chat import EndChatMode, Reason
 from ..session.session import Result
@@ -187,10 +188,8 @@ def complete(result: Result) -> bool:
     Raises:
         MissingScoreError: The session was not judged, or its last verdict could not be read.
     """
-    conversation = result.conversation
-    only_rounds = conversation.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
-    if only_rounds and not isinstance(conversation.judge, SeparateJudge):
-        raise MissingScoreError("the conversation has no judge; set its end_chat.mode or its judge")
+    if why := _find_missing_judge(complete, result.conversation):
+        raise MissingScoreError(why)
     later, outcome = _later_verdict(result), result.outcome
     if later is not None and later.readable:
         return later.complete
@@ -220,11 +219,35 @@ def findings(result: Result) -> dict[str, bool]:
     """
     judge = result.conversation.judge
     if not isinstance(judge, SeparateJudge):
-        raise MissingScoreError(
-            'the conversation has no separate judge; set judge.kind = "separate"'
-        )
+        raise MissingScoreError(_find_missing_judge(findings, result.conversation))
     found = _last_verdict(result).findings
     return {text: found.get(text) is Finding.MET for text in judge.criteria}
+
+
+def _find_missing_judge(function: ScoreFunction, conversation: Conversation) -> str:
+    """Return the reason why no session of a conversation can have a score, or an empty text."""
+    if conversation.has_separate_judge:
+        return ""
+    if function in (criteria, findings):
+        return 'the conversation has no separate judge; set judge.kind = "separate"'
+    only_rounds = conversation.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
+    no_judge = "the conversation has no judge; set its end_chat.mode or its judge"
+    return no_judge if function is complete and only_rounds else ""
+
+
+def check_judges(
+    scores: Mapping[str, ScoreFunction], conversations: Iterable[Conversation]
+) -> None:
+    """Raise `SpecError` if a score needs a judge that none of the conversations has."""
+    missing = dict.fromkeys(scores, "")
+    for conversation in conversations:
+        reasons = {name: _find_missing_judge(scores[name], conversation) for name in missing}
+        missing = {name: why for name, why in reasons.items() if why}
+        if not missing:
+            return
+    for name, why in missing.items():
+        if why:
+            raise SpecError(f"score: {name!r} would be missing: {why}")
 
 
 def _last_verdict(result: Result) -> Verdict:

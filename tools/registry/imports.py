@@ -6,6 +6,7 @@ A store never names an object to import: a stored reference is only printed, for
 import sys
 from collections.abc import Iterable
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
@@ -35,9 +36,14 @@ def import_object(reference: str, where: str) -> Any:  # noqa: ANN401  # any obj
 
 def _import(reference: str, where: str) -> Any:  # noqa: ANN401  # any object
     """Import a module, or an object of a module."""
-    if reference.partition(":")[0].endswith(".py"):
-        right = reference.replace(".py", "", 1)
-        raise SpecError(f"{where}: {reference!r} is a file; name its module, as {right!r}")
+    module, sign, name = reference.partition(":")
+    if module.endswith(".py"):
+        file = Path(module)
+        there = "" if file.name == module else "run the command in its folder and "
+        raise SpecError(
+            f"{where}: {reference!r} is a file; {there}name its module, as "
+            f"{file.stem + sign + name!r}"
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -56,7 +62,8 @@ def _import(reference: str, where: str) -> Any:  # noqa: ANN401  # any object
 def import_tools(references: Iterable[str], where: str) -> list[BaseTool]:
     """Import tools by ``module``, with all its tools, or by ``module:name``.
 
-    The tools of a module are its LangChain tools, and its own public functions with a docstring.
+    The tools of a module are its LangChain tools, and its own public functions with a docstring
+    and types.
     A name can also be that of a list of tools.
 
     Raises:
@@ -87,13 +94,18 @@ def _tools_of(module: ModuleType, where: str) -> list[object]:
     return found
 
 
-def _is_tool(module: ModuleType, name: str, one: object) -> bool:
+def _is_tool(module: ModuleType, name: str, one: Any) -> bool:  # noqa: ANN401  # any object
     if isinstance(one, BaseTool):
         return True
     if name.startswith("_") or getattr(one, "__module__", None) != module.__name__:
         return False
     try:
-        return isinstance(make_tool(one, name), BaseTool)
+        # Without types it is not meant for models, as in most modules of other people.
+        if not isinstance(make_tool(one, name), BaseTool):
+            return False
+        found = signature(one)
+        types = [each.annotation for each in found.parameters.values()]
+        return found.empty not in (types or [found.return_annotation])
     except SpecError:
         # Other functions of the module need no docstring and may have any argument.
         return False

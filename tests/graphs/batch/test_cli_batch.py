@@ -182,8 +182,9 @@ def test_where_people_are_asked_it_is_told_how_they_answer(tmp_path: Path) -> No
 
 
 def test_scores_that_are_missing_are_told(tmp_path: Path, player: Player) -> None:
-    # These conversations have no judge.
-    written(tmp_path, batch(2) | {"score": "complete"})
+    # These conversations end before the judge is asked.
+    judge = {"criteria": ["A bench is planned."], "final_verdict": False}
+    written(tmp_path, batch(2, judge=judge) | {"score": "complete"})
     for _ in range(2):
         ran = run()
         assert ran.exit_code == 0

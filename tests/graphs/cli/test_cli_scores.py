@@ -36,7 +36,7 @@ def wants(one, two, three):
 number = 3
 '''
 
-LINES = """score = ["words:solved", "words:Rules.length", "complete"]
+LINES = """score = ["words:solved", "words:Rules.length"]
 [conversation]
 kind = "chat"
 max_iterations = 1
