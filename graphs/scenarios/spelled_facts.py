@@ -4,10 +4,10 @@
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from datetime import date
-from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple
 from unicodedata import decimal
@@ -161,26 +161,39 @@ _AS_LETTERS: Final = str.maketrans("0123456789", "abcdefghij")
 """The day of a date is no number that a secret may contain."""
 
 
-def says(text: str, fact: str) -> bool:
-    """Return whether a text contains a fact in any spelling; a date may be in any order."""
-    facts = {"".join(pieces) for pieces in _read_orders(fact)}
-    return any(_contains(said, one) for said in _read_orders(text) for one in facts)
+def find_said(facts: Iterable[str], text: str, *, as_written: bool = False) -> list[str]:
+    """Return the facts that a text contains in any spelling; a date may be in any order.
+
+    Args:
+        facts: The facts.
+        text: The text.
+        as_written: Whether a part of a date is a fact, too, such as a month.
+    """
+    said = _read_orders(text, as_written)
+    return [
+        fact
+        for fact in facts
+        if any(
+            _contains(letters, ends, one)
+            for one, _ in _read_orders(fact, as_written)
+            for letters, ends in said
+        )
+    ]
 
 
-@lru_cache(maxsize=64)
-def _read_orders(text: str) -> tuple[list[str], ...]:
-    """Return the pieces of a text with its dates alike, in each order of day and month."""
-    return tuple(map(read_pieces, {without_dates(text, order) for order in (0, -1)}))
+def _read_orders(text: str, as_written: bool) -> list[tuple[str, set[int]]]:
+    """Return the letters and digits of a text, and the ends of its pieces.
+
+    Its dates are written alike, in both orders of day and month.
+    """
+    orders = [without_dates(text, order) for order in (0, -1)] + [text] * as_written
+    found = [read_pieces(one) for one in dict.fromkeys(orders)]
+    return [("".join(one), {*accumulate(map(len, one), initial=0)}) for one in found]
 
 
-def _contains(pieces: Sequence[str], fact: str) -> bool:
-    """Return whether adjacent pieces together are a fact."""
-    for start in range(len(pieces)):
-        joined = ""
-        for piece in pieces[start : start + len(fact)]:
-            joined += piece
-            if joined == fact:
-                return True
-            if not fact.startswith(joined):
-                break
-    return False
+def _contains(letters: str, ends: Set[int], fact: str) -> bool:
+    """Return whether a fact is in a text, from the end of a piece to the end of a piece."""
+    at = letters.find(fact) if fact else -1
+    while at >= 0 and not {at, at + len(fact)} <= ends:
+        at = letters.find(fact, at + 1)
+    return at >= 0

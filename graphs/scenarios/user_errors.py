@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..text.sentences import is_farewell
 from ..text.words import fold
-from .spelled_facts import PHRASES, find_dates, read_pieces, says, without_dates
+from .spelled_facts import PHRASES, find_dates, find_said, read_pieces, without_dates
 
 UserErrorKind: TypeAlias = Literal[
     "secret", "invented", "copied", "other_side", "early_end", "not_mentioned", "instructions"
@@ -90,11 +90,12 @@ def _find_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]
     known = _KnownFacts(facts.known)
     secrets = _secret_facts(facts)
     goal = _runs_of_words(_QUOTED.sub(" ", facts.goal))
-    agent = ""
+    told = set[str]()
     for turn in turns:
+        said = _said_secrets(secrets, turn.text)
         if turn.is_by_user:
             found: Iterable[tuple[UserErrorKind, Iterable[str]]] = (
-                ("secret", _said_secrets(secrets, turn.text, agent)),
+                ("secret", (one for one in said if one not in told)),
                 ("invented", known.find_invented(turn.text)),
                 ("copied", _copied_words(goal, turn.text)),
                 ("other_side", (one.group().strip() for one in _OTHER_SIDE.finditer(turn.text))),
@@ -102,7 +103,7 @@ def _find_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]
             for kind, texts in found:
                 yield from (UserError(kind, text, turn.number) for text in [*texts][:1])
         known.add(turn.text)
-        agent += f"\n{turn.text}" if turn.is_by_agent else ""
+        told.update(said if turn.is_by_agent else ())
     yield from _end_errors(facts, turns)
 
 
@@ -117,8 +118,9 @@ def _end_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]:
     if last is not None and not end.text.strip() and (sentence := find_open_sentence(last.text)):
         yield UserError("early_end", sentence, end.number)
     said = " ".join(turn.text for turn in turns)
+    mentioned = find_said(facts.must_mention, said, as_written=True)
     for part in facts.must_mention:
-        if not says(said, part):
+        if part not in mentioned:
             yield UserError("not_mentioned", part, end.number)
 
 
@@ -166,23 +168,24 @@ def _secret_facts(facts: UserFacts) -> list[str]:
     coded = [*_EMAIL.findall(rest), *(raw for raw in _RUN.findall(rest) if _has_digit(raw))]
     found = [*quoted, *dates, *coded, *_PASSWORD.findall(rest), *_NAME.findall(rest)]
     own = [one for one in facts.known if one != text]
-    return [
-        one
-        for one in found
-        if len(_plain(one)) >= _MIN_SECRET and not any(says(text, one) for text in own)
-    ]
+    allowed = {fact for text in own for fact in find_said(found, text)}
+    return [one for one in found if len(_plain(one)) >= _MIN_SECRET and one not in allowed]
 
 
-def _said_secrets(secrets: Sequence[str], text: str, agent: str) -> Iterator[str]:
-    """Yield the secrets that a text says, and that the agent has not said before."""
+def _said_secrets(secrets: Sequence[str], text: str) -> list[str]:
+    """Return the secrets that a text says."""
+    alike = dict[tuple[bool, bool], dict[str, str]]()
     for secret in secrets:
-        said, known, fact = (_OTHER_NUMBERS.sub("", one) for one in (text, agent, secret))
-        if not _CENTS.search(f"{secret} EUR"):
-            said = _CENTS.sub(r"\1 x ", said)
-        if "@" in secret:
-            said = _SPOKEN_SIGNS.sub(" ", said)
-        if says(said, fact) and not says(known, fact):
-            yield secret
+        kind = _CENTS.search(f"{secret} EUR") is not None, "@" in secret
+        alike.setdefault(kind, {})[_OTHER_NUMBERS.sub("", secret)] = secret
+    found = set[str]()
+    # A long text is read once for all secrets that are searched in the same way.
+    for (has_cents, is_address), facts in alike.items():
+        said = _OTHER_NUMBERS.sub("", text)
+        said = said if has_cents else _CENTS.sub(r"\1 x ", said)
+        said = _SPOKEN_SIGNS.sub(" ", said) if is_address else said
+        found.update(facts[one] for one in find_said(facts, said))
+    return [one for one in secrets if one in found]
 
 
 _SPOKEN_SIGNS: Final = re.compile(r"\b(?:at|dot|punkt|punto|point)\b", re.IGNORECASE)
