@@ -254,9 +254,10 @@ def _hide_frames(error: Exception) -> None:
         while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_libraries()):
             last, frames = frames, frames.tb_next
         if frames is not None or isinstance(error, DuologueError) or _is_raised_for_users(one):
-            one.__traceback__ = frames
+            # An assignment fails for an error that is a frozen dataclass.
+            one.with_traceback(frames)
         elif one is not error:
-            one.__traceback__ = last
+            one.with_traceback(last)
         if notes := getattr(one, "__notes__", None):
             # LangGraph notes the name and the id of a task, which a user can't use.
             notes[:] = [note for note in notes if not note.startswith("During task with name")]

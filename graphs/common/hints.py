@@ -173,6 +173,14 @@ _LONGEST: Final = 60
 
 def suggest_value(path: str, value: Any, *, wants_list: bool = False) -> str:  # noqa: ANN401
     """Suggest what to write in place of a wrong value of a field, or nothing."""
+    try:
+        return _suggest_value(path, value, wants_list=wants_list)
+    except Exception:
+        # Any attribute of a user's object may raise, such as those of a proxy without a context.
+        return ""
+
+
+def _suggest_value(path: str, value: Any, *, wants_list: bool) -> str:  # noqa: ANN401
     kind = _name_kind(value)
     if isinstance(value, str) and len(value) > _LONGEST:
         value = f"{value[:_LONGEST]}…"

@@ -4,6 +4,7 @@ import asyncio
 import json
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,20 @@ def test_an_error_shows_the_user_s_frames_only(
     inner = [one for one in names if one != USER and one.parent.name != "asyncio"]
     assert inner == []
     assert len("".join(traceback.format_exception(caught.value)).splitlines()) <= 40
+
+
+@dataclass(frozen=True)
+class FrozenError(Exception):
+    number: int
+
+
+def test_an_error_that_is_a_frozen_dataclass_stays_the_cause() -> None:
+    def fails(messages: Sequence[BaseMessage]) -> str:
+        raise FrozenError(3)
+
+    with pytest.raises(DuologueError) as caught:
+        simulate(BUSY, fails, model=ScriptedChatModel(["Refund order 7."]), store="memory:")
+    assert caught.value.__cause__ == FrozenError(3)
 
 
 class BrokenModel(ScriptedChatModel):

@@ -58,6 +58,15 @@ def test_a_wrong_guess_gets_the_right_form() -> None:
     check_rows(read_rows(__file__, "guesses"), check)
 
 
+def test_a_value_whose_attributes_raise_does_not_hide_the_error() -> None:
+    class Proxy:
+        def __getattr__(self, name: str) -> object:
+            raise RuntimeError("outside of a request")
+
+    with pytest.raises(SpecError, match=r"^checks\.0: input should be callable, not Proxy$"):
+        Scenario("Get a refund.", checks=[Proxy()])
+
+
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "DUOLOGUE_API_KEY"])
 @each_row("placeholders")
 def test_a_key_that_is_still_a_placeholder_is_refused(
