@@ -135,9 +135,7 @@ async def run_session(
             async for event in _prepare_models(resources, conversation, is_new=row is None):
                 yield event
             if row is None:
-                spec = write_conversation(conversation)
-                places = json.dumps(resources.registry.locate_tools(conversation))
-                await held.begin(title=title_of(conversation), spec=spec, tools=places)
+                await _begin(held, conversation, resources, options)
             running = replace(
                 resources,
                 stop_requested=held.stop_requested,
@@ -149,6 +147,17 @@ async def run_session(
             async with aclosing(play(held, begun, bound.answer, options)) as events:
                 async for event in events:
                     yield event
+
+
+async def _begin(
+    held: SessionLease, conversation: Conversation, resources: Resources, options: Options
+) -> None:
+    spec = write_conversation(conversation)
+    places = json.dumps(resources.registry.locate_tools(conversation))
+    await held.begin(title=title_of(conversation), spec=spec, tools=places)
+    if options.get("durability") == "async":
+        # Its calls don't wait for the first commit, and only a listed session can be resumed.
+        await held.drain()
 
 
 def make_resources(options: Options, settings: Settings, gate: Gate | None = None) -> Resources:
