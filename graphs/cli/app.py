@@ -187,7 +187,7 @@ def run(
 
     Options:
         task (TASK|FILE): The task of the two roles, or a .toml or .json file with a conversation.
-            A file has no options of a role-play: it contains them.
+            A file contains the options of a role-play; do not pass them with it.
         user_role (--user-role NAME): The role that instructs, such as 'Stock Trader'.
         assistant_role (--assistant-role NAME): The role that solves, such as 'Python Programmer'.
         session (--session ID): The session's id; a session that exists is resumed. [default: made
@@ -293,8 +293,9 @@ def show(
     Options:
         speaker (--as SPEAKER): Show the messages as this speaker's model receives them: its own as
             assistant messages, the others' as user messages.
-        why (--why): Show the messages that caused the end, or that count towards one so far:
-            verdicts, done tokens, tool calls, and the messages that a guard counted.
+        why (--why): Show the messages that caused the end or, in a session that has not ended, that
+            count towards one: verdicts, done tokens, tool calls, and the messages that a guard
+            counted.
         thoughts (--thoughts): Show the models' thoughts as well.
         prompt (--prompt): With --as: show the exact prompt of that speaker's latest turn.
         html (--html): Open the session in the browser, as the page that `duologue export --format

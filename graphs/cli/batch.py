@@ -55,8 +55,8 @@ def simulate(
             FILE]
         agent_version (--agent-version TEXT): The version of the agent. A run that was begun with
             another version is not resumed.
-        judge_model (--judge-model NAME): The model that judges the criteria. Twice for two judges,
-            whose agreement is reported. [default: as --model]
+        judge_model (--judge-model NAME): The model that judges the criteria. Use it twice for two
+            judges, whose agreement is reported. [default: as --model]
         agent_model (--agent-model NAME): The model's name at an agent that is a URL. [default:
             agent]
         agent_key_env (--agent-key-env NAME): The environment variable with the key for an agent
@@ -72,10 +72,11 @@ def simulate(
         generate (--generate N): In place of a run, print N scenarios that the model writes from the
             tools of --agent and from --policy. At least a third want something forbidden.
         policy (--policy FILE): With --generate: a text file with the agent's policy.
-        retry_failed (--retry-failed): Run the simulations that failed with an error again.
-        ray (--ray auto|HOST:PORT): Run the simulations with Ray, as `duologue batch run`.
-        tau2 (--tau2 FOLDER): In place of FILE, a checkout of tau2-bench. The agent is a function as
-            of --make-agent, whose parameter has the tools and the policy.
+        retry_failed (--retry-failed): Run the simulations again that ended with an error.
+        ray (--ray auto|HOST:PORT): Run the simulations with Ray, as `duologue batch run --ray`
+            does.
+        tau2 (--tau2 FOLDER): In place of FILE, a checkout of tau2-bench. --agent is then a function
+            that returns a new agent. Its parameter has the tools and the policy.
         domain (--domain NAME): The domain of tau2-bench, such as retail.
 
     Examples:
@@ -229,7 +230,7 @@ def run(
         file (FILE): A .toml or .json file with a batch.
         name (--name NAME): The batch's name; a batch that exists is resumed. [default: made from
             FILE]
-        retry_failed (--retry-failed): Run the sessions that failed again.
+        retry_failed (--retry-failed): Run the failed sessions again.
         limit (--limit N): Run only the first N sessions. Run again with a larger N for
             more.
             [default: all]

@@ -161,8 +161,8 @@ def fork(
         prompt (--prompt SPEAKER=TEXT): A new system prompt for a speaker. Repeatable.
         speaker_task (--speaker-task SPEAKER=TEXT): A new private task for a speaker. Repeatable.
         speaker_model (--speaker-model SPEAKER=NAME): A new model for a speaker. Repeatable.
-        tools (--tools MODULE): A Python module with tools of the session, or one tool as
-            MODULE:NAME, for the command that is printed. Repeatable.
+        tools (--tools MODULE): A Python module with the session's tools, or one tool as
+            MODULE:NAME. The printed command contains it. Repeatable.
 
     Examples:
         duologue fork garden --at m0004 --into other --max-iterations 9

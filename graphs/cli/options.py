@@ -41,7 +41,7 @@ class ExitCode(IntEnum):
     SESSION = 4, "a session or its store can't be used"
     WAITING = 5, "the session waits for a person's answer"
     UNFINISHED = 6, "sessions of a batch failed, wait for a person, or were paused"
-    INCONCLUSIVE = 7, "no simulation failed, but one neither passed nor failed"
+    INCONCLUSIVE = 7, "no simulation failed, but at least one is inconclusive"
     INTERRUPTED = 130, "interrupted (Ctrl-C); the session can be resumed"
     CLOSED_PIPE = 141, "the reader of the output closed the pipe; the session can be resumed"
     TERMINATED = 143, "terminated (SIGTERM); the session can be resumed"
@@ -337,7 +337,7 @@ ToolsOption = Annotated[
 Seed = Annotated[
     int | None,
     typer.Option(
-        "--seed", metavar="N", help="A random seed, with which some models repeat their output."
+        "--seed", metavar="N", help="A random seed. Some models repeat their output with it."
     ),
 ]
 Temperature = Annotated[

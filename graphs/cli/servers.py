@@ -83,7 +83,7 @@ def mcp(
     """Serve conversation files as tools to MCP clients.
 
     Each file is one tool, with the name of the file. A call runs the conversation and returns its
-    output. Sessions are kept in the store, as those of `duologue run`.
+    output. Like `duologue run`, it keeps the sessions in the store.
 
     Options:
         http (--http PORT): Serve streamable HTTP at this port of 127.0.0.1; 0 is any free port.
