@@ -427,8 +427,11 @@ def settled(
         since: The index that an earlier call returned for a shorter part of this text, or 0.
         name: As for `says`.
     """
-    text, name = unify(text, token), name and unify(name)
-    at, line = min(_begun(token, text), html_start(text)), line_start(text, len(text))
+    # Earlier lines are settled. A long line is read from its unsettled part on.
+    begin = line_start(text, since)
+    begin = begin if since - begin <= NEAR else since
+    text, name = text[:begin] + unify(text[begin:], token), name and unify(name)
+    at, line = _begun(token, text[: html_start(text)]), line_start(text, len(text))
     if spelling(token).loose.search(text, since) is not None:
         if is_decorative(unlabelled(spelling(token).loose.sub(" ", text[:at]), name)):
             # Another token may follow, after which nothing of the message is left.

@@ -19,14 +19,18 @@ _IN_SIGNS: Final = re.compile(r"([^\w\s]+)(\w(?:.*\w)?)([^\w\s]+)", re.DOTALL)
 _HTML: Final = re.compile(
     r"(?P<entities>(?:&(?:lt|gt|amp|quot|apos|nbsp|num|#\d{2,5}|#x[0-9a-f]{2,4});)+)"
     r"|</?(?:(?P<line>p|div|br|hr|li|ul|ol|h[1-6])|(?P<code>code|pre|tt)"
-    r"|b|i|u|em|strong|small|big|mark|font|center|span)\b[^<>\n]*>",
+    r"|b|i|u|em|strong|small|big|mark|font|center|span)\b[^<>\n]{0,100}>",
     re.IGNORECASE,
 )
 """Entities, and tags that only format a text."""
 
-_HTML_BEGUN: Final = re.compile(r"(?:<(?:/?[a-z][^<>\n]{0,40})?|&#?\w{0,8})\Z", re.IGNORECASE)
-_PAD: Final = "\u2060"
-_GAP: Final = "[ \t\u200b\u2060]?"
+_HTML_BEGUN: Final = re.compile(r"(?:</?(?:[a-z][^<>\n]{0,107})?|&#?\w{0,8})\Z", re.IGNORECASE)
+_BEFORE, _AFTER = "\u2061", "\u2060"
+"""Invisible characters that fill the places before and after a shorter text."""
+_GAP: Final = f"[ \t\u200b{_AFTER}]?{_BEFORE}*"
+
+_ACCENTED: Final = re.compile(r"(?:[^\W_][\u0300-\u0345\u0360-\u036f]*)+")
+"""A word, in which accents may be characters of their own."""
 
 
 class _PlainSigns(dict[int, str]):
@@ -38,7 +42,7 @@ class _PlainSigns(dict[int, str]):
         # Marks of a lower class, such as the voicing of kana, belong to the letter.
         first, *marks = [*unicodedata.normalize("NFD", sign)]
         sign = first if all(unicodedata.combining(mark) >= 200 for mark in marks) else sign
-        self[code] = _PAD if unicodedata.combining(sign) >= 200 else sign
+        self[code] = sign
         return self[code]
 
 
@@ -54,7 +58,17 @@ def unify(text: str, token: str = "") -> str:
     """
     if ("<" in text or "&" in text) and not _HTML.search(token):
         text = _HTML.sub(_write_plainly, text)
-    return text if text.isascii() else text.translate(_PLAIN_SIGNS)
+    if text.isascii():
+        return text
+    if not unicodedata.is_normalized("NFC", text):
+        text = _ACCENTED.sub(_move_accents, text)
+    return text.translate(_PLAIN_SIGNS)
+
+
+def _move_accents(found: re.Match[str]) -> str:
+    """Return a word of the same length without accents that are characters of their own."""
+    letters = "".join(sign for sign in found[0] if not unicodedata.combining(sign))
+    return letters.rjust(len(found[0]), _BEFORE)
 
 
 def _write_plainly(found: re.Match[str]) -> str:
@@ -62,14 +76,13 @@ def _write_plainly(found: re.Match[str]) -> str:
     written, size = found[0], len(found[0])
     if found["entities"]:
         signs, after = html.unescape(written), found.string[found.end() : found.end() + 1]
-        return signs.rjust(size, _PAD) if after.isalnum() else signs.ljust(size, _PAD)
-    sign = "\n" if found["line"] else "`" if found["code"] else " "
-    return sign.ljust(size) if written[1] == "/" or found["line"] else sign.rjust(size)
+        return signs.rjust(size, _BEFORE) if after.isalnum() else signs.ljust(size, _AFTER)
+    return "\n".ljust(size) if found["line"] else ("`" if found["code"] else " ").rjust(size)
 
 
 def html_start(text: str) -> int:
     """Return the index of the tag or entity that may have begun at the end of a text."""
-    found = _HTML_BEGUN.search(text, max(0, len(text) - 50))
+    found = _HTML_BEGUN.search(text, max(0, len(text) - 110))
     return len(text) if found is None else found.start()
 
 
@@ -124,7 +137,7 @@ def spelling(word: str) -> Spelling:
     - without its brackets unless the word inside is ordinary: "TASK_DONE" matches "<TASK_DONE>",
       but "done" does not match "<done>".
     """
-    word = word.translate(_PLAIN_SIGNS)
+    word = unicodedata.normalize("NFC", word).translate(_PLAIN_SIGNS)
     exact, loose = (_write(word, in_any_case=in_any_case) for in_any_case in (False, True))
     return Spelling(
         word,
@@ -156,8 +169,8 @@ def _write(word: str, *, in_any_case: bool) -> str:
     if in_brackets is not None and not is_ordinary(in_brackets[2].strip()):
         opening, inner, closing = map(join, in_brackets.groups())
         # One bracket may be missing, as in an answer that a stop sequence has cut off.
-        written.append(rf"(?<!\w)(?:{opening})?{inner}(?:{closing})?(?!\w)")
-    return f"{_PAD}*(?:{'|'.join(written)}){_PAD}*"
+        written.append(rf"(?<!\w){_BEFORE}*(?:{opening}{_BEFORE}*)?{inner}(?:{closing})?(?!\w)")
+    return f"(?<!{_BEFORE})(?:{'|'.join(written)}){_AFTER}*"
 
 
 def _write_beginning(word: str) -> str:
@@ -174,8 +187,11 @@ def _write_beginning(word: str) -> str:
 
 def _signs_of(word: str, *, joints: bool, in_any_case: bool) -> list[str]:
     """Return the patterns of the characters of a word. Markdown may escape each sign."""
-    found = []
+    found, before = list[str](), ""
     for part in re.findall(r"ss|.", word, re.DOTALL | re.IGNORECASE):
+        if found and part.isalnum() and not before.isalnum():
+            found.append(f"{_BEFORE}*")
+        before = part
         if joints and part in "-_ ":
             found += [r"\\?", "[-_ ]"]
         elif part.isalnum() or part.isspace():
@@ -189,10 +205,10 @@ def _bounds(word: str) -> tuple[str, str]:
     """Return the patterns before and after a word that is not a part of a longer word."""
     # An underscore can be emphasis, but within a word it is a letter.
     begin = rf"(?:(?<![^\W_])(?<![^\W_]_)|(?<={DENSE}))"
-    end = rf"(?:(?![^\W_])(?!_[^\W_])|(?={DENSE}))"
+    end = rf"(?:(?!_?{_BEFORE}*[^\W_])|(?={DENSE}))"
     if not word[:1].isalnum():
         has_words = re.search(r"[^\W_]", word) is not None
         begin = rf"(?:(?<![^\W\d_])|(?<={DENSE}))" if has_words else ""
     # A word of a script without spaces, or one that ends with a sign, may touch another word.
     is_dense, is_open = re.fullmatch(DENSE, word[:1]), re.fullmatch(rf"\W|{DENSE}", word[-1:])
-    return "" if is_dense else begin, "" if is_open else end
+    return f"{'' if is_dense else begin}{_BEFORE}*", "" if is_open else end

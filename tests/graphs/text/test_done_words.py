@@ -47,6 +47,22 @@ def test_r1_an_ordinary_word_among_others_is_not_said_and_stays(text: str) -> No
     assert without("DEAL", text, "alone", "User") == text
 
 
+@pytest.mark.parametrize(
+    ("token", "text", "heard"),
+    [
+        ("DONE", "Voila\u0300 le cafe\u0301 DONE", "Voila\u0300 le cafe\u0301"),
+        ("ARRÊT", "Fini. ARRE\u0302T", "Fini."),
+        ("ARRE\u0302T", "Fini. ARRÊT", "Fini."),
+        (STOP, "cafe\u0301###STOP###", "cafe\u0301###STOP###"),
+        (STOP, "<code>a</code> ###STOP###", "<code>a</code>"),
+        ("<STOP>", "Thanks! &lt;STOP&gt; Bye!", "Thanks! Bye!"),
+        ("<STOP>", "Merci&lt;STOP&gt;", "Merci&lt;STOP&gt;"),
+    ],
+)
+def test_r1_accents_and_tags_around_a_token_stay_whole(token: str, text: str, heard: str) -> None:
+    assert without(token, text, "last") == heard
+
+
 ENDINGS = st.sampled_from([*".!?", "?!", '."', "!)", "。", "！", "؟", "।", "。」"])
 PROSE = st.text(st.characters(categories=["L", "Nd", "Zs"]), min_size=1)
 

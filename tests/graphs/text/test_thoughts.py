@@ -1,11 +1,13 @@
 """R2: a model's thoughts inside its text are separated from its message, even in pieces."""
 
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from duologue.graphs.text.done_words import Match, settled, without
+from duologue.graphs.text.spellings import unify
 from duologue.graphs.text.thoughts import ThoughtReader, split, thoughts
 from support.cases import drawn_cases
 from support.tables import each_row, read_rows
@@ -119,6 +121,7 @@ TOKENS: list[tuple[str, Match]] = [
 
 
 @example(". `###STOP###```\n", ("###STOP###", "last"), 1)
+@example("STOP_ITS\u0301TOP", ("STOP", "anywhere"), 1)
 @example("###STOP######STOP###...###STOP###", ("###STOP###", "last"), 1)
 @example('Stop`", ####STOP###. "Thank you', ("STOP", "anywhere"), 1)
 @settings(max_examples=400)
@@ -128,6 +131,7 @@ TOKENS: list[tuple[str, Match]] = [
             [
                 *("###STOP###", "STOP", "###", "#", "S", "TOP", "**", "\n", " ", ". ", "! "),
                 *('"', "`", "Thank you", "so ", "```\n", "> ", "stop", "Stop", "Ann: ", "Ann", ":"),
+                *("<b>", "</b>", "<br>", "</code>", "\uff03" * 3, "S\u0301TOP", "cafe\u0301"),
                 *("👋", "(", ")", ", ", " - ", "...", "?", ":)", "<", ">", "STOP_IT", "I say "),
             ]
         ),
@@ -145,3 +149,13 @@ def test_r2_no_part_of_a_done_token_is_told_before_it_is_known(
         known = settled(word, text[:end], match, known, "Ann")
         # The streamed text is the beginning of the heard text.
         assert heard.startswith(text[:known])
+
+
+@pytest.mark.parametrize("piece", ["Voilà le café. ", "<b>Hello</b> &amp; you. ", "###STO "])
+def test_r2_a_long_line_that_arrives_in_pieces_is_read_in_linear_time(piece: str) -> None:
+    text, known = piece * 2_000, 0
+    with patch("duologue.graphs.text.done_words.unify", wraps=unify) as unified:
+        for end in range(0, len(text), len(piece)):
+            known = settled("###STOP###", text[:end], "last", known, "Ann")
+    assert known > len(text) - 50
+    assert sum(len(call.args[0]) for call in unified.call_args_list) < 50 * len(text)
