@@ -47,6 +47,7 @@ def read_pieces(text: str) -> list[str]:
     if not plain.isascii():
         # The digits of any script, but no raised ones.
         plain = "".join(str(decimal(one, one)) for one in plain).translate(_CHINESE)
+    plain = re.sub(r"\ba (?=(?:hundred|thousand)\b)", "one ", plain)
     words = re.findall(r"[0-9]+|[^\W\d_]+", plain)
     codes = "".join(_code(word) for word in words)
     pieces, end = list[str](), 0
