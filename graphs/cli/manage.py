@@ -153,6 +153,7 @@ def fork(
     """Make a new session from any message of another session.
 
     The other session does not change. The new one has the same rules, apart from the options.
+    Ends that are functions or other objects need Python: Session("ID").fork(end_chat=…).
 
     Options:
         at (--at MESSAGE): The id of the last message to keep, such as m0007. [default: the newest]

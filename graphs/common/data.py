@@ -110,6 +110,12 @@ def is_agent(given: Any) -> bool:  # noqa: ANN401
     return hasattr(given, "ainvoke") and hasattr(given, "get_name") and not isinstance(given, type)
 
 
+def is_method_of_agent(given: Any) -> bool:  # noqa: ANN401
+    """Return whether a function runs a LangChain Runnable, as its method ``invoke`` does."""
+    name = str(getattr(given, "__name__", "")).removeprefix("a")
+    return name in ("invoke", "stream", "batch") and is_agent(getattr(given, "__self__", None))
+
+
 def _read_named(given: Any, handler: ValidatorFunctionWrapHandler) -> object:  # noqa: ANN401
     """Validate a name, or an object that has one."""
     if isinstance(given, str):
@@ -270,6 +276,19 @@ class Data(BaseModel, metaclass=DocumentedMeta):
     model_config = ConfigDict(
         frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True
     )
+
+    # Hidden, because type checkers know that a model is frozen.
+    if not TYPE_CHECKING:
+
+        @hide_frames
+        def __setattr__(self, name: str, value: object) -> None:
+            try:
+                super().__setattr__(name, value)
+            except ValidationError:
+                can_replace = hasattr(self, "replace")
+                how = f"make a copy by replace({name}=…)" if can_replace else "create a new one"
+                text = f"{name}: a {type(self).__name__} can't be changed; {how}"
+                raise SpecError(text) from None
 
     @classmethod
     def __get_pydantic_json_schema__(

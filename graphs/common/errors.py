@@ -333,8 +333,10 @@ def suggest_near_or_all(unknown: str, known: Sequence[str]) -> str:
 
 def suggest_option(unknown: str, known: Sequence[str]) -> str:
     """Suggest the option with the same meaning, or else similar names, or else list all."""
-    from .hints import SYNONYMS, suggest_replacement
+    from .hints import SYNONYMS, suggest_for_simulation, suggest_replacement
 
+    if "make_agent" in known:
+        return suggest_for_simulation(unknown) or suggest_near_or_all(unknown, known)
     same = [name for name in SYNONYMS.get(unknown.casefold(), ()) if name in known]
     if same:
         return f"; did you mean {list_names(same)}?"

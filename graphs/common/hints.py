@@ -70,6 +70,24 @@ _OF_CONVERSATION: Final[Mapping[str, str]] = {
 }
 """Fields of a conversation, which a run has not, with the argument of `replace`."""
 
+_OF_RUN: Final = ("answer", "callbacks", "models", "session", "store")
+"""Options of a run, which a conversation has not."""
+
+_OF_SCENARIO: Final = (
+    *("checks", "criteria", "expected_ends", "goal", "knows", "language", "max_iterations"),
+    *("must_mention", "must_not_say", "persona", "script", "world"),
+)
+"""Fields of a scenario, which `simulate` has not."""
+
+_OF_SUITE: Final = "; it belongs to a suite: write Suite({{'NAME': scenario}}, {}=…) for run_suite"
+
+_OF_FORK: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("id", "name", "new", "session", "session_id"), "write into='NEW-ID'"),
+    "conversation": "pass the changed fields alone, such as task='…'",
+    **dict.fromkeys(("store", "to"), "a fork is in the same store; write fork().copy(to=…)"),
+}
+"""Likely guesses in a fork, with the remedy."""
+
 
 def suggest_argument(unknown: str, known: Sequence[str]) -> str:
     """Suggest the argument that sets what an unknown field means, or nothing."""
@@ -80,7 +98,32 @@ def suggest_argument(unknown: str, known: Sequence[str]) -> str:
         return f"; write end_chat={_ENDS[name]}, or when={_ENDS[name]} beside other fields"
     if name == "criteria" and "judge" in known:
         return "; write judge=SeparateJudge([…])"
+    if "turn_order" in known and name in _OF_RUN:
+        return f"; pass it to the run, as in converse(conversation, {name}=…)"
+    if "turn_order" in known and name == "kind":
+        return "; read a dict with a kind by load_conversation"
+    if "must_not_say" in known and name in ("personas", "trials"):
+        return _OF_SUITE.format(name)
+    if "must_not_say" in known and name == "judge":
+        return "; write criteria=[…]"
     return ""
+
+
+def suggest_for_simulation(unknown: str) -> str:
+    """Suggest where to set what an unknown option of a simulation means, or nothing."""
+    name = unknown.casefold()
+    if name == "judge":
+        return "; write Scenario(GOAL, criteria=[…]), and name the judge's model by judge_model"
+    if name in ("personas", "trials"):
+        return _OF_SUITE.format(name)
+    meant = next((one for one in (name, *SYNONYMS.get(name, ())) if one in _OF_SCENARIO), None)
+    return f"; it belongs to the scenario: write Scenario(GOAL, {meant}=…)" if meant else ""
+
+
+def suggest_for_fork(unknown: str) -> str:
+    """Suggest what to write in place of a field that a fork can't change, or nothing."""
+    found = _OF_FORK.get(unknown.casefold())
+    return f"; {found}" if found else ""
 
 
 def suggest_replacement(unknown: str) -> str:
@@ -148,6 +191,13 @@ _VALUES: Final[Sequence[tuple[str, str, str]]] = (
     (r"assistant|user", "agent", 'write {{"replies": [agent]}}'),
     (r"(.*\.)?(world|check|checks\.\d+)", "text|word", "pass the function, not its name"),
     (r"(.*\.)?checks\.\d+", "other", "write a function of the result"),
+    (r"scenario", "text|word", "write Scenario({value!r})"),
+    (r"scenario", "list", "write run_suite(Suite({{'NAME': scenario}}), agent, name=…)"),
+    (
+        r"scenario",
+        "agent|conversation|function|judge|model|number|other",
+        "write Scenario('GOAL', …)",
+    ),
     (r"scenarios", "list", "write {{'NAME': scenario}}"),
     (r"(.*\.)?script\.\d+", "function", "call it, as in user()"),
     (r"(.*\.)?script\.\d+\.kind", "text|word", "for a message, write user({value!r})"),

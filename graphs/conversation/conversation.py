@@ -4,7 +4,7 @@ Sessions store their spec, so each change of the fields needs a new version and 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack, overload
 
@@ -195,10 +195,7 @@ class Form(Spec):
             SpecError: A field is missing, unknown, wrong or set twice; the message names it.
         """
         check_depth(given)
-        taken = cls.taken()
-        unknown = next((name for name in given if name not in taken), None)
-        if unknown is not None:
-            raise SpecError(describe_unknown_field(unknown, unknown, [taken]))
+        cls.check_names(given)
         flat = {name: given[name] for name in cls.parameters if name in given}
         by_role = {role: _read_speaker(role, given[role]) for role in cls.roles if role in given}
         for role, fields in by_role.items():
@@ -209,6 +206,14 @@ class Form(Spec):
                     raise duplicate_field_error(field, f"{role}.name")
         others = {name: given[name] for name in given if name not in {*flat, *cls.roles}}
         return validate(cls, flat)._build_conversation(by_role, others)
+
+    @classmethod
+    def check_names(cls, given: Iterable[str]) -> None:
+        """Raise `SpecError` for the first name that is not a field of this form."""
+        taken = cls.taken()
+        unknown = next((name for name in given if name not in taken), None)
+        if unknown is not None:
+            raise SpecError(describe_unknown_field(unknown, unknown, [taken]))
 
     @classmethod
     def taken(cls) -> dict[str, FieldInfo]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, field_validator
 
 from ..common.data import MOST, AtLeast, Cap, ModelName, Name, Spec, Text
-from ..common.errors import SpecError, list_names
+from ..common.errors import SpecError, hide_frames, list_names
 from ..ends.end import leaves
 from ..ends.end_chat import EndChat, EndChatMode
 from ..prompts.prompts import (
@@ -410,4 +410,6 @@ class ConversationFields(Spec):
         for speaker in self.speakers:
             if speaker.name == name:
                 return speaker
-        raise KeyError(f"no speaker is called {name!r}; choose one of {list_names(self.names)}")
+        with hide_frames:
+            known = list_names(self.names)
+            raise KeyError(f"no speaker is called {name!r}; choose one of {known}")

@@ -76,6 +76,8 @@ def short_form(
         @wraps(function)
         @hide_frames
         def call(*args: P.args, **kwargs: P.kwargs) -> Conversation:
+            # A mistyped argument is the reason why another one is missing.
+            form.check_names(kwargs)
             try:
                 passed = declared.bind(*args, **kwargs).arguments
             except TypeError as error:

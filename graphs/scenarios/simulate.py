@@ -15,6 +15,7 @@ from ...nodes.models.adapters.composed import Chat
 from ..common.content import Content, make_content
 from ..common.data import NamedObject
 from ..common.errors import SpecError, hide_frames, name_type
+from ..common.hints import suggest_value
 from ..common.model_help import check_options, list_options
 from ..common.threads import in_background
 from ..conversation.conversation import Conversation
@@ -139,9 +140,8 @@ simulate = in_background(asimulate)
 
 def _check_scenario(scenario: object) -> None:
     if not isinstance(scenario, Scenario):
-        raise TypeError(
-            f"scenario: must be a Scenario, not {name_type(scenario)}; write Scenario('GOAL', …)"
-        )
+        remedy = suggest_value("scenario", scenario)
+        raise TypeError(f"scenario: must be a Scenario, not {name_type(scenario)}{remedy}")
 
 
 @hide_frames

@@ -25,6 +25,7 @@ from ...nodes.models.recorder import note_new_ids
 from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
 from ...tools.registry.imports import import_object
 from ..common.addresses import show_address
+from ..common.data import is_method_of_agent
 from ..common.errors import AgentError, SpecError, name_type
 from .a2a_agent import A2A, A2aAgent
 from .http_agent import HTTP, HttpAgent, ModelServer, read_address
@@ -119,6 +120,8 @@ class TestedAgent:
         if isinstance(agent, Runnable):
             check_agent(agent, "agent: it")
             return cls(agent, on_interrupt, seconds)
+        if is_method_of_agent(agent):
+            raise TypeError("agent: must be the agent itself, not its method; pass the agent")
         if callable(agent) and not isinstance(agent, type):
             return cls(agent, on_interrupt, seconds)
         shown = repr(show_address(agent)) if isinstance(agent, str) else name_type(agent)

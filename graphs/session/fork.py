@@ -14,6 +14,7 @@ from ...nodes.turn.node_context import instruct_before_turn
 from ...nodes.turn.run_input import add_next_step, select_other_facts
 from ..build import build_graph
 from ..common.errors import SpecError
+from ..common.hints import suggest_for_fork
 from ..conversation.conversation import Conversation, restore_conversation
 from ..conversation.conversation_options import require_fields
 from ..conversation.judges import SeparateJudge
@@ -240,8 +241,10 @@ async def fork_session(
 
 def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:
     """Return a conversation with changed rules and the same speakers."""
-    for field in ("version", *FIXED):
-        if field in changes:
+    for field in changes:
+        if remedy := suggest_for_fork(field):
+            raise SpecError(f"{field}: is not a field of a conversation{remedy}")
+        if field in ("version", *FIXED):
             raise SpecError(f"{field}: can't be changed in a fork; leave it out")
     of_speakers = require_fields(
         changes.get("speakers", {}), "speakers", "from speakers' names to changes"

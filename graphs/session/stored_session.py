@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, Field
 
 from ..common.data import Data
 from ..common.display import MOST, Panel, Shown
+from ..common.errors import hide_frames
 from ..common.sanitize import clean, excerpt
 from ..conversation.conversation import Conversation
 from ..conversation.judges import SeparateJudge, Verdict
@@ -246,6 +247,7 @@ class StoredSession(Shown):
                 found[name] = StoredSession(name, conversation, log, about.specified_task, ended)
         return found
 
+    @hide_frames
     def parsed(self, speaker: str) -> list[Any]:
         """Return the values that a speaker's output format read from its messages.
 
@@ -264,6 +266,7 @@ class StoredSession(Shown):
         said = (about for about in read if isinstance(about, Speech))
         return [about.parsed for about in said if about.speaker == speaker]
 
+    @hide_frames
     def last_message(self, speaker: str) -> str | None:
         """Return the text of a speaker's last message.
 
@@ -280,6 +283,7 @@ class StoredSession(Shown):
         said = (text for name, text in reversed(self.transcript) if name == speaker)
         return next(said, None)
 
+    @hide_frames
     def viewpoint(self, speaker: str) -> list[BaseMessage]:
         """Return the session as one speaker sees it.
 
@@ -298,6 +302,7 @@ class StoredSession(Shown):
         system = self.conversation.system_prompt(who, self.specified_task)
         return viewpoint(self.conversation, self.messages, speaker, system=system)
 
+    @hide_frames
     def memory(self, speaker: str) -> list[AnyMessage]:
         """Return a speaker's memory, as LangChain messages that any model accepts.
 
@@ -316,6 +321,7 @@ class StoredSession(Shown):
         """
         return memory_messages(self.conversation, self.messages, speaker)
 
+    @hide_frames
     def trajectory(self, speaker: str | None = None) -> list[dict[str, Any]]:
         """Return the session as messages in OpenAI's format, as evaluators of agents expect them.
 

@@ -29,6 +29,7 @@ from ..common.data import (
     by_kind,
     default,
     is_agent,
+    is_method_of_agent,
 )
 
 if TYPE_CHECKING:
@@ -231,6 +232,8 @@ def _read_reply(given: object) -> object:
         return {"kind": "conversation", "conversation": given}
     if is_agent(given):
         return {"kind": "agent", "name": given}
+    if is_method_of_agent(given):
+        raise ValueError("must be the agent itself, not its method; write replies=[agent]")
     return {"kind": "function", "name": given} if callable(given) else by_kind(given)
 
 

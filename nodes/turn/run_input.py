@@ -19,6 +19,7 @@ from ...graphs.conversation.conversation import Conversation, Form, restore_conv
 from ...graphs.conversation.questions import is_exit
 from ...graphs.conversation.usage import read_usage
 from ...graphs.ends.end import Facts
+from ...graphs.kinds.load import load_conversation
 from ...graphs.log.messages import (
     KEY,
     PLACE,
@@ -270,12 +271,13 @@ def _read(state: State, text: str | None) -> Conversation:
     if not isinstance(given, Mapping):
         kind = type(given).__name__
         raise SpecError(f"conversation: expected the fields of a Conversation, not {kind}")
+    read = load_conversation if "kind" in given else restore_conversation
     task = text or (state.get("spec") or {}).get("task")
     if task and not given.get("task"):
-        with_task = restore_conversation({**given, "task": task})
+        with_task = read({**given, "task": task})
         if not with_task.people:
             return with_task
-    return restore_conversation({**given})
+    return read({**given})
 
 
 def is_new_task(run_input: RunInput, known: Conversation, state: State) -> bool:

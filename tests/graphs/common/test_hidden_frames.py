@@ -57,6 +57,12 @@ def ask_server() -> None:
     simulate(Scenario("Get order 7 refunded."), agent, model=model, store="memory:")
 
 
+def ask_unknown_speaker() -> None:
+    model = ScriptedChatModel(lambda prompt: "CAMEL_TASK_DONE")
+    result = converse(GARDEN, model=model, store="memory:")
+    result.last_message("Zoe")
+
+
 def read_events() -> None:
     list(stream(role_play("A garden", "Cook", "Gardener"), model="gpt-4o", store="memory:"))
 
@@ -116,6 +122,9 @@ CALLS: dict[str, Callable[[], object]] = {
     "a value": lambda: MaxMessages(1, *UNKNOWN),
     "a session": lambda: converse(Session("s")),  # type: ignore[arg-type]
     "no value": lambda: converse(*NOTHING),
+    "a frozen field": lambda: setattr(GARDEN, "task", "Beds"),
+    "an unknown speaker": lambda: GARDEN.speaker("Zoe"),
+    "an unknown speaker of a result": ask_unknown_speaker,
 }
 
 
@@ -125,7 +134,7 @@ def test_an_error_shows_the_user_s_frames_only(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises((DuologueError, TypeError)) as caught:
+    with pytest.raises((DuologueError, KeyError, TypeError)) as caught:
         call()
     names = [Path(frame.filename) for frame in traceback.extract_tb(caught.value.__traceback__)]
     inner = [one for one in names if one != USER and one.parent.name != "asyncio"]

@@ -14,11 +14,15 @@ from duologue.graphs import (
     Session,
     Speaker,
     SpecError,
+    build_graph,
     chat,
     converse,
+    role_play,
+    simulate,
 )
 from duologue.graphs.common.errors import function_error
 from duologue.graphs.common.settings import load_settings
+from duologue.graphs.session.fork import apply_changes
 from duologue.nodes.testing import ScriptedChatModel
 from support.tables import check_rows, each_row, read_rows
 
@@ -46,6 +50,10 @@ def names() -> dict[str, Any]:
         **{kind.__name__: kind for kind in PUBLIC},
         "chat": chat,
         "converse": converse,
+        "simulate": simulate,
+        "run": lambda fields: build_graph().invoke({"conversation": fields}),
+        "role_play": role_play,
+        "apply_changes": apply_changes,
     }
 
 

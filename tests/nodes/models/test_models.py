@@ -224,7 +224,7 @@ FAILURES = {
     ),
     "not found": Failure(
         ("no model", "has no model 'scripted': no tools here; run"),
-        reply=Reply(error=404, message="no tools here"),
+        reply=Reply(error=404, message="no tools here."),
     ),
     "model": Failure(("no model 'nope'", "duologue models"), model="nope"),
     "timeout": Failure(("did not answer in time", "DUOLOGUE_TIMEOUT"), held=True, timeout=0.3),
