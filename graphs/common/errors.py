@@ -34,7 +34,8 @@ class DuologueError(RuntimeError):
     """
 
     def __init__(self, text: str = "") -> None:
-        super().__init__(shorten(text).replace("\n", " "))
+        # A quoted sentence may end before the remedy.
+        super().__init__(shorten(text).replace("\n", " ").replace(".; ", "; "))
 
 
 class SpecError(DuologueError, ValueError):

@@ -236,8 +236,7 @@ def _detail(error: "openai.APIError") -> str:
     body = error.body
     message = body.get("message") if isinstance(body, dict) else None
     told = excerpt_of(message if isinstance(message, str) else body) if body else ""
-    # The remedy may follow in the same sentence.
-    return told and f": {told.rstrip('.')}"
+    return told and f": {told}"
 
 
 def _explain(error: BaseException) -> str:
