@@ -316,8 +316,11 @@ def _join(pieces: Sequence[Any]) -> object:
         return "".join(pieces)
     if all(isinstance(piece, BaseMessageChunk) for piece in pieces):
         return sum(pieces[1:], start=pieces[0])
-    if all(getattr(piece, "object", None) == "chat.completion.chunk" for piece in pieces):
-        return "".join(one.delta.content or "" for piece in pieces for one in piece.choices)
+    if any(getattr(piece, "object", None) == "chat.completion.chunk" for piece in pieces):
+        # Azure's content filter adds chunks of another kind, with choices that have no delta.
+        choices = (one for piece in pieces for one in getattr(piece, "choices", ()))
+        deltas = (getattr(one, "delta", None) for one in choices)
+        return "".join(getattr(delta, "content", None) or "" for delta in deltas)
     return pieces[-1]
 
 

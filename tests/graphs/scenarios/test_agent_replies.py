@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import RunnableLambda
+from openai._models import construct_type
 from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessage
 from openai.types.responses import Response
 from pydantic import BaseModel
@@ -50,12 +51,15 @@ def yields_chunks(messages: list[BaseMessage]) -> Iterator[AIMessageChunk]:
     yield from (AIMessageChunk(content="Refun"), AIMessageChunk(content="ded."))
 
 
-def yields_chunks_of_openai(messages: list[BaseMessage]) -> Iterator[ChatCompletionChunk]:
+def yields_chunks_of_openai(messages: list[BaseMessage]) -> Iterator[object]:
     fields = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "shop"}
     for delta in ({"role": "assistant"}, {"content": "Refun"}, {"content": "ded."}):
         choices = [{"index": 0, "delta": delta}]
         yield ChatCompletionChunk.model_validate({**fields, "choices": choices})
     yield ChatCompletionChunk.model_validate({**fields, "choices": []})
+    # Azure's content filter sends this. OpenAI's client does not validate it.
+    filtered = {"id": "", "object": "", "choices": [{"index": 0, "finish_reason": None}]}
+    yield construct_type(type_=ChatCompletionChunk, value=filtered)
 
 
 def yields_states(messages: list[BaseMessage]) -> Iterator[dict[str, Any]]:
