@@ -302,7 +302,7 @@ class Input(TypedDict, total=False):
     """The input of a run."""
 
     conversation: Latest
-    """A `Conversation`, as a dict."""
+    """A `Conversation`, as a dict, or the options of a short form with its `kind`."""
     messages: Messages
     """A person's message, or the task of a conversation without a person."""
 
