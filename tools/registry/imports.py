@@ -6,7 +6,6 @@ A store never names an object to import: a stored reference is only printed, for
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from inspect import signature
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
@@ -62,8 +61,7 @@ def _import(reference: str, where: str) -> Any:  # noqa: ANN401  # any object
 def import_tools(references: Iterable[str], where: str) -> list[BaseTool]:
     """Import tools by ``module``, with all its tools, or by ``module:name``.
 
-    The tools of a module are its LangChain tools, and its own public functions with a docstring
-    and types.
+    The tools of a module are its LangChain tools, and its own public functions with a docstring.
     A name can also be that of a list of tools.
 
     Raises:
@@ -88,24 +86,19 @@ def _tools_of(module: ModuleType, where: str) -> list[object]:
     found = [one for name, one in vars(module).items() if _is_tool(module, name, one)]
     if not found:
         raise SpecError(
-            f"{where}: {module.__name__!r} contains no tool; add a docstring and types to a "
-            f"function, or name an object as {module.__name__}:NAME"
+            f"{where}: {module.__name__!r} contains no tool; add a docstring to a function, "
+            f"or name an object as {module.__name__}:NAME"
         )
     return found
 
 
-def _is_tool(module: ModuleType, name: str, one: Any) -> bool:  # noqa: ANN401  # any object
+def _is_tool(module: ModuleType, name: str, one: object) -> bool:
     if isinstance(one, BaseTool):
         return True
     if name.startswith("_") or getattr(one, "__module__", None) != module.__name__:
         return False
     try:
-        # Without types it is not meant for models, as in most modules of other people.
-        if not isinstance(make_tool(one, name), BaseTool):
-            return False
-        found = signature(one)
-        types = [each.annotation for each in found.parameters.values()]
-        return found.empty not in (types or [found.return_annotation])
+        return isinstance(make_tool(one, name), BaseTool)
     except SpecError:
         # Other functions of the module need no docstring and may have any argument.
         return False
