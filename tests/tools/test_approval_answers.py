@@ -156,9 +156,9 @@ async def test_a_good_and_a_bad_answer_at_once_keep_the_good_one(saver: Saver) -
 
 
 async def test_waiting_for_a_person_is_no_timeout(saver: Saver) -> None:
-    talk = Talk(saver, [calls(call("ask", "c1", what="Size")), *END], fields={"tool_timeout": 0.2})
+    talk = Talk(saver, [calls(call("ask", "c1", what="Size")), *END], fields={"tool_timeout": 2})
     await talk.start()
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(2.1)
     assert await talk.answer({"size": 1}) == []
     assert [one.text for one in await talk.results()] == ["Size: 1"]
 
