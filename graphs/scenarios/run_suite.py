@@ -334,7 +334,8 @@ async def open_suite(
     own = given.pop("on_interrupt", None), given.pop("agent_timeout", None)
     tested = SuiteAgent(found, is_made, *own, reference)
     if is_made:
-        check_maker(found, has_world=all(one.world for one in suite.scenarios.values()))
+        worldless = (f"scenario {name!r}" for name, one in suite.scenarios.items() if not one.world)
+        check_maker(found, worldless=next(worldless, ""))
     tools = (tool for one in suite.scenarios.values() for tool in one.user_tools)
     add_objects(given, AGENT, tested.runnable(), tools)
     judge = SuiteJudge(suite.scenarios, tested, judges.names if second_judge else ())

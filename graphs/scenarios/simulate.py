@@ -289,7 +289,7 @@ class _Simulation:
         agent = import_agent(agent)
         make_agent = import_agent(take_maker(agent, given), "make_agent")
         if make_agent is not None:
-            check_maker(make_agent, has_world=scenario.world is not None)
+            check_maker(make_agent, worldless="" if scenario.world else "the scenario")
             agent = await make_agent_for(make_agent, world)
         own = [given.pop(name, None) for name in ("judge_model", "on_interrupt", "agent_timeout")]
         given.pop("agent_version", None)

@@ -93,12 +93,16 @@ def give_world(tool: Any) -> Any:  # noqa: ANN401  # any tool
     return hidden
 
 
-def check_maker(make_agent: object, *, has_world: bool) -> None:
+def check_maker(make_agent: object, *, worldless: str = "") -> None:
     """Check a function that makes agents.
+
+    Args:
+        make_agent: The function.
+        worldless: The name in errors of a scenario without a world. Empty if there is none.
 
     Raises:
         TypeError: It is no function.
-        SpecError: It needs a world, and there is none.
+        SpecError: It needs a world, and a scenario has none.
     """
     if not callable(make_agent):
         raise TypeError(
@@ -106,9 +110,9 @@ def check_maker(make_agent: object, *, has_world: bool) -> None:
             f"{name_type(make_agent)}"
         )
     first = _find_parameter(make_agent)
-    if first is not None and first.default is first.empty and not has_world:
+    if first is not None and first.default is first.empty and worldless:
         raise SpecError(
-            f"make_agent: {name_of(make_agent)!r} needs a world, but the scenario has none; set "
+            f"make_agent: {name_of(make_agent)!r} needs a world, but {worldless} has none; set "
             "its field world, or remove the parameter"
         )
 
