@@ -26,13 +26,15 @@ class Kind(IntEnum):
 
     FILLER = 0
     """Accompanies a courtesy, but is not a courtesy alone."""
-    NEGATION = 1
+    ASSENT = 1
+    """Requires a courtesy other than thanks without a reason."""
+    NEGATION = 2
     """Requires a courtesy after it."""
-    ANSWER = 2
+    ANSWER = 3
     """A courtesy after a negation, otherwise a filler."""
-    OPENER = 3
+    OPENER = 4
     """A courtesy alone."""
-    PREFIX = 4
+    PREFIX = 5
     """Requires a courtesy after it in the same clause."""
 
 
@@ -66,6 +68,8 @@ class Courtesies(NamedTuple):
     """All words of phrases, tails and topics, and the comma."""
     stops: frozenset[str]
     """Words that end a topic."""
+    thanks: frozenset[str]
+    """Words of thanks."""
     sign_offs: tuple[str, ...]
     """Endings of the line above a signature."""
 
@@ -98,15 +102,16 @@ def load_entries(file: str, *names: str) -> frozenset[str]:
 def courtesies() -> Courtesies:
     """Read ``courtesies.toml`` at its first use."""
     root, words = Node(), {","}
-    stops, sign_offs = set[str](), list[str]()
+    stops, thanks, sign_offs = set[str](), set[str](), list[str]()
     for language in load_table("courtesies.toml")["languages"]:
         for part, phrases in _parts_of(language):
             words |= part.tail | part.topic
             for phrase in phrases:
                 _add(root, words, phrase, part)
         stops.update(words_of(language.get("stops", "")))
+        thanks.update(words_of(language.get("thanks", "")))
         sign_offs += (" ".join(words_of(each)) for each in language.get("sign_offs", ()))
-    return Courtesies(root, frozenset(words), frozenset(stops), tuple(sign_offs))
+    return Courtesies(root, frozenset(words), frozenset(stops), frozenset(thanks), tuple(sign_offs))
 
 
 def _parts_of(language: dict[str, Any]) -> Iterable[tuple[Part, Iterable[str]]]:
@@ -115,6 +120,7 @@ def _parts_of(language: dict[str, Any]) -> Iterable[tuple[Part, Iterable[str]]]:
     yield Part(Kind.FILLER), language.get("filler_words", "").split()
     closing = language.get("closing", {})
     tail = frozenset(words_of(closing.get("tail", "")))
+    yield Part(Kind.ASSENT), closing.get("assents", ())
     yield Part(Kind.NEGATION), closing.get("negations", ())
     yield Part(Kind.ANSWER, tail), closing.get("answers", ())
     yield Part(Kind.OPENER, tail), closing.get("openers", ())

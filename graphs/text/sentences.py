@@ -74,14 +74,15 @@ def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ())
         if not emoji <= load_entries("phrases.toml", "smiles", "decoration"):
             return False
         found = not emoji.isdisjoint(load_entries("phrases.toml", "smiles"))
-    negated = False
+    negated = assents = closes = False
     for sentence in _sentences(_unsigned(shown)):
         courtesy = _read(words_and_commas(sentence), around.words, negated=negated)
         if courtesy is None:
             return False
         negated = courtesy.negated
         found = found or courtesy.found
-    return found and not negated
+        assents, closes = assents or courtesy.assents, closes or courtesy.closes
+    return found and not negated and (closes or not assents)
 
 
 def _begins_otherwise(text: str, around: "_Around") -> bool:
@@ -167,6 +168,10 @@ class _Courtesy(NamedTuple):
     """Whether the sentence contains a courtesy, such as thanks."""
     negated: bool
     """Whether the sentence ends after a negation that no courtesy has followed yet."""
+    assents: bool
+    """Whether the sentence accepts something, as in "Sounds good"."""
+    closes: bool
+    """Whether the sentence has a courtesy other than thanks, or thanks with a reason."""
 
 
 def _read(words: list[str], names: frozenset[str], *, negated: bool) -> _Courtesy | None:
@@ -178,9 +183,10 @@ def _read(words: list[str], names: frozenset[str], *, negated: bool) -> _Courtes
     pieces = _pieces_of(words, names)
     if pieces is None:
         return None
-    stops = courtesies().stops
+    stops, thanks = courtesies().stops, courtesies().thanks
     tail, topic, others = set[str](), set[str](), set[str]()
     found, begun, left = False, False, 0.0
+    assents, ends = False, False
     for start, end, part in pieces:
         if part is None:
             word = words[start]
@@ -189,12 +195,14 @@ def _read(words: list[str], names: frozenset[str], *, negated: bool) -> _Courtes
                     return None
                 left = 0
             elif word in topic and not _IS_DENSE(word):
-                left = _TOPIC_WORDS
+                left, ends = _TOPIC_WORDS, True
             elif left > 0 and word not in stops:
                 left -= 0 if word in tail else words_in(word)
+                ends = ends or word not in tail
             else:
                 others.add(word)
-        elif part.kind is Kind.FILLER or (part.kind is Kind.PREFIX and left > 0):
+        elif part.kind <= Kind.ASSENT or (part.kind is Kind.PREFIX and left > 0):
+            assents, ends = assents or part.kind is Kind.ASSENT, ends or left > 0
             left = 0 if end == start + 1 and words[start] in stops else left
         elif part.kind is Kind.NEGATION and not tail.isdisjoint(words[start:end]):
             # In Portuguese, "no" after a wish means "in the".
@@ -205,9 +213,11 @@ def _read(words: list[str], names: frozenset[str], *, negated: bool) -> _Courtes
             left = _TOPIC_WORDS if words[end - 1] in part.topic else left
             closes = part.kind is Kind.OPENER or (part.kind is Kind.ANSWER and negated)
             found = found or closes
+            ends = ends or (closes and thanks.isdisjoint(words[start:end]))
             begun = part.kind is Kind.PREFIX or (begun and not closes)
             negated = not closes and (negated or part.kind is Kind.NEGATION)
-    return _Courtesy(found, negated) if others <= tail | names and not begun else None
+    is_known = others <= tail | names and not begun
+    return _Courtesy(found, negated, assents, ends) if is_known else None
 
 
 def _pieces_of(
