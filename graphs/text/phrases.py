@@ -48,15 +48,22 @@ class Part(NamedTuple):
     """Words after which a few words of any kind name the subject of the courtesy."""
 
 
-class Node:
-    """A node in the tree of phrases, reached by a sequence of words."""
+class Node(dict[str, "Node"]):
+    """A node in the tree of phrases, reached by a sequence of words: the next nodes by word.
 
-    __slots__ = ("following", "part")
+    One object for each node, because Python's garbage collector reads all of them while they grow.
+    """
+
+    __slots__ = ("part",)
 
     def __init__(self) -> None:
-        self.following: dict[str, Node] = {}
         self.part: Part | None = None
         """The part for this sequence of words. None if it is no whole phrase."""
+
+    def __missing__(self, word: str) -> "Node":
+        """Add a node for one more word."""
+        self[word] = node = Node()
+        return node
 
 
 class Courtesies(NamedTuple):
@@ -140,7 +147,7 @@ def _add(root: Node, words: set[str], phrase: str, part: Part) -> None:
             for choice in choices:
                 node = place
                 for word in choice:
-                    node = node.following.setdefault(word, Node())
+                    node = node[word]
                 reached[id(node)] = node
         places = reached
         words.update(word for choice in choices for word in choice)

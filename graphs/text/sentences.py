@@ -235,12 +235,12 @@ def _pieces_of(
         if not (opened or words[place] in known.words or words[place] in names):
             return None
         part, end, at = None, place + 1, place
-        node = known.phrases.following.get(words[at])
+        node = known.phrases.get(words[at])
         while node is not None:
             at += 1
             if node.part is not None:
                 part, end = node.part, at
-            node = node.following.get(words[at]) if at < size else None
+            node = node.get(words[at]) if at < size else None
         opened = opened or part is not None
         pieces.append((place, end, part))
         place = end
