@@ -61,6 +61,7 @@ from duologue.graphs import (
     user_proxy,
 )
 from duologue.graphs.conversation.judges import RoundRobin
+from duologue.graphs.ends.end import AllOf, AnyOf
 from duologue.graphs.events import (
     ConversationEnded,
     MessageSaid,
@@ -72,11 +73,10 @@ from duologue.graphs.events import (
     ToolCallFinished,
     ToolCallRequested,
 )
+from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.speakers.replies import HumanInputMode
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
-from support.ends import AllOf, AnyOf
-from support.graphs import RolePlayForm
 
 
 class Plan(BaseModel):
