@@ -5,6 +5,7 @@ than a whole scripted conversation. This file is also the program of such a proc
 """
 
 import asyncio
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -68,6 +69,10 @@ class Child:
     def wait(self, code: int = 0) -> None:
         """Wait for the end of the process, and check its exit code."""
         self._process.join(60)
+        if self._process.exitcode is None:
+            # The captured output then shows what its threads wait for.
+            os.kill(self.pid, signal.SIGUSR1)
+            self._process.join(1)
         said = self._said.read_text() if self._said.exists() else ""
         assert self._process.exitcode == code, f"{self._process.exitcode}, not {code}: {said}"
         self._process.close()
@@ -191,4 +196,5 @@ def _main(order: dict[str, Any], folder: str, said: str) -> None:
 
 
 if __name__ == "__child__":
+    faulthandler.register(signal.SIGUSR1)
     _main(globals()["ORDER"], globals()["FOLDER"], globals()["SAID"])
