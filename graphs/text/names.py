@@ -56,7 +56,7 @@ _NUMBERED: Final = re.compile(r"[^\w\n]*(\d{1,3})[.):]\s+(.*)")
 _LABEL: Final = re.compile(
     r"(?:\A|[.!?。！？\n])[^\w\n]*(?:\d{1,3}[.):])?[^\w\n]*([^\n.!?]*:)?[^\w\n]*\Z"
 )
-"""The text before a name that is a sentence of its own: a mark of a list, or a label."""
+"""The text before a name that is a separate sentence: a mark of a list, or a label."""
 _ENDED: Final = re.compile(r"[^\w\n.!?]*(?:[.!。！\n]|\Z)")
 """The text after such a name."""
 _LETTER: Final = r"[^\W_\u1100-\u11ff\u3040-\u9fff]"

@@ -113,31 +113,26 @@ def by_own_cache(chat: ChatModel, _: RunnableConfig) -> Iterator[Seen]:
 
 
 @contextmanager
-def by_inner_patch(_: ChatModel, __: RunnableConfig) -> Iterator[Seen]:
+def wrap_method(name: str) -> Iterator[Seen]:
+    stock, seen = getattr(BaseChatModel, name), list[object]()
+
+    async def traced(self: BaseChatModel, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        seen.append(args)
+        return await stock(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseChatModel, name, traced)
+        yield lambda: len(seen) == 1
+
+
+def by_inner_patch(_: ChatModel, __: RunnableConfig) -> AbstractContextManager[Seen]:
     """Wrap the method that the base class calls for each prompt."""
-    stock, seen = BaseChatModel._agenerate_with_cache, list[object]()
-
-    async def traced(self: BaseChatModel, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        seen.append(args)
-        return await stock(self, *args, **kwargs)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BaseChatModel, "_agenerate_with_cache", traced)
-        yield lambda: len(seen) == 1
+    return wrap_method("_agenerate_with_cache")
 
 
-@contextmanager
-def by_patch(_: ChatModel, __: RunnableConfig) -> Iterator[Seen]:
+def by_patch(_: ChatModel, __: RunnableConfig) -> AbstractContextManager[Seen]:
     """Wrap the method as tracers do that do not use callbacks."""
-    stock, seen = BaseChatModel.agenerate, list[object]()
-
-    async def traced(self: BaseChatModel, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        seen.append(args)
-        return await stock(self, *args, **kwargs)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BaseChatModel, "agenerate", traced)
-        yield lambda: len(seen) == 1
+    return wrap_method("agenerate")
 
 
 WATCHES: Final[tuple[Watch, ...]] = (
