@@ -25,7 +25,7 @@ from ..graphs.log.metadata import NOBODY, SpeakerChoice
 from ..graphs.log.state import State
 from ..graphs.prompts import prompts
 from ..graphs.rules.position import Phase
-from ..graphs.rules.transitions import record_check, record_choice, record_unread_choice
+from ..graphs.rules.transitions import record_choice, record_phase
 from ..graphs.rules.turns import next_speaker
 from ..graphs.speakers.call_settings import ModelSettings
 from ..graphs.speakers.structured_answers import OwnAnswer
@@ -48,7 +48,7 @@ async def completion_judge(state: State, resources: Resources) -> dict[str, Any]
     if due is Phase.CHECKED:
         # In a separate step, so that the speaker's message is stored even if a predicate raises an
         # error.
-        return await context.step(record_check(context.position), [])
+        return await context.step(record_phase(context.position, Phase.CHECKED), [])
     if due is Phase.CHOSEN:
         return await choose(context)
     if isinstance(judge, SeparateJudge):
@@ -153,7 +153,7 @@ async def _record_choice(
     usage: dict[str, Usage] | None = None,
 ) -> dict[str, Any]:
     if name is None and context.position.phase is not Phase.UNCHOSEN:
-        position = record_unread_choice(context.position)
+        position = record_phase(context.position, Phase.UNCHOSEN)
     else:
         position = record_choice(context, name)
     about = SpeakerChoice(

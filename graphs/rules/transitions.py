@@ -136,19 +136,14 @@ def _is_judged_once_more(dialogue: Dialogue, met: list[MetEnd]) -> bool:
     return isinstance(judge, SeparateJudge) and judge.final_verdict and at_cap and unjudged
 
 
-def record_reply(dialogue: Dialogue, turn: Decision) -> Position:
-    """Return the position after the current speaker has finished its turn."""
-    return record_turn(dialogue, turn.speaker, turn.stage)
-
-
-def record_turn(dialogue: Dialogue, speaker: str, stage: Stage) -> Position:
+def record_turn(dialogue: Dialogue, turn: Decision | NextTurn) -> Position:
     """Return the position after a turn of any speaker, in any part of the conversation."""
-    position = dialogue.position
+    position, stage = dialogue.position, turn.stage
     after = position.model_copy(
         update={
             "phase": Phase.SPOKEN,
             "stage": stage,
-            "speaker": speaker,
+            "speaker": turn.speaker,
             "turns": position.turns + (stage is Stage.ROUNDS),
             "prepared": position.prepared + (stage is Stage.PRIVATE),
             "opened": position.opened + (stage is Stage.OPENING),
@@ -164,7 +159,7 @@ def record_turn(dialogue: Dialogue, speaker: str, stage: Stage) -> Position:
     if not (waited and position.completed):
         return after
     # A task was complete before the minimum of rounds was. Last words are due now.
-    return after.model_copy(update={"owed": last_words(dialogue.conversation, speaker)})
+    return after.model_copy(update={"owed": last_words(dialogue.conversation, turn.speaker)})
 
 
 def record_pause(
@@ -194,14 +189,9 @@ def record_reopening(position: Position) -> Position:
     return position.model_copy(update=anew)
 
 
-def record_check(position: Position) -> Position:
-    """Return the position after the predicates were evaluated."""
-    return position.model_copy(update={"phase": Phase.CHECKED})
-
-
-def record_question(position: Position) -> Position:
-    """Return the position after the first of the judge's two questions."""
-    return position.model_copy(update={"phase": Phase.ASKED})
+def record_phase(position: Position, phase: Phase) -> Position:
+    """Return the position after a step of the judge that changes only the phase."""
+    return position.model_copy(update={"phase": phase})
 
 
 def record_unread_verdict(dialogue: Dialogue) -> Position:
@@ -225,11 +215,6 @@ def record_verdict(dialogue: Dialogue, *, complete: bool) -> Position:
             "owed": last_words(conversation, position.speaker) if dialogue.may_end else (),
         }
     )
-
-
-def record_unread_choice(position: Position) -> Position:
-    """Return the position after an unreadable choice, when another one is requested."""
-    return position.model_copy(update={"phase": Phase.UNCHOSEN})
 
 
 def record_choice(dialogue: Dialogue, name: str | None) -> Position:

@@ -25,7 +25,7 @@ from ...graphs.log.messages import make_message, make_tool_message, metadata
 from ...graphs.log.metadata import CodeCalls, Failure, Source, Speech
 from ...graphs.prompts.prompts import HAND_OFF_UNDONE, NOT_RUN
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import record_pause, record_reply
+from ...graphs.rules.transitions import record_pause, record_turn
 from ...graphs.speakers.call_settings import AnyDecision, DecisionType
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.hooks import RunCode, languages_of, timeout_of
@@ -157,7 +157,7 @@ async def return_turn(context: NodeContext, speaker: Speaker, message: AIMessage
     """End a turn without running its calls when a guard passes the turn to a person."""
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     answers = {str(call["id"]): CallResult(NOT_RUN, Failure.PERSON) for call in calls}
-    position = record_reply(context, context.turn)
+    position = record_turn(context, context.turn)
     return await context.step(position, result_lines(context, speaker, answers, final=True))
 
 

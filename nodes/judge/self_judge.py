@@ -23,7 +23,7 @@ from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
 from ...graphs.log.viewpoint import order_messages
 from ...graphs.prompts import prompts
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import record_question, record_unread_verdict, record_verdict
+from ...graphs.rules.transitions import record_phase, record_unread_verdict, record_verdict
 from ...graphs.speakers.reply_parts import StopCause
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
@@ -277,7 +277,7 @@ async def _record_answer(
         make_message(number + 1, text, about, answer=found.answer),
     ]
     position = (
-        record_question(context.position)
+        record_phase(context.position, Phase.ASKED)
         if verdict is None
         else record_verdict(context, complete=verdict.complete)
     )

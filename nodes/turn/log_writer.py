@@ -46,7 +46,7 @@ from ...graphs.log.metadata import (
 from ...graphs.log.parsing import code_blocks, languages_run, open_blocks, parse
 from ...graphs.prompts.prompts import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import Decision, record_pause, record_reply
+from ...graphs.rules.transitions import Decision, record_pause, record_turn
 from ...graphs.speakers.reply_parts import ALOUD, THOUGHT
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ..models.answers import get_thought
@@ -138,7 +138,7 @@ async def write_message(
         message_id = waiting.id
         about = about.model_copy(update={"from_client": True})
     spoken = make_message(number, given.message.content, about, id=message_id, answer=given.message)
-    return await context.step(record_reply(context, turn), [*given.new, spoken], given.usage)
+    return await context.step(record_turn(context, turn), [*given.new, spoken], given.usage)
 
 
 def read_by_format(

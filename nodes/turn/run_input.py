@@ -58,7 +58,7 @@ from ...graphs.rules.transitions import (
     record_reopening,
     record_turn,
 )
-from ...graphs.rules.turns import Dialogue
+from ...graphs.rules.turns import Dialogue, NextTurn
 from ...graphs.speakers.speaker import Speaker
 from .node_context import instruct_before_turn
 
@@ -397,7 +397,7 @@ def say_as_speaker(
     )
     log.append(make_message(len(log), content, about, id=message_id))
     facts = facts_of(conversation, log).model_copy(update=select_other_facts(position.facts))
-    after = record_turn(Dialogue(conversation, position), speaker, stage)
+    after = record_turn(Dialogue(conversation, position), NextTurn(speaker, stage))
     after = after.model_copy(update={"facts": facts})
     dialogue = Dialogue(conversation, after, log=log)
     following = decide(dialogue)

@@ -10,7 +10,7 @@ from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.rules.log_counter import LogCounter
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import Decision, Node, decide, record_pause, record_turn
-from duologue.graphs.rules.turns import Dialogue as RulesDialogue
+from duologue.graphs.rules.turns import Dialogue as RulesDialogue, NextTurn
 from duologue.nodes.turn.checks import check_repeated_calls, check_reply
 from endings.dialogue import Call, Dialogue, Turn
 from support.log import Failure, Source, Stage, make_line, make_metadata, make_tool_line
@@ -128,7 +128,7 @@ class Rules:
         if not turn.calls:
             self._add(self._speech(turn))
             dialogue = RulesDialogue(self._conversation, self.position)
-            self.position = record_turn(dialogue, turn.speaker, Stage.ROUNDS)
+            self.position = record_turn(dialogue, NextTurn(turn.speaker, Stage.ROUNDS))
             return self._decide()
         about = make_metadata("tool_calls", speaker=turn.speaker)
         calls: list[Any] = [

@@ -30,13 +30,11 @@ from duologue.graphs.rules.transitions import (
     Decision,
     Node,
     decide,
-    record_check,
     record_choice,
     record_leaving,
     record_pause,
-    record_question,
-    record_reply,
-    record_unread_choice,
+    record_phase,
+    record_turn,
     record_unread_verdict,
     record_verdict,
 )
@@ -322,7 +320,9 @@ class Walk:
         for spent in self._spendings(table.tally.spent):
             if halves:
                 between = table.between_questions(self.rules, spent)
-                found.append(_behind([self._from(record_question(position), between)], steps=1))
+                found.append(
+                    _behind([self._from(record_phase(position, Phase.ASKED), between)], steps=1)
+                )
             if tried:
                 once_more = table.between_tries(self.rules, spent)
                 untold = record_unread_verdict(self._dialogue(position))
@@ -345,7 +345,7 @@ class Walk:
                 choice = table.after_choice(self.rules, name, stop=stop, spent=spent)
                 found.append(self._from(after, choice))
         if is_tried and not first:
-            unread = record_unread_choice(position)
+            unread = record_phase(position, Phase.UNCHOSEN)
             for spent in self._spendings(table.tally.spent):
                 once_more = table.between_choices(self.rules, spent)
                 found.append(self._from(unread, once_more))
@@ -388,7 +388,7 @@ class Walk:
 
     def _after_turn(self, position: Position, table: Table) -> tuple[Position, int]:
         """Return the position after a turn, and the number of steps for its predicates."""
-        after = record_reply(self._dialogue(position), self._turn(position))
+        after = record_turn(self._dialogue(position), self._turn(position))
         if not self.conversation.predicates or table.part in ("private", "opening"):
             return after, 0
         # They are asked whatever ends are met, so that the outcome contains all reasons.
@@ -396,7 +396,7 @@ class Walk:
         for facts in (after.facts, stopped):
             found = self._turn(after.model_copy(update={"facts": facts}))
             assert (found.node, found.speaker) == (Node.COMPLETION_JUDGE, table.speaking)
-        return record_check(after), 1
+        return record_phase(after, Phase.CHECKED), 1
 
     def _spoken(self, position: Position, table: Table) -> Longest:
         spendings = list(self._spendings(table.tally.spent))
