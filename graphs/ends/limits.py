@@ -1,7 +1,7 @@
 """Ends at a number of messages, model calls, tokens or seconds, or at an amount of money."""
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -74,6 +74,12 @@ class Budget(Limit):
     """Base of the hard stops: limits that end the conversation at once, even within a turn."""
 
     strength: ClassVar = Strength.HARD
+    least: ClassVar[float] = 1e-9
+    """The limit if nothing remains. It must be positive, and the first call reaches it."""
+
+    def compute_rest(self, facts: Facts) -> Self:
+        """Return the rest of the limit after these facts, as a limit of a whole conversation."""
+        return self.model_validate({"limit": max(self.limit - self.count_in(facts), self.least)})
 
 
 class CallBudget(Budget):
@@ -139,6 +145,7 @@ class MaxCalls(CallBudget):
     explanation: ClassVar = "{whose} cap on model calls was reached ({count} calls)"
     counted: ClassVar = "calls"
     name: ClassVar = ("call", "model calls")
+    least: ClassVar = 1
 
     @property
     def most_calls(self) -> int | None:
@@ -160,6 +167,7 @@ class MaxTokens(CallBudget):
     explanation: ClassVar = "{whose} token cap was reached ({count} tokens)"
     counted: ClassVar = "tokens"
     name: ClassVar = ("token", "tokens")
+    least: ClassVar = 1
 
 
 class MaxCost(CallBudget):

@@ -26,7 +26,7 @@ from ..ends.end import (
 )
 from ..ends.end_chat import ENDS_TO_NAME, GUARDS, EndChatMode, Reason
 from ..ends.guards import Guard
-from ..ends.limits import Budget, CallBudget, MaxCalls, MaxCost, MaxSeconds, MaxTokens
+from ..ends.limits import Budget, CallBudget
 from ..log.metadata import Stage
 from ..speakers.reply_parts import ALOUD
 from .position import TURN_ENDS, Phase
@@ -330,8 +330,11 @@ def limit_inner(
             speaker may apply. None if no speaker's limits apply.
     """
     when = inner.end_chat.when
-    for end in _list_remaining(outer, facts, speaker):
-        when = end if when is None else when | end
+    for end in _budgets(outer):
+        by = end.by if isinstance(end, CallBudget) else None
+        if by in (None, speaker):
+            rest = end.compute_rest(facts)
+            when = rest if when is None else when | rest
     end_chat = inner.end_chat.model_copy(update={"when": when})
     return inner.model_copy(update={"end_chat": end_chat, "prices": inner.prices or outer.prices})
 
@@ -345,25 +348,3 @@ def _budgets(conversation: Conversation) -> Iterator[Budget]:
     for end in alternatives(conversation.end_chat.when):
         if isinstance(end, Budget):
             yield end
-
-
-_LEAST = 1e-9
-"""The limit if nothing remains. It must be positive, and the first call reaches it."""
-
-
-def _list_remaining(outer: Conversation, facts: Facts, speaker: str | None) -> Iterator[BaseEnd]:
-    """Yield the rest of each hard limit of an outer conversation after its counts so far."""
-    for end in _budgets(outer):
-        by = end.by if isinstance(end, CallBudget) else None
-        if by not in (None, speaker):
-            continue
-        left = end.limit - end.count_in(facts)
-        match end:
-            case MaxCalls():
-                yield MaxCalls(max(int(left), 1))
-            case MaxTokens():
-                yield MaxTokens(max(int(left), 1))
-            case MaxCost():
-                yield MaxCost(max(left, _LEAST))
-            case MaxSeconds():
-                yield MaxSeconds(max(left, _LEAST))
