@@ -142,10 +142,6 @@ class Part(NamedTuple):
     replaces: list[int]  # the indices of the messages that it replaces
     sums_up_to: int | None  # the index after the messages that it sums up. None: no summary.
 
-    def with_more(self, tokens: int) -> "Part":
-        """Return a copy whose token count is higher by `tokens`."""
-        return self._replace(tokens=self.tokens + tokens)
-
 
 def is_summary(about: MessageMetadata, name: str) -> bool:
     """Return whether a message is a summary of this speaker's history."""
@@ -214,7 +210,7 @@ class Parts:
         label = "" if is_own else _label(self._conversation, name, about)
         silence = "" if message.text.strip() else SILENCE
         tokens = tokens_of_message(message, label + silence)
-        if is_own and isinstance(about, SpeakerReply) and about.handed_to:
+        if is_own and isinstance(about, SpeakerReply):
             tokens += _tokens_handing_over(self._conversation, message, about)
         part = Part(
             place,
@@ -253,6 +249,8 @@ def _tokens_handing_over(
 ) -> int:
     """Return the tokens that the view adds to a speaker's own message that hands over."""
     made = show_handoffs(conversation, about, message)
+    if not made:
+        return 0
     results = sum(tokens_of_message(result) for _, result in made)
     calls = tokens_of_message(AIMessage("", tool_calls=[call for call, _ in made]))
     return results + calls - tokens_of(message.text)
@@ -324,10 +322,9 @@ class History:
     def shorten(self, log: Sequence[BaseMessage], around: PromptOverhead) -> Shortened:
         """Return the part of a log for the speaker's prompt."""
         sums_up = self._memory.read(log).sums_up
-        log = self.recall(log)
         if self._keeps_all and not sums_up:
-            return Shortened(log, None)
-        walk = self._walk_log(log, around)
+            return Shortened(self.recall(log), None)
+        log, walk = self._walk_log(log, around)
         pinned = [log[place] for place in walk.pinned if place < walk.cut]
         told = [] if walk.told is None else [walk.told]
         since = place_of(log[walk.cut]) if 0 < walk.cut < len(log) else None
@@ -342,8 +339,7 @@ class History:
         """
         if not isinstance(self._conversation.speaker(self._name).context, RunningSummary):
             return None
-        log = self.recall(log)
-        walk = self._walk_log(log, around._replace(behind=0))
+        log, walk = self._walk_log(log, around._replace(behind=0))
         if walk.cut <= walk.for_good:
             return None
         left_out = range(walk.for_good, walk.cut)
@@ -354,8 +350,8 @@ class History:
 
         None if nothing more can be left out.
         """
-        log = self.recall(log)
-        walk = self._walk_log(log, around).copy()
+        log, known = self._walk_log(log, around)
+        walk = known.copy()
         before, most = walk.cut, walk.kept // 2
         while walk.kept > most and walk.cut_at_next_turn():
             pass
@@ -368,8 +364,8 @@ class History:
 
         The cut leaves half of the limit to the newest turn. None if that turn fits.
         """
-        log = self.recall(log)
-        walk = self._walk_log(log, around).copy()
+        log, known = self._walk_log(log, around)
+        walk = known.copy()
         newest = walk.newest_turn()
         if around.front + around.behind + newest <= limit:
             return None
@@ -379,9 +375,8 @@ class History:
 
     def find_first_kept(self, log: Sequence[BaseMessage], around: PromptOverhead) -> str | None:
         """Return the place of the first message that is kept, or None for an empty log."""
-        log = self.recall(log)
-        cut = self._walk_log(log, around).cut
-        return place_of(log[cut]) if cut < len(log) else None
+        log, walk = self._walk_log(log, around)
+        return place_of(log[walk.cut]) if walk.cut < len(log) else None
 
     def last_summary(self, log: Sequence[BaseMessage]) -> BaseMessage | None:
         """Return the newest summary of the speaker's history, or None."""
@@ -390,16 +385,19 @@ class History:
             (message for message in known if is_summary(metadata(message), self._name)), None
         )
 
-    def _walk_log(self, log: Sequence[BaseMessage], around: PromptOverhead) -> "_Walk":
+    def _walk_log(
+        self, log: Sequence[BaseMessage], around: PromptOverhead
+    ) -> tuple[Sequence[BaseMessage], "_Walk"]:
+        """Return the log without forgotten messages, and the cut in it."""
+        log = self.recall(log)
         if self._beside != (around.front, around.each):
             self._beside = (around.front, around.each)
             self._walk = self._begin_walk(*self._beside)
         walk = self._walk.read(self._parts.read(log).found)
-        if not around.behind:
-            return walk
-        walk = walk.copy()
-        walk.make_room(around.behind)
-        return walk
+        if around.behind:
+            walk = walk.copy()
+            walk.make_room(around.behind)
+        return log, walk
 
     def _begin_walk(self, front: int, each: int) -> "Fold[_Walk, Part]":
         begin = partial(_Walk, self._conversation, self._name, front, each)
@@ -462,15 +460,13 @@ class _Walk:
         else:
             for replaced in part.replaces:
                 self._take_out(replaced)
-            self._add(part if part.is_own else part.with_more(self._each))
-        if self._is_over():
-            self._cut_down()
+            self._add(part if part.is_own else part._replace(tokens=part.tokens + self._each))
+        self._cut_down()
 
     def make_room(self, tokens: int) -> None:
         """Count the text after the log in one prompt, and move the cut if the limit is exceeded."""
         self._standing += tokens
-        if self._is_over():
-            self._cut_down()
+        self._cut_down()
 
     def _add(self, part: Part) -> None:
         if part.begins_turn:
@@ -509,31 +505,28 @@ class _Walk:
         )
         self._summary_tokens = 0 if self.told is None else tokens_of_message(self.told)
 
-    def _is_over(self) -> bool:
-        match self._context:
-            case LastMessages():
-                return self._kept_talk > self._context.limit
-            case TokenBudget() | RunningSummary():
-                # Once there is a cut, the tokens of a summary are reserved even before it is
-                # written.
-                summary = self._room_for_summary() if self.cut else self._summary_tokens
-                return self._standing + summary + self.kept > self._context.limit
-            case _:
-                return False
-
     def _cut_down(self) -> None:
-        """Move the cut until about half of the limit is free, or only the newest turn is left."""
-        while not self._is_small() and self.cut_at_next_turn():
+        """Move the cut if the limit is exceeded.
+
+        It moves until about half of the limit is free, or only the newest turn is left.
+        """
+        # Once there is a cut, the tokens of a summary are reserved even before it is written.
+        if self._is_within(1, reserves=self.cut > 0):
+            return
+        while not self._is_within(2, reserves=True) and self.cut_at_next_turn():
             pass
 
-    def _is_small(self) -> bool:
+    def _is_within(self, share: int, *, reserves: bool) -> bool:
+        """Return whether the kept part is at most one of `share` equal parts of the limit.
+
+        The tokens that every prompt contains can't be divided.
+        """
         match self._context:
-            case LastMessages():
-                return self._kept_talk <= self._context.limit // 2
-            case TokenBudget() | RunningSummary():
-                # The tokens that every prompt contains can't be halved.
-                free = self._context.limit - self._standing - self._room_for_summary()
-                return self.kept <= free // 2
+            case LastMessages(limit=limit):
+                return self._kept_talk <= limit // share
+            case TokenBudget(limit=limit) | RunningSummary(limit=limit):
+                summary = self._room_for_summary() if reserves else self._summary_tokens
+                return self.kept <= (limit - self._standing - summary) // share
             case _:
                 return True
 
