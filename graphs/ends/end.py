@@ -289,6 +289,7 @@ class EndStep(NamedTuple):
     text: str  # the speaker's action in a few words
     reached: int | None = None  # the count of a guard
     limit: int | None = None  # the count at which the guard ends the conversation
+    act: tuple[str, str] | None = None  # the done token or ending tool, with its speaker
 
 
 _WAITING_STRENGTHS: Final = (Strength.SAID, Strength.VERDICT, Strength.GUARD)

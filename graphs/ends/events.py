@@ -124,12 +124,13 @@ class DoneToken(BaseEnd):
 
     @classmethod
     def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
-        for token, who in step.facts.tokens_said:
-            if (token, who) not in step.before.tokens_said:
-                yield EndStep("said", who, f"said {token}")
-        for token, who in step.before.tokens_unanswered:
-            if (token, who) not in step.facts.tokens_unanswered:
-                yield EndStep("answered", step.about.speaker, f"answered {who}, who said {token}")
+        for act in step.facts.tokens_said:
+            if act not in step.before.tokens_said:
+                yield EndStep("said", act[1], f"said {act[0]}", act=act)
+        for act in step.before.tokens_unanswered:
+            if act not in step.facts.tokens_unanswered:
+                text = f"answered {act[1]}, who said {act[0]}"
+                yield EndStep("answered", step.about.speaker, text, act=act)
 
 
 def _talks(speaker: Speaker) -> bool:
@@ -264,10 +265,10 @@ class ToolCalled(BaseEnd):
     @classmethod
     def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
         ends = [end for _, end in leaves(step.conversation.end_chat.when) if isinstance(end, cls)]
-        for tool, who in step.facts.tools_called:
-            is_new = (tool, who) not in step.before.tools_called
-            if is_new and any(doers(end.tool, end.by, ((tool, who),)) for end in ends):
-                yield EndStep("called", who, f"called {tool}")
+        for act in step.facts.tools_called:
+            is_new = act not in step.before.tools_called
+            if is_new and any(doers(end.tool, end.by, (act,)) for end in ends):
+                yield EndStep("called", act[1], f"called {act[0]}", act=act)
 
 
 def _all_callers(at: AtEnd) -> list[str]:

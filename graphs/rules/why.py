@@ -11,7 +11,7 @@ from langchain_core.messages import AnyMessage, BaseMessage
 
 from ..conversation.conversation import Conversation
 from ..conversation.judges import Verdict
-from ..ends.end import AllOf, AnyOf, BaseEnd, CountedMessage, EndRule, EndStep, Facts, doers, leaves
+from ..ends.end import AllOf, AnyOf, BaseEnd, CountedMessage, EndStep, Facts, doers, leaves
 from ..ends.end_chat import Reason
 from ..ends.events import DoneToken, NoCodeBlock, ToolCalled
 from ..ends.guards import Guard
@@ -225,9 +225,9 @@ class _Trail:
         self._counted: dict[tuple[Reason, str | None], list[int]] = {}
         """The steps that each guard has counted since its last reset; by speaker for some guards.
         """
-        self._named: list[tuple[int, Reason, set[tuple[str, str]]]] = []
-        """The steps with done tokens or calls of ending tools, each with these tokens or tools and
-        their speakers.
+        self._acts: list[tuple[int, Reason, tuple[str, str]]] = []
+        """The steps with done tokens or calls of ending tools, each with its token or tool, and the
+        speaker of that.
         """
         self._newest: dict[Reason, int] = {}
         """The step of the newest message for each end condition that depends on this message alone.
@@ -286,16 +286,17 @@ class _Trail:
         for reason, end in ENDS.items():
             places = []
             for one in end.steps(counted):
-                places.append(len(self.steps))
+                place = len(self.steps)
+                places.append(place)
                 self.steps.append(_step(message, reason, one))
-                self._context[places[-1]] = [
-                    *(place for place, retried in self._retries if retried is reason),
-                    *context,
-                ]
+                retries = [of for of, retried in self._retries if retried is reason]
+                self._context[place] = [*retries, *context]
+                if one.act is not None:
+                    self._acts.append((place, reason, one.act))
+                elif not issubclass(end, Guard):
+                    self._newest[reason] = place
             if issubclass(end, Guard):
                 self._add_to_count(reason, end, counted, places)
-            else:
-                self._add_to_end(reason, end, counted, places)
         if (verdict := verdict_of(about)) is not None and verdict.complete:
             self._complete.append(context[-1])
             self._context[context[-1]] = context
@@ -323,23 +324,6 @@ class _Trail:
         # The guard that has counted last comes last.
         self._counted[key] = known + places
 
-    def _add_to_end(
-        self, reason: Reason, end: type[EndRule], counted: CountedMessage, places: list[int]
-    ) -> None:
-        before, facts = counted.before, counted.facts
-        for place in places:
-            if end is DoneToken and self.steps[place].kind is OutcomeStepKind.ANSWERED:
-                pairs = {*before.tokens_unanswered} - {*facts.tokens_unanswered}
-                self._named.append((place, reason, pairs))
-            elif end is DoneToken:
-                pairs = {*facts.tokens_said} - {*before.tokens_said}
-                self._named.append((place, reason, pairs))
-            elif end is ToolCalled:
-                pairs = {*facts.tools_called} - {*before.tools_called}
-                self._named.append((place, reason, pairs))
-            else:
-                self._newest[reason] = place
-
     def causes(self, outcome: Outcome | None) -> list[OutcomeStep]:
         """Return the steps that caused an end, oldest first.
 
@@ -351,8 +335,8 @@ class _Trail:
         ends = self._met_ends(outcome)
         causes += [
             place
-            for place, reason, pairs in self._named
-            if any(end.kind == reason and _is_met_by(end, pairs) for end in ends)
+            for place, reason, act in self._acts
+            if any(end.kind == reason and _is_met_by(end, act) for end in ends)
         ]
         if Reason.COMPLETED in reasons:
             causes += self._complete
@@ -383,11 +367,11 @@ def _find_met(end: BaseEnd, facts: Facts, reasons: Container[str]) -> list[BaseE
     return [end] if is_met else []
 
 
-def _is_met_by(end: BaseEnd, pairs: set[tuple[str, str]]) -> bool:
-    """Return whether one of these tokens or tools, each with its speaker, meets an end."""
+def _is_met_by(end: BaseEnd, act: tuple[str, str]) -> bool:
+    """Return whether a token or tool, with its speaker, meets an end."""
     if isinstance(end, DoneToken):
-        return bool(doers(end.token, end.by, [*pairs]))
-    return isinstance(end, ToolCalled) and bool(doers(end.tool, end.by, [*pairs]))
+        return bool(doers(end.token, end.by, [act]))
+    return isinstance(end, ToolCalled) and bool(doers(end.tool, end.by, [act]))
 
 
 def _step(message: BaseMessage, reason: Reason, one: EndStep) -> OutcomeStep:
