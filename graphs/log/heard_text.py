@@ -251,7 +251,7 @@ def show_handoffs(
     repeat the form of the calls that they see, and some chat templates leave out text beside calls.
     Calls beside tools are in the message of these calls.
     """
-    if about.source is Source.HANDOFF:
+    if about.source is Source.HANDOFF or not about.handed_to:
         return []
     name_of_speaker, text = about.speaker or "", message.text.strip()
     results = describe_handoffs(conversation, name_of_speaker, about.handed_to)

@@ -22,6 +22,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 
 from ..common.content import (
+    Block,
     Content,
     describe_content,
     describe_file,
@@ -32,7 +33,7 @@ from ..common.content import (
 )
 from ..common.display import Messages
 from ..conversation.conversation import Conversation
-from ..prompts.prompts import RESULT_FILES, RenderPrompt
+from ..prompts.prompts import RESULT_FILES
 from ..speakers.reply_parts import THOUGHT, Thought, calls_of
 from ..text.done_words import defuse
 from .heard_text import (
@@ -267,13 +268,7 @@ class View:
             ):
                 continue
             if about.speaker == name:
-                calls: Sequence[tuple[ToolCall, ToolMessage]] = ()
-                if isinstance(about, SpeakerReply) and about.handed_to:
-                    calls = show_handoffs(self._conversation, about, message)
-                render_prompt = self._conversation.render_prompt
-                own = self._names[name]
-                thought = getattr(about, "thought", None) if self._has_thoughts else None
-                _add_own(shown, message, about, own, results, calls, render_prompt, thought)
+                self._add_own(shown, message, about, results)
                 continue
             if isinstance(about, Speech) and about.is_delivered:
                 continue
@@ -291,6 +286,57 @@ class View:
             if not isinstance(message.content, str):
                 content = replace_text(message.content, f"{before}{heard}")
             _add_heard(shown.view, content, message.id, self._names.get(about.speaker or ""))
+
+    def _add_own(
+        self,
+        shown: "_Shown",
+        message: BaseMessage,
+        about: MessageMetadata,
+        results: Mapping[str, ToolMessage],
+    ) -> None:
+        """Add a message of the speaker itself, followed by its call results.
+
+        Providers refuse files in messages of the assistant, and OpenAI in results of tools. So the
+        speaker's own files are described, and those of results follow in a message of the user. The
+        text of a message that hands over is in its call.
+        """
+        view = shown.view
+        reply = about if isinstance(about, SpeakerReply) else None
+        handed = show_handoffs(self._conversation, reply, message) if reply else []
+        calls = calls_of(message) if isinstance(message, AIMessage) else []
+        new = {call["id"] for call in calls if call["id"] in results} - shown.results.keys()
+        calls = [call for call in calls if _take_id(new, call["id"])]
+        text, calls = put_back(message.text, calls, reply.to_user if reply else {})
+        text = text.strip()
+        if not isinstance(message.content, str):
+            text = describe_content(replace_text(message.content, text))
+        if handed:
+            text = ""
+        elif not (text or calls):
+            # Calls that have not run yet are not shown.
+            if isinstance(about, ToolCalls):
+                return
+            text = SILENCE
+        if view and isinstance(view[-1], AIMessage):
+            text = _join_parts(view.pop().text, text)
+        made = [*calls, *[call for call, _ in handed]]
+        own = AIMessage(text, name=self._names[self._speaker.name], tool_calls=made, id=message.id)
+        thought = getattr(about, "thought", None) if self._has_thoughts else None
+        if thought is not None:
+            own.additional_kwargs[THOUGHT] = _rename_calls(thought, calls, handed)
+        view.append(own)
+        files: list[Block] = []
+        for call_id in (str(call["id"]) for call in calls):
+            shown.results[call_id] = result = results[call_id]
+            files += files_of(result.content)
+            # A copy without metadata.
+            text = describe_content(result.content) or SILENCE
+            view.append(ToolMessage(text, tool_call_id=call_id, status=result.status, id=result.id))
+        view += [result for _, result in handed]
+        if files:
+            names = ", ".join(map(describe_file, files))
+            text = self._conversation.render_prompt(RESULT_FILES, files=names)
+            view.append(HumanMessage(make_content(text, files)))
 
 
 class _Shown(NamedTuple):
@@ -333,63 +379,6 @@ def _find_replacements(
         elif isinstance(message, ToolMessage) and is_in_view(message, about, name):
             results[message.tool_call_id] = message
     return results, replaced
-
-
-def _add_own(
-    shown: _Shown,
-    message: BaseMessage,
-    about: MessageMetadata,
-    name: str,
-    results: Mapping[str, ToolMessage],
-    handed: Sequence[tuple[ToolCall, ToolMessage]],
-    render_prompt: RenderPrompt,
-    thought: Thought | None,
-) -> None:
-    """Add a message of the speaker itself, followed by its call results.
-
-    Providers refuse files in messages of the assistant, and OpenAI in results of tools. So the
-    speaker's own files are described, and those of results follow in a message of the user. The
-    text of a message that hands over is in its call.
-    """
-    view = shown.view
-    made: list[ToolCall] = []
-    if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
-        made = calls_of(message)
-    new = {call["id"] for call in made if call["id"] in results} - shown.results.keys()
-    calls = [call for call in made if _take_id(new, call["id"])]
-    text, calls = put_back(
-        message.text, calls, about.to_user if isinstance(about, SpeakerReply) else {}
-    )
-    text = text.strip()
-    if not isinstance(message.content, str):
-        text = describe_content(replace_text(message.content, text))
-    if not (text or calls or handed):
-        # Calls that have not run yet are not shown.
-        if isinstance(about, ToolCalls):
-            return
-        text = SILENCE
-    if handed:
-        text = ""
-    last = view[-1] if view else None
-    if isinstance(last, AIMessage):
-        view.pop()
-        text = _join_parts(last.text, text)
-    made = [*calls, *[call for call, _ in handed]]
-    own = AIMessage(text, name=name, tool_calls=made, id=message.id)
-    if thought is not None:
-        own.additional_kwargs[THOUGHT] = _rename_calls(thought, calls, handed)
-    view.append(own)
-    for call_id in (str(call["id"]) for call in calls):
-        shown.results[call_id] = result = results[call_id]
-        # A copy without metadata.
-        text = describe_content(result.content) or SILENCE
-        view.append(ToolMessage(text, tool_call_id=call_id, status=result.status, id=result.id))
-    view += [result for _, result in handed]
-    if files := [one for call in calls for one in files_of(results[str(call["id"])].content)]:
-        shown_files = ", ".join(map(describe_file, files))
-        view.append(
-            HumanMessage(make_content(render_prompt(RESULT_FILES, files=shown_files), files))
-        )
 
 
 def _rename_calls(
