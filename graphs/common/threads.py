@@ -266,15 +266,29 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
 
     try:
         future, ended = _LOOP.start(run_work)
-        while (errand := errands.get()) is not None:
+        while (errand := _wait_for_errand(errands)) is not None:
             errand()
         return future.result()
     except BaseException:
         has_begun = not begin.cancel()
         if has_begun and not future.done():
             future.cancel()
-            ended.wait()
+            while not ended.wait(_HEARING):
+                pass
         raise
+
+
+_HEARING: Final = 1.0
+"""The time in seconds after which a waiting thread looks for Ctrl-C.
+
+A signal does not end the wait if another thread receives it, or if it comes just before the wait.
+"""
+
+
+def _wait_for_errand(errands: SimpleQueue[_Job | None]) -> _Job | None:
+    while True:
+        with suppress(Empty):
+            return errands.get(timeout=_HEARING)
 
 
 def _is_on_background_loop() -> bool:

@@ -227,7 +227,7 @@ CHILD = """
     async def work():
         print("working", flush=True)
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         finally:
             await asyncio.sleep(0.2)
             print("in order", flush=True)
@@ -239,9 +239,18 @@ CHILD = """
 """
 
 
-def test_an_interrupt_cancels_the_work_and_waits_until_it_is_in_order() -> None:
+OTHER_THREAD_HEARS = """
+    import signal, threading
+
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+"""
+
+
+@pytest.mark.parametrize("before", ["", OTHER_THREAD_HEARS], ids=["main", "another thread"])
+def test_an_interrupt_cancels_the_work_and_waits_until_it_is_in_order(before: str) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(CHILD)],
+        [sys.executable, "-c", textwrap.dedent(before) + textwrap.dedent(CHILD)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
