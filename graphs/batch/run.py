@@ -30,7 +30,7 @@ from .export import BatchFormat, ExportManifest, read_export, write_export
 from .limiter import PATIENCE, Limiter
 from .order import Selection, read_selection
 from .preview import Preview, preview_batch
-from .report.page_data import BatchReport
+from .report.page import BatchReport
 from .report.report import write_report
 from .scores import ScoreFunction, check_judges, find_scores
 from .spec import Batch, BatchLimits, load_batch

@@ -102,6 +102,11 @@ class BatchStatus(Shown, Data):
         """
         return sum_known(one.cost for one in self.counts)
 
+    @property
+    def sample(self) -> str | None:
+        """The description of the sample, as a sentence. None if the batch has all sessions."""
+        return describe_sample(self.cells, self.sample_of, self.seed)
+
     def __str__(self) -> str:
         return self._panel().text()
 
@@ -110,17 +115,7 @@ class BatchStatus(Shown, Data):
         used = f"{self.calls:,} model calls, {self.tokens:,} tokens{cost}."
         return Panel(
             title=f"Batch {escape_invisible(self.batch)}: {self.standing()}",
-            notes=tuple(
-                filter(
-                    None,
-                    (
-                        self.title,
-                        describe_sample(self.cells, self.sample_of, self.seed),
-                        used,
-                        self.stopped,
-                    ),
-                )
-            ),
+            notes=tuple(filter(None, (self.title, self.sample, used, self.stopped))),
             head=("Sessions", "Number"),
             rows=tuple((escape_invisible(name), f"{number:,}") for name, number in self.rows()),
         )

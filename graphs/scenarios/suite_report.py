@@ -11,7 +11,7 @@ from langchain_core.utils.iter import batch_iterate
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from ..batch.batch_row import read_facts
-from ..batch.report.page_data import explain_interval, format_estimate
+from ..batch.report.page import explain_interval, format_estimate
 from ..batch.report.report import PageVariant, write_report
 from ..batch.report.rows import Estimate, Trials, mean_of, pass_hat
 from ..batch.values import canonical_json

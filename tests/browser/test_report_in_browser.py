@@ -1,22 +1,19 @@
 """A batch's page in a real browser: no text runs, and nothing runs over the edge."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from duologue.graphs.batch.order import read_selection
-from duologue.graphs.batch.report.page import gather_report
 from duologue.graphs.batch.report.report import render
-from duologue.graphs.batch.report.rows import Rows
 from duologue.graphs.common.threads import in_background
 from duologue.graphs.scenarios import run_suite
 from duologue.graphs.scenarios.suite_report import write_suite_page
 from duologue.graphs.session.listing import known_store
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from pages import HOSTILE
-from support.stores import BatchRow, CellRow
+from support.batches import batch_row, cell_row, report_of
+from support.stores import CellRow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -30,20 +27,17 @@ CUT = """[...document.querySelectorAll(".wide")].filter((one) => one.scrollWidth
     .map((one) => one.firstElementChild.className)"""
 """A script that returns the tables that are wider than the page."""
 
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
-
 
 def page() -> str:
     """Return a page with hostile texts in all places that can show foreign text."""
-    rows = Rows(1000)
+    rows = list[CellRow]()
     many = 2 * len(HOSTILE)
     for number in range(many):
         text, has_failed = HOSTILE[number // 2], number % 5 == 0
-        rows.add(
-            CellRow(
-                batch="grid",
-                number=number + 1,
-                session=f"grid-{number}",
+        rows.append(
+            cell_row(
+                number + 1,
+                "grid",
                 trial=number % 2 + 1,
                 varied={f"labels.{HOSTILE[0]}": text, "labels.long": "word" * (20 + number)},
                 status="failed" if has_failed else "finished",
@@ -52,24 +46,10 @@ def page() -> str:
                 messages=number,
                 cost=0.01 * number,
                 scores={} if has_failed else {HOSTILE[1]: float(number % 3 == 0), HOSTILE[2]: 0.3},
-                updated_at=NOW,
             )
         )
-    batch = BatchRow(
-        batch="grid",
-        title=HOSTILE[3],
-        spec="{}",
-        settings="{}",
-        cells=many,
-        stopped=HOSTILE[4],
-        created_at=NOW,
-        updated_at=NOW,
-    )
-    written = {row.session for row in rows.first[::2]}
-    known = read_selection(batch)
-    return render(
-        gather_report(batch, known, rows, is_running=True, folder=HOSTILE[0], written=written)
-    )
+    batch = batch_row("grid", title=HOSTILE[3], cells=many, stopped=HOSTILE[4])
+    return render(report_of(batch, rows, rows[::2], is_running=True, folder=HOSTILE[0]))
 
 
 def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(

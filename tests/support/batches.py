@@ -3,10 +3,16 @@
 import json
 import threading
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from duologue.graphs.batch.order import read_selection
+from duologue.graphs.batch.report.page import BatchReport, gather_report
+from duologue.graphs.batch.report.rows import Rows
+from duologue.graphs.batch.status import BatchStatus
+from duologue.graphs.store.batches import CellCount, add_counts
 from duologue.nodes.testing import Prompt, Reply
 from support.stores import BatchRow, CellRow
 
@@ -82,3 +88,32 @@ def cell_row(number: int, batch: str = "b", **fields: Any) -> CellRow:
     session = f"{batch}-{number}"
     fixed = {"batch": batch, "number": number, "session": session, "updated_at": NOW}
     return CellRow.model_validate(fixed | fields)
+
+
+def report_of(
+    batch: BatchRow,
+    rows: Sequence[CellRow],
+    written: Iterable[CellRow],
+    folder: str = "grid-sessions",
+    **status: Any,
+) -> BatchReport:
+    """Return the report of a batch, with links to the transcripts of some of its sessions."""
+    totals, counts = Rows(1000), dict[tuple[str, str | None], list[CellRow]]()
+    for row in rows:
+        totals.add(row)
+        counts.setdefault((row.status, row.reason), []).append(row)
+    found = [
+        CellCount.model_validate(
+            {"status": kind, "reason": reason, "cells": len(alike)}
+            | add_counts(row.model_dump() for row in alike)
+        )
+        for (kind, reason), alike in counts.items()
+    ]
+    selection = read_selection(batch)
+    known = BatchStatus.model_validate(
+        batch.model_dump(exclude={"spec", "settings"})
+        | {"counts": found, "sample_of": selection.sample_of, "seed": selection.order.seed}
+        | status
+    )
+    sessions = {row.session for row in written}
+    return gather_report(known, batch, totals, folder=folder, written=sessions)

@@ -2,9 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ...common.errors import DuologueError, SpecError, suggest_near_or_all
@@ -12,13 +10,12 @@ from ...common.files import check_writable, is_device, make_folders, write_file
 from ...session.page import read_page
 from ...show.page import PageVerdict
 from ...store.batches import BatchRow, CellRow, CellsWanted
-from ...store.errors import unknown_batch
 from ...store.open import Store
 from ...store.rows import reading_store
 from ..order import Selection, read_selection
-from ..status import format_duration
-from .page import MOST_LINES, gather_report
-from .page_data import (
+from ..status import format_duration, known_batch, read_status
+from .page import (
+    MOST_LINES,
     BatchReport,
     Histogram,
     Kind,
@@ -26,6 +23,7 @@ from .page_data import (
     format_estimate,
     format_number,
     format_percent,
+    gather_report,
 )
 from .rows import Estimate, Rank, Rows
 
@@ -126,43 +124,29 @@ _SCORES: Final = 8
 """Maximum number of scores that are shown for values and cells."""
 
 
-def render(
-    report: BatchReport,
-    template: str = "report.html",
-    values: Mapping[str, Any] = MappingProxyType({}),
-) -> str:
-    """Render the page of a batch, with as many fields and cells as its maximum size allows.
-
-    Args:
-        report: The report.
-        template: The name of the template.
-        values: Further values for the template.
-    """
+def render(report: BatchReport, variant: "PageVariant | None" = None) -> str:
+    """Render the page of a batch, with as many fields and cells as its maximum size allows."""
     fields, cells = len(report.varied), len(report.lines)
-    while (
-        len(bare := _render(report, fields, 0, template, values)) > _MOST_WITHOUT_CELLS and fields
-    ):
+    while len(bare := _render(report, fields, 0, variant)) > _MOST_WITHOUT_CELLS and fields:
         fields -= 1
-    page = _render(report, fields, cells, template, values)
+    page = _render(report, fields, cells, variant)
     while len(page) > _MOST and cells:
         share = max(0, _MOST - len(bare)) / (len(page) - len(bare))
         cells = int(cells * share * 0.98)
-        page = _render(report, fields, cells, template, values)
+        page = _render(report, fields, cells, variant)
     return page.decode()
 
 
-def _render(
-    report: BatchReport, fields: int, cells: int, template: str, values: Mapping[str, Any]
-) -> bytes:
+def _render(report: BatchReport, fields: int, cells: int, variant: "PageVariant | None") -> bytes:
     # Only the page needs Jinja.
     from ...show.render import draw_page
 
     drawn = draw_page(
-        template,
+        "report.html" if variant is None else variant.template,
         "report.js",
         folder=_TEMPLATES,
         sheet="report.css",
-        **{"outcomes": {}, **values},
+        **({"outcomes": {}} if variant is None else variant.values),
         report=report,
         fields=fields,
         cells=cells,
@@ -187,7 +171,7 @@ class PageVariant(NamedTuple):
 
     template: str
     """The name of the template."""
-    values: Mapping[str, object]
+    values: Mapping[str, Any]
     """The values that only this template has."""
     rank: Callable[[CellRow], Rank]
     """The rank of a row in the table of cells."""
@@ -208,9 +192,8 @@ async def write_report(
     """Write the report of a batch as a page, with transcripts in a folder next to it."""
     check_page(page)
     folder = _folder_of(page)
-    batch = await store.batches.get(name)
-    if batch is None:
-        raise unknown_batch(name, store.url)
+    batch = await known_batch(store, name)
+    status = await read_status(store, name, batch)
     with reading_store(store.url):
         selection = read_selection(batch)
     rank = _rank(selection, sort) if variant is None else variant.rank
@@ -218,7 +201,6 @@ async def write_report(
     if sort is not None and (score := sort.removeprefix("-")) not in rows.columns:
         near = suggest_near_or_all(score, [*rows.columns]) if rows.columns else "; leave out sort"
         raise SpecError(f"sort: no session has a score {score!r}{near}")
-    is_running = await store.is_batch_locked(name)
     wanted = _choose_transcripts(rows, 0 if is_device(page) else max(0, transcripts))
     verdicts = {} if variant is None else variant.verdicts
     written = {
@@ -226,13 +208,14 @@ async def write_report(
         for row in wanted
         if await _write_session(row.session, folder, store, verdicts.get(row.session))
     }
-    put = partial(gather_report, is_running=is_running, folder=folder.name, written=written)
-    report = await asyncio.to_thread(put, batch, selection, rows)
-    if variant is not None:
-        report = _leave_out_fields(report, variant.shows)
-    shown = (report,) if variant is None else (report, variant.template, variant.values)
-    await asyncio.to_thread(lambda: _write(page, render(*shown)))
-    return report.model_copy(update={"page": str(page)})
+
+    def put() -> BatchReport:
+        more = {} if variant is None else {"shows": variant.shows}
+        report = gather_report(status, batch, rows, folder=folder.name, written=written, **more)
+        _write(page, render(report, variant))
+        return report.model_copy(update={"page": str(page)})
+
+    return await asyncio.to_thread(put)
 
 
 def _folder_of(page: Path) -> Path:
@@ -297,22 +280,6 @@ async def _write_session(
         return False
     await asyncio.to_thread(_write, folder / f"{session}.html", text)
     return True
-
-
-def _leave_out_fields(report: BatchReport, shows: Callable[[str], bool]) -> BatchReport:
-    """Return a report without the fields that its page does not show."""
-    shown = [place for place, path in enumerate(report.paths) if shows(path)]
-    lines = tuple(
-        line.model_copy(update={"values": tuple(line.values[place] for place in shown)})
-        for line in report.lines
-    )
-    return report.model_copy(
-        update={
-            "paths": tuple(report.paths[place] for place in shown),
-            "varied": tuple(one for one in report.varied if shows(one.path)),
-            "lines": lines,
-        }
-    )
 
 
 def _write(page: Path, text: str) -> None:

@@ -1,6 +1,6 @@
 """The totals of a batch's rows, and estimates from them: means and pass^k with 95 % intervals.
 
-The totals are computed in one pass, in memory that hardly grows with the rows.
+The totals are computed in one pass. Of most rows, only some numbers are kept in arrays.
 
 The sample of an estimate consists of combinations of values. The trials of one combination resemble
 each other, so each combination counts as one observation: its mean, or its own pass^k. The interval
@@ -14,10 +14,10 @@ too narrow. The interval of a mean is Student's.
 
 import json
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import fsum, inf, prod, sqrt
+from math import fsum, prod, sqrt
 from statistics import NormalDist, fmean
 from typing import Final, NamedTuple, TypeAlias
 
@@ -160,9 +160,6 @@ def _student(freedom: int) -> float:
     return _STUDENT.get(freedom, series)
 
 
-_BINS: Final = 1024
-
-
 @dataclass
 class Moments:
     """The mean and the variance of numbers."""
@@ -185,45 +182,6 @@ class Moments:
     def variance(self) -> float:
         """The sample variance. 0 for a single number."""
         return self.squares / (self.many - 1) if self.many > 1 else 0.0
-
-
-@dataclass
-class Spread(Moments):
-    """The distribution of numbers from 0 up, as counts in bins."""
-
-    width: float = 1.0
-    """The width of a bin. It doubles when a number lies beyond the last bin."""
-    least: float = inf
-    """The smallest number."""
-    most: float = 0.0
-    """The largest number."""
-    bins: list[int] = field(default_factory=lambda: [0] * _BINS)
-    """The count of numbers in each bin."""
-
-    def add(self, number: float) -> None:
-        """Add a number."""
-        super().add(number)
-        self.least, self.most = min(self.least, number), max(self.most, number)
-        while number >= self.width * _BINS:
-            pairs = zip(self.bins[::2], self.bins[1::2], strict=True)
-            self.bins = [*map(sum, pairs), *[0] * (_BINS // 2)]
-            self.width *= 2
-        self.bins[int(number / self.width)] += 1
-
-    def below(self, share: float) -> float:
-        """Return approximately the number that this share of the numbers does not exceed."""
-        left = share * self.many
-        for place, here in enumerate(self.bins):
-            left -= here
-            if left <= 0:
-                return min(self.most, max(self.least, self.width * place))
-        return self.most
-
-    def bars(self, most: int) -> list[int]:
-        """Return the counts for at most `most` bars, from the smallest number to the largest."""
-        first, last = int(self.least / self.width), int(self.most / self.width)
-        each = -(-(last - first + 1) // most)
-        return [sum(self.bins[at : at + each]) for at in range(first, last + 1, each)]
 
 
 @dataclass
@@ -251,23 +209,6 @@ class Group:
         self.messages += other.messages
         self.tokens += other.tokens
         self.cost = sum_known((self.cost, other.cost))
-
-
-def largest_places(numbers: Sequence[int], most: int) -> Iterator[int]:
-    """Yield the places of the largest numbers in ascending order, or all places if they are few."""
-    if len(numbers) <= most:
-        yield from range(len(numbers))
-        return
-    ranked = sorted(range(len(numbers)), key=lambda place: -numbers[place])
-    yield from sorted(ranked[: most - 1])
-
-
-def join_groups(groups: Iterable[Group]) -> Group:
-    """Return the sum of several groups."""
-    found = Group()
-    for one in groups:
-        found.add(one)
-    return found
 
 
 _MOST_VALUES: Final = 500
@@ -315,6 +256,15 @@ class Column:
         self.all.add(value)
         self.is_share = self.is_share and value in (0, 1)
 
+    def mean(self, trials: Sequence[Trials]) -> Estimate:
+        """Return the mean of the score over some combinations."""
+        # A single combination has no variance, so the variance over all cells is used.
+        return mean_of(trials, is_share=self.is_share, spread=self.all.variance)
+
+    def each_trials(self) -> Iterator[Trials]:
+        """Yield the trials of each combination, also of those without the score."""
+        return map(Trials, self.scored, self.sums)
+
 
 @dataclass
 class Field:
@@ -356,20 +306,12 @@ class Rows:
     """The rank of a row. The rows with the lowest ranks are kept."""
     all: Group = field(default_factory=Group)
     """The totals of all cells that have begun."""
-    calls: int = 0
-    """Number of model calls. This and the next two totals include cells that have not ended."""
-    tokens: int = 0
-    """Number of tokens."""
-    cost: float | None = None
-    """Cost. None if no price is known."""
     trials: int = 0
     """Maximum number of trials of a combination."""
-    messages_spread: Spread = field(default_factory=Spread)
-    """The distribution of messages over the sessions that have ended."""
-    tokens_spread: Spread = field(default_factory=Spread)
-    """The distribution of tokens over these sessions."""
-    cost_spread: Spread = field(default_factory=lambda: Spread(width=1e-9))
-    """The distribution of the cost over these sessions."""
+    figures: "Mapping[str, array[float]]" = field(
+        default_factory=lambda: {name: array("d") for name in ("Messages", "Tokens", "Cost")}
+    )
+    """The messages, tokens and costs of each session that has ended."""
     fields: dict[str, Field] = field(default_factory=dict)
     """The fields that vary, by path."""
     columns: dict[str, Column] = field(default_factory=dict)
@@ -406,9 +348,6 @@ class Rows:
             _add_fault(faults, row, row.error)
 
     def _count(self, row: CellRow) -> None:
-        self.calls += row.calls
-        self.tokens += row.tokens
-        self.cost = sum_known((self.cost, row.cost))
         self.trials = max(self.trials, row.trial)
         has_ended = row.status == "finished"
         kind = (row.reason if has_ended else None) or row.status
@@ -421,10 +360,11 @@ class Rows:
                 group.tokens += row.tokens
                 group.cost = sum_known((group.cost, row.cost))
         if has_ended:
-            self.messages_spread.add(row.messages)
-            self.tokens_spread.add(row.tokens)
-            if row.cost is not None:
-                self.cost_spread.add(row.cost)
+            for numbers, value in zip(
+                self.figures.values(), (row.messages, row.tokens, row.cost), strict=True
+            ):
+                if value is not None:
+                    numbers.append(value)
 
     def _groups(self, row: CellRow) -> Iterator[Group]:
         for path, value in row.varied.items():
@@ -443,18 +383,14 @@ class Rows:
                 one.of.append(one.place(value))
         return place
 
-    def trials_of(self, name: str) -> list[Trials]:
-        """Return a score's trials for each combination that has trials with this score."""
-        column = self.columns[name]
-        found = map(Trials, column.scored, column.sums)
-        return [one for one in found if one.scored]
-
-    def trials_by(self, name: str, path: str) -> Iterator[tuple[int, Trials]]:
-        """Yield a score's trials for each combination, with the value's place in a field."""
-        column, of = self.columns[name], self.fields[path].of
-        for place, one in zip(of, map(Trials, column.scored, column.sums), strict=False):
+    def trials_by(self, name: str, path: str) -> dict[int, list[Trials]]:
+        """Return a score's trials for each combination, by the value's place in a field."""
+        found = defaultdict[int, list[Trials]](list)
+        places = self.fields[path].of
+        for place, one in zip(places, self.columns[name].each_trials(), strict=False):
             if one.scored:
-                yield place, one
+                found[place].append(one)
+        return found
 
 
 def _add_fault(faults: dict[str, Fault], row: CellRow, sentence: str) -> None:

@@ -15,14 +15,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from duologue.graphs import BatchRun, DuologueError, Reason, SpecError, aconverse, converse
-from duologue.graphs.batch.order import STORED, RunOrder, Selection, read_selection
-from duologue.graphs.batch.report.page import describe_end, gather_report
-from duologue.graphs.batch.report.page_data import BatchReport
+from duologue.graphs.batch.order import STORED, RunOrder, Selection
+from duologue.graphs.batch.report.page import BatchReport, describe_end
 from duologue.graphs.batch.report.report import render
-from duologue.graphs.batch.report.rows import Estimate, Rows, Spread, Trials, mean_of, pass_hat
+from duologue.graphs.batch.report.rows import Estimate, Rows, Trials, mean_of, pass_hat
 from duologue.nodes.testing import ScriptedChatModel
 from pages import ALLOWED, HOSTILE
-from support.batches import batch_row, cell_row
+from support.batches import batch_row, cell_row, report_of
 from support.html import Seen
 from support.stores import BatchRow, CellRow, open_store
 
@@ -36,19 +35,8 @@ def cell(number: int, **fields: Any) -> CellRow:
 
 
 def report(rows: Iterator[CellRow] | list[CellRow], cells: int = 0, **fields: Any) -> BatchReport:
-    added = Rows(1000)
-    for row in rows:
-        added.add(row)
-    written = {row.session for row in added.first if row.number % 2}
-    known = batch(cells or added.all.cells, **fields)
-    return gather_report(
-        known,
-        read_selection(known),
-        added,
-        is_running=False,
-        folder="grid-sessions",
-        written=written,
-    )
+    rows = [*rows]
+    return report_of(batch(cells or len(rows), **fields), rows, written=rows[::2])
 
 
 def grid() -> Iterator[CellRow]:
@@ -89,7 +77,7 @@ def test_figures_agree_with_the_rows_and_stand_by_each_value_that_varies() -> No
     }
     assert (found.trials, found.combinations, found.calls, found.tokens) == (2, 7, 24, 1200)
     assert found.cost == 6
-    assert [one.text for one in found.failed] == ["The session '…' has no model."]
+    assert [one.text for one in found.faults] == ["The session '…' has no model."]
     messages = found.histograms[0]
     assert (messages.title, messages.mean, messages.median) == ("Messages", 6.5, 6)
     assert sum(messages.bars) == 12
@@ -221,12 +209,12 @@ def test_a_report_of_scores_that_are_all_missing_says_why() -> None:
 def test_a_score_that_is_missing_is_counted_and_its_cell_stays_finished() -> None:
     rows = [cell(1, scores={"own": 1.0}), cell(2, error="the score 'own' gave str"), cell(3)]
     found = report(rows)
-    assert found.of("completed") == 3
+    assert found.reasons == {"completed": 3}
     (own,) = found.scores
     assert (own.missing, own.mean.sessions) == (2, 1)
     assert "Score own, missing" in str(found)
     assert [(one.text, one.cells) for one in found.unscored] == [("the score 'own' gave str", 1)]
-    assert found.failed == ()
+    assert found.faults == ()
 
 
 def test_of_many_values_the_most_frequent_stand_alone_and_the_rest_together() -> None:
@@ -247,17 +235,21 @@ def test_of_many_values_the_most_frequent_stand_alone_and_the_rest_together() ->
     assert score.sessions == last.cells
 
 
-def test_a_spread_keeps_its_figures_however_far_numbers_reach() -> None:
-    spread, numbers = Spread(), [3.0, 5.0, 5.0, 900.0, 40_000.0]
-    for number in numbers:
-        spread.add(number)
-    assert spread.mean == pytest.approx(sum(numbers) / 5)
-    assert (spread.least, spread.most, spread.below(1.0)) == (3, 40_000, 40_000)
-    bars = spread.bars(30)
-    assert sum(bars) == 5
-    assert len(bars) <= 30
-    # The small values are in the first bin, the largest is in the last.
-    assert (bars[0], bars[-1]) == (4, 1)
+@pytest.mark.parametrize(
+    ("numbers", "bars"),
+    [([3, 5, 5, 900, 40_000], (4, 1)), ([2, 2, 4], (2, 0, 1)), ([0.5, 0.5], (2,))],
+)
+def test_a_histogram_covers_its_numbers_however_far_they_reach(
+    numbers: list[float], bars: tuple[int, ...]
+) -> None:
+    found = report([cell(at, cost=cost) for at, cost in enumerate(numbers, 1)]).histograms[-1]
+    assert (found.title, found.least, found.most) == ("Cost", min(numbers), max(numbers))
+    assert found.mean == pytest.approx(sum(numbers) / len(numbers))
+    assert (found.median, found.ninety) == (sorted(numbers)[len(numbers) // 2], max(numbers))
+    assert (len(found.bars) <= 30, tuple(filter(None, found.bars))) == (
+        True,
+        tuple(filter(None, bars)),
+    )
 
 
 def test_every_reason_has_words() -> None:
@@ -354,7 +346,7 @@ def test_what_can_not_be_read_or_written_is_one_sentence(tmp_path: Path) -> None
     with pytest.raises(SpecError, match="can't be written: "):
         BatchRun("grid", store=store).report(output=tmp_path / "file" / "r.html")
     found = BatchRun("grid", store=store).report(output=tmp_path / "r.html")
-    assert (found.cells, found.of("not_begun")) == (2, 2)
+    assert (found.cells, found.left) == (2, 2)
     assert "No session has begun." in (tmp_path / "r.html").read_text("utf-8")
 
 

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from duologue import InconclusiveResult, Scenario, simulate
-from duologue.graphs.batch.report.page_data import explain_interval
+from duologue.graphs.batch.report.page import explain_interval
 from duologue.graphs.batch.report.rows import Trials, pass_hat
 from duologue.graphs.scenarios import (
     SimulationResult,
