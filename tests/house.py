@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from model_kinds import places_that_ask_the_model_kind
-
 ROOT = Path(__file__).parents[1]
 
 FOLDERS = ("graphs", "nodes", "tools")
@@ -477,8 +475,6 @@ def rows(modules: Sequence[Module], *, measured: bool) -> Iterator[Row]:
     if measured:
         yield from asyncio.run(rows_of_utterance())
         yield row_of_import()
-    asking = [f"{one.file}:{one.line} {one.question}" for one in places_that_ask_the_model_kind()]
-    yield Row("places that ask what kind of model it is", str(len(asking)), "0", asking)
     yield Row("modules", str(len(modules)))
     yield Row("lines", f"{sum(module.lines for module in modules):,}")
     longest = max(modules, key=lambda module: module.lines)
