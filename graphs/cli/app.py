@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import typer
 
 from ..common.errors import SpecError
-from ..kinds import KINDS
 from .batch import app as batch, compare, judge, simulate
 from .manage import delete, export, fork, sessions
 from .options import (
@@ -24,41 +23,19 @@ from .options import (
     HELP,
     Commands,
     Group,
-    Json,
-    ModelOption,
-    OutputOption,
-    Reset,
-    Seed,
-    Session,
-    StoreOption,
-    Temperature,
-    ToolsOption,
     add_commands,
-    cap_option,
     in_panel,
-    mode_option,
     select_set,
 )
 from .people import answer, chat, say
 from .servers import mcp, serve, view
 from .session_data import app as session_data
 
-_File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A .toml or .json file with a conversation.")
-]
-
 _SUFFIX = ".toml"
 
 
 def init(
-    kind: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="KIND",
-            help=f"The kind of sample: {', '.join(KINDS)}; conversation, which lists every "
-            f"field; or batch, for `duologue batch run`. [default: role_play]",
-        ),
-    ] = None,
+    kind: str | None = None,
     file: Path | None = None,
 ) -> None:
     """Write a sample conversation to a TOML file, with comments.
@@ -66,6 +43,9 @@ def init(
     An existing file is not overwritten.
 
     Options:
+        kind (KIND): The kind of sample: blogger, chat, coder, group_solve, role_play, simulation,
+            user_proxy; conversation, which lists every field; or batch, for `duologue batch run`.
+            [default: role_play]
         file (FILE): The file to write. [default: KIND.toml]
 
     Examples:
@@ -94,7 +74,7 @@ def init(
     plain(stderr(), f"Edit it, then run it with: {FollowUp().command(run, str(file))}")
 
 
-def check(file: _File, tools: ToolsOption = None) -> None:
+def check(file: Path, tools: list[str] | None = None) -> None:
     """Check a conversation file and describe it. No model is called.
 
     Examples:
@@ -106,7 +86,7 @@ def check(file: _File, tools: ToolsOption = None) -> None:
     describe(file, stdout(), tools or ())
 
 
-def graph(file: _File, output: OutputOption = None) -> None:
+def graph(file: Path, output: Path | None = None) -> None:
     """Draw the possible turns and ends of a conversation.
 
     The drawing is printed as Mermaid. With --output it is written as .svg, .png or .mmd, by the
@@ -168,18 +148,18 @@ def run(
     user_role: str | None = None,
     assistant_role: str | None = None,
     session: str | None = None,
-    store: StoreOption = None,
-    model: ModelOption = None,
-    max_iterations: Annotated[int | None, cap_option("5")] = None,
-    mode: Annotated[str | None, mode_option("max_iterations_only")] = None,
+    store: str | None = None,
+    model: str | None = None,
+    max_iterations: int | None = None,
+    mode: str | None = None,
     word_limit: int | None = None,
     specify_task: bool | None = None,
-    seed: Seed = None,
-    temperature: Temperature = None,
+    seed: int | None = None,
+    temperature: float | None = None,
     person: list[str] | None = None,
-    tools: ToolsOption = None,
-    reset: Reset = False,
-    as_json: Json = False,
+    tools: list[str] | None = None,
+    reset: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Run a conversation until it ends.
 
@@ -192,6 +172,8 @@ def run(
         assistant_role (--assistant-role NAME): The role that solves, such as 'Python Programmer'.
         session (--session ID): The session's id; a session that exists is resumed. [default: made
             from the task]
+        max_iterations (--max-iterations N): [default: 5]
+        mode (--mode MODE): [default: max_iterations_only]
         word_limit (--word-limit N): Maximum words of the rewritten task. [default: 50]
         specify_task (--specify-task/--no-specify-task): Whether a model first makes the task more
             specific. [default: yes, except with the embedded model]
@@ -255,11 +237,11 @@ def _name_option(field: str) -> str:
 
 
 def resume(
-    session: Session,
-    store: StoreOption = None,
-    model: ModelOption = None,
-    tools: ToolsOption = None,
-    as_json: Json = False,
+    session: str,
+    store: str | None = None,
+    model: str | None = None,
+    tools: list[str] | None = None,
+    as_json: bool = False,
 ) -> None:
     """Continue a session where it stopped. No finished model call is repeated.
 
@@ -277,14 +259,14 @@ def resume(
 
 
 def show(
-    session: Session,
+    session: str,
     speaker: str | None = None,
     why: bool = False,
     thoughts: bool = False,
     prompt: bool = False,
     html: bool = False,
-    store: StoreOption = None,
-    as_json: Json = False,
+    store: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Show the messages of a session and how it ended.
 
@@ -335,7 +317,7 @@ def show(
     )
 
 
-def stop(session: Session, store: StoreOption = None) -> None:
+def stop(session: str, store: str | None = None) -> None:
     """Stop a session after its turn, or at once if it waits.
 
     Examples:

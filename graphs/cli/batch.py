@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Concurrency, Json, ModelOption, StoreOption, ToolsOption, add_commands
+from .options import Concurrency, add_commands
 
 
 def simulate(
@@ -31,9 +31,9 @@ def simulate(
     concurrency: Concurrency = 20,
     retry_failed: bool = False,
     ray: str | None = None,
-    store: StoreOption = None,
-    model: ModelOption = None,
-    as_json: Json = False,
+    store: str | None = None,
+    model: str | None = None,
+    as_json: bool = False,
     tau2: Path | None = None,
     domain: str | None = None,
 ) -> None:
@@ -134,20 +134,14 @@ def simulate(
     )
 
 
-_Run = "The name of a run of `duologue simulate`"
-
-
-def compare(
-    before: Annotated[
-        str, typer.Argument(metavar="BEFORE", help=f"{_Run}, with the earlier agent.")
-    ],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help=f"{_Run}, with the changed agent.")],
-    store: StoreOption = None,
-    as_json: Json = False,
-) -> None:
+def compare(before: str, after: str, store: str | None = None, as_json: bool = False) -> None:
     """Compare two runs of `duologue simulate`, scenario by scenario. New failures come first.
 
     The exit code is 1 if the agent became significantly worse.
+
+    Options:
+        before (BEFORE): The name of a run of `duologue simulate`, with the earlier agent.
+        after (AFTER): The name of a run of `duologue simulate`, with the changed agent.
 
     Examples:
         duologue compare shop-1 shop-2
@@ -163,8 +157,8 @@ def judge(
     criteria: Path | None = None,
     model: str | None = None,
     concurrency: Concurrency = 20,
-    store: StoreOption = None,
-    as_json: Json = False,
+    store: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Ask a judge about stored sessions, without running them again.
 
@@ -198,11 +192,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_Name = Annotated[
-    str,
-    typer.Argument(metavar="NAME", help="The batch's name, as listed by `duologue batch list`."),
-]
-
 
 def run(
     file: Path,
@@ -216,10 +205,10 @@ def run(
     dry_run: bool = False,
     ray: str | None = None,
     patience: Annotated[float, typer.Option(min=0)] = 3600,
-    store: StoreOption = None,
-    model: ModelOption = None,
-    tools: ToolsOption = None,
-    as_json: Json = False,
+    store: str | None = None,
+    model: str | None = None,
+    tools: list[str] | None = None,
+    as_json: bool = False,
 ) -> None:
     """Run a batch, or resume it. Finished sessions do not run again.
 
@@ -271,10 +260,10 @@ def run(
 
 
 def status(
-    name: _Name,
+    name: str,
     watch: bool = False,
-    store: StoreOption = None,
-    as_json: Json = False,
+    store: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Show the status of a batch, even if another process runs it.
 
@@ -290,11 +279,11 @@ def status(
 
 
 def report(
-    name: _Name,
+    name: str,
     output: Path | None = None,
     transcripts: Annotated[int, typer.Option(min=0)] = 1000,
     sort: str | None = None,
-    store: StoreOption = None,
+    store: str | None = None,
 ) -> None:
     """Write the results of a batch as an HTML page.
 
@@ -316,7 +305,7 @@ def report(
     stdout().print(BatchRun(name, store=store).report(output, transcripts=transcripts, sort=sort))
 
 
-def list_(store: StoreOption = None, as_json: Json = False) -> None:
+def list_(store: str | None = None, as_json: bool = False) -> None:
     """List the batches, newest first.
 
     Examples:
@@ -327,7 +316,7 @@ def list_(store: StoreOption = None, as_json: Json = False) -> None:
     show_batches(store, as_json=as_json)
 
 
-def delete(name: _Name, store: StoreOption = None) -> None:
+def delete(name: str, store: str | None = None) -> None:
     """Delete a batch with all its sessions.
 
     Examples:

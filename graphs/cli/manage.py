@@ -13,53 +13,30 @@ import typer
 from ..common.errors import SpecError
 from ..session.export_formats import FORMATS, ExportFormat, check_format, check_log_name
 from .options import (
-    Json,
-    OutputOption,
-    Session,
-    StoreOption,
-    ToolsOption,
-    cap_option,
-    mode_option,
     select_set,
 )
 from .outputs import print_next_command, put, write_bytes
 
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
-_Status = Annotated[
-    str | None,
-    typer.Option(
-        metavar="STATUS",
-        help="Only sessions with this status: running, waiting, unfinished or finished.",
-    ),
-]
-_Batch = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Only the sessions of this batch.")
-]
-_OlderThan = Annotated[
-    str | None,
-    typer.Option(
-        metavar="AGE",
-        help="Only sessions whose latest run is at least this old, such as 12h, 30d or 8w.",
-    ),
-]
-
 
 def sessions(
     text: str | None = None,
-    status: _Status = None,
+    status: str | None = None,
     reason: str | None = None,
-    batch: _Batch = None,
-    older_than: _OlderThan = None,
+    batch: str | None = None,
+    older_than: str | None = None,
     limit: Annotated[int | None, typer.Option(min=1)] = None,
     after: str | None = None,
-    store: StoreOption = None,
-    as_json: Json = False,
+    store: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """List the sessions, newest first.
 
     Options:
         text (TEXT): Only sessions with this text in their title or id.
+        older_than (--older-than AGE): Only sessions whose latest run is at least this old, such as
+            12h, 30d or 8w.
         reason (--reason REASON): Only sessions that ended for this reason, such as done_token.
         limit (--limit N): Maximum number of sessions. [default: 50; with --json: all]
         after (--after ID): Only sessions after the one with this id in the list.
@@ -85,11 +62,11 @@ def sessions(
 def delete(
     session: str | None = None,
     older_than: str | None = None,
-    status: _Status = None,
-    batch: _Batch = None,
+    status: str | None = None,
+    batch: str | None = None,
     dry_run: bool = False,
     yes: bool = False,
-    store: StoreOption = None,
+    store: str | None = None,
 ) -> None:
     """Delete a session with all its messages, or all old sessions.
 
@@ -138,17 +115,17 @@ def _read_age(text: str | None) -> timedelta | None:
 
 
 def fork(
-    session: Session,
+    session: str,
     at: str | None = None,
     into: str | None = None,
-    mode: Annotated[str | None, mode_option("unchanged")] = None,
-    max_iterations: Annotated[int | None, cap_option("unchanged")] = None,
+    mode: str | None = None,
+    max_iterations: int | None = None,
     task: str | None = None,
     prompt: list[str] | None = None,
     speaker_task: list[str] | None = None,
     speaker_model: list[str] | None = None,
-    tools: ToolsOption = None,
-    store: StoreOption = None,
+    tools: list[str] | None = None,
+    store: str | None = None,
 ) -> None:
     """Make a new session from any message of another session.
 
@@ -158,6 +135,8 @@ def fork(
     Options:
         at (--at MESSAGE): The id of the last message to keep, such as m0007. [default: the newest]
         into (--into ID): The new session's id. [default: made from SESSION]
+        mode (--mode MODE): [default: unchanged]
+        max_iterations (--max-iterations N): [default: unchanged]
         task (--task TEXT): A new task, used exactly as written.
         prompt (--prompt SPEAKER=TEXT): A new system prompt for a speaker. Repeatable.
         speaker_task (--speaker-task SPEAKER=TEXT): A new private task for a speaker. Repeatable.
@@ -217,8 +196,8 @@ def export(
     score: list[str] | None = None,
     trial: int | None = None,
     no_metadata: bool = False,
-    output: OutputOption = None,
-    store: StoreOption = None,
+    output: Path | None = None,
+    store: str | None = None,
 ) -> None:
     """Export a session to read, or a batch as a data set.
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
 from enum import IntEnum
-from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
@@ -145,6 +144,51 @@ List the sessions, read one, or see them in the browser:
 """The first steps, shown if no command is given."""
 
 
+Concurrency = Annotated[int, typer.Option(min=1)]
+Port = Annotated[int, typer.Option(min=0, max=65535)]
+
+
+class SharedOptions:
+    """The descriptions of options and arguments that several commands have, by parameter.
+
+    Options:
+        file (FILE): A .toml or .json file with a conversation.
+        files (FILE...): The .toml or .json files of the conversations.
+        session (SESSION): The session's id, as listed by `duologue sessions`.
+        name (NAME): The batch's name, as listed by `duologue batch list`.
+        store (--store URL): The store of the sessions: a file, sqlite:///…, postgresql://… or
+            memory:. [default: DUOLOGUE_STORE, or a file in your data folder]
+        model (--model NAME): The model for speakers that do not name one: a model's name,
+            'embedded', or the path of a .gguf file. [default: DUOLOGUE_MODEL; see `duologue
+            models`]
+        tools (--tools MODULE): A Python module whose tools the session may name, or one tool as
+            MODULE:NAME. Repeatable.
+        seed (--seed N): A random seed. Some models repeat their output with it.
+        temperature (--temperature T): The model's temperature, 0 to 2. [default: 0.2]
+        reset (--reset): First delete the stored session with this id, then start again.
+        concurrency (--concurrency N): Maximum number of sessions that are handled at the same time.
+            [default: 20]
+        as_json (--json): Print one JSON object per line, for programs.
+        attach (--attach FILE): An image, a PDF or an audio file for your message: a path or an
+            address (https://…). Repeatable.
+        port (--port N): The port on 127.0.0.1. [default: any free port]
+        speaker (--as SPEAKER): Only the memory of this speaker. [default: the whole session]
+        output (--output FILE): The file to write. [default: standard output]
+        into (--into ID): The id of the new session or, with --as, of the session whose speaker gets
+            the memory.
+        status (--status STATUS): Only sessions with this status: running, waiting, unfinished or
+            finished.
+        batch (--batch NAME): Only the sessions of this batch.
+        max_iterations (--max-iterations N): Maximum number of rounds; each speaker speaks once in a
+            round.
+        mode (--mode MODE): When completed tasks end the conversation: max_iterations_only (never,
+            and no judge can end it), end_chat_after_first_completion (at once),
+            one_last_chat_after_first_completion (after one more message),
+            one_last_group_chat_after_first_completion (after one more message of every speaker) or
+            all_task_must_complete (once every task is complete).
+    """
+
+
 def add_commands(app: typer.Typer, panel: str, *commands: Callable[..., None]) -> None:
     """Add commands to an application or to a group of it, with their help and their examples.
 
@@ -169,11 +213,9 @@ def in_panel(heading: str, *names: str) -> Callable[[C], C]:
 
     def set_heading(command: C) -> C:
         for name in names:
-            kind = command.__annotations__[name]
-            (declared,) = getattr(kind, "__metadata__", (typer.Option(),))
-            info = copy(declared)
+            kind, info = _read_annotation(command.__annotations__[name], typer.Option())
             info.rich_help_panel = heading
-            command.__annotations__[name] = Annotated[getattr(kind, "__origin__", kind), info]
+            command.__annotations__[name] = Annotated[kind, info]
         return command
 
     return set_heading
@@ -183,23 +225,39 @@ def _describe_options(command: Callable[..., None], section: str) -> None:
     """Add the descriptions of a command's options to its signature.
 
     The docstring describes an option below ``Options`` as ``parameter (--option METAVAR): help``,
-    and an argument without the name of an option.
+    and an argument without the name of an option. `SharedOptions` describes the others. A
+    description that is only a default completes the shared one.
     """
-    entries = re.findall(r"^ {8}(\w+) \((.*?)\): (.*(?:\n {9,}.*)*)", section, re.MULTILINE)
-    for parameter, form, described in entries:
+    entries = _read_options(SharedOptions.__doc__ or "")
+    for parameter, (form, help_text) in _read_options(section).items():
+        if help_text.startswith("[default"):
+            help_text = f"{entries[parameter][1]} {help_text}"
+        entries[parameter] = form, help_text
+    for parameter in entries.keys() & command.__annotations__.keys():
+        form, help_text = entries[parameter]
         names = [word for word in form.split() if word.startswith("--")]
-        kind = command.__annotations__[parameter]
         # The annotation may declare more, such as the smallest number.
-        (declared,) = getattr(
-            kind, "__metadata__", (typer.Option() if names else typer.Argument(),)
-        )
-        info = copy(declared)
-        info.help, info.show_default = " ".join(described.split()), False
+        plain = typer.Option() if names else typer.Argument()
+        kind, info = _read_annotation(command.__annotations__[parameter], plain)
+        info.help, info.show_default = help_text, False
         info.metavar = next((word for word in form.split() if word not in names), None)
         if names:
             # The first name of a declared option is its default until typer reads it.
             info.default, info.param_decls = ..., names
-        command.__annotations__[parameter] = Annotated[getattr(kind, "__origin__", kind), info]
+        command.__annotations__[parameter] = Annotated[kind, info]
+
+
+def _read_annotation(annotation: Any, plain: Any) -> tuple[Any, Any]:  # noqa: ANN401  # typer's own
+    """Return the type of a parameter and the declaration of its option, by default a plain one."""
+    if not hasattr(annotation, "__metadata__"):
+        return annotation, plain
+    return annotation.__origin__, copy(annotation.__metadata__[0])
+
+
+def _read_options(section: str) -> dict[str, tuple[str, str]]:
+    """Return the form and the help of each option that a docstring describes, by parameter."""
+    entries = re.findall(r"^ {8}(\w+) \((.*?)\): (.*(?:\n {9,}.*)*)", section, re.MULTILINE)
+    return {name: (form, " ".join(text.split())) for name, form, text in entries}
 
 
 @contextmanager
@@ -307,121 +365,6 @@ class Commands(Group):
             hide_frames.is_on = True
 
 
-StoreOption = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        metavar="URL",
-        help="The store of the sessions: a file, sqlite:///…, postgresql://… or memory:. "
-        "[default: DUOLOGUE_STORE, or a file in your data folder]",
-    ),
-]
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="NAME",
-        help="The model for speakers that do not name one: a model's name, 'embedded', or the path "
-        "of a .gguf file. [default: DUOLOGUE_MODEL; see `duologue models`]",
-    ),
-]
-ToolsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tools",
-        metavar="MODULE",
-        help="A Python module whose tools the session may name, or one tool as MODULE:NAME. "
-        "Repeatable.",
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed", metavar="N", help="A random seed. Some models repeat their output with it."
-    ),
-]
-Temperature = Annotated[
-    float | None,
-    typer.Option(
-        "--temperature", metavar="T", help="The model's temperature, 0 to 2. [default: 0.2]"
-    ),
-]
-Reset = Annotated[
-    bool,
-    typer.Option("--reset", help="First delete the stored session with this id, then start again."),
-]
-Concurrency = Annotated[
-    int,
-    typer.Option(
-        "--concurrency",
-        metavar="N",
-        min=1,
-        help="Maximum number of sessions that are handled at the same time. [default: 20]",
-        show_default=False,
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")]
-Attach = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--attach",
-        metavar="FILE",
-        help="An image, a PDF or an audio file for your message: a path or an address "
-        "(https://…). Repeatable.",
-    ),
-]
-Port = Annotated[
-    int,
-    typer.Option(
-        "--port",
-        metavar="N",
-        min=0,
-        max=65535,
-        help="The port on 127.0.0.1. [default: any free port]",
-        show_default=False,
-    ),
-]
-SpeakerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--as",
-        metavar="SPEAKER",
-        help="Only the memory of this speaker. [default: the whole session]",
-    ),
-]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option("--output", metavar="FILE", help="The file to write. [default: standard output]"),
-]
-Session = Annotated[
-    str,
-    typer.Argument(metavar="SESSION", help="The session's id, as listed by `duologue sessions`."),
-]
-
-
 def select_set(**options: Any) -> dict[str, Any]:
     """Return the options that the command line sets."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def cap_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
-    """Return the option for the round cap, with its default for the help."""
-    return typer.Option(
-        "--max-iterations",
-        metavar="N",
-        help=f"Maximum number of rounds; each speaker speaks once in a round. [default: {default}]",
-    )
-
-
-def mode_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
-    """Return the option for the end-chat mode, with its default for the help."""
-    return typer.Option(
-        "--mode",
-        metavar="MODE",
-        help="When completed tasks end the conversation: max_iterations_only (never, "
-        "and no judge can end it), end_chat_after_first_completion (at once), "
-        "one_last_chat_after_first_completion (after one more message), "
-        "one_last_group_chat_after_first_completion (after one more message of every speaker) "
-        "or all_task_must_complete (once every task is complete). "
-        f"[default: {default}]",
-    )

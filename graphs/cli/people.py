@@ -4,19 +4,9 @@ Each command imports its modules inside its function, as in `graphs.cli.app`.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from .options import (
-    Attach,
-    Json,
-    ModelOption,
-    Reset,
-    Seed,
-    Session,
-    StoreOption,
-    Temperature,
-    ToolsOption,
-    cap_option,
     select_set,
 )
 
@@ -33,18 +23,18 @@ def read_attached(paths: Sequence[str] | None) -> list[dict[str, Any]]:
 def chat(
     message: str | None = None,
     tool: list[str] | None = None,
-    tools: ToolsOption = None,
+    tools: list[str] | None = None,
     approve: list[str] | None = None,
     prompt: str | None = None,
-    attach: Attach = None,
+    attach: list[str] | None = None,
     session: str | None = None,
-    store: StoreOption = None,
-    model: ModelOption = None,
-    max_iterations: Annotated[int | None, cap_option("none")] = None,
-    seed: Seed = None,
-    temperature: Temperature = None,
-    reset: Reset = False,
-    as_json: Json = False,
+    store: str | None = None,
+    model: str | None = None,
+    max_iterations: int | None = None,
+    seed: int | None = None,
+    temperature: float | None = None,
+    reset: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Chat with an agent, which may call tools, until you enter exit.
 
@@ -61,6 +51,7 @@ def chat(
         prompt (--prompt TEXT): The agent's system prompt.
         session (--session ID): The session's id. `duologue resume` needs it later. [default: a new
             id]
+        max_iterations (--max-iterations N): [default: none]
 
     Examples:
         duologue chat "What is 17 * 23?" --tool calculator
@@ -94,14 +85,14 @@ def chat(
 
 
 def answer(
-    session: Session,
+    session: str,
     answer: str,
     question: str | None = None,
-    attach: Attach = None,
-    store: StoreOption = None,
-    model: ModelOption = None,
-    tools: ToolsOption = None,
-    as_json: Json = False,
+    attach: list[str] | None = None,
+    store: str | None = None,
+    model: str | None = None,
+    tools: list[str] | None = None,
+    as_json: bool = False,
 ) -> None:
     """Answer the question of a waiting session, and continue it.
 
@@ -131,11 +122,11 @@ def answer(
 
 
 def say(
-    session: Session,
+    session: str,
     speaker: str,
     text: str,
-    attach: Attach = None,
-    store: StoreOption = None,
+    attach: list[str] | None = None,
+    store: str | None = None,
 ) -> None:
     """Add a message of a speaker to a session that is not running.
 

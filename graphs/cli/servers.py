@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..common.errors import SpecError, how_to_install
-from .options import ModelOption, Port, StoreOption, ToolsOption
+from .options import Port
 from .terminal.console import plain, stderr, stdout
 
 
@@ -20,12 +20,6 @@ def _needing_packages(command: str, extra: str) -> Iterator[None]:
     except ImportError as error:
         remedy = how_to_install(extra)
         raise SpecError(f"{command} needs more packages ({error}); {remedy}") from error
-
-
-_Files = Annotated[
-    list[Path],
-    typer.Argument(metavar="FILE...", help="The .toml or .json files of the conversations."),
-]
 
 
 def _tell(server: str, key: str) -> Callable[..., None]:
@@ -43,9 +37,9 @@ def view(
     session: str | None = None,
     port: Port = 0,
     no_open: bool = False,
-    store: StoreOption = None,
-    model: ModelOption = None,
-    tools: ToolsOption = None,
+    store: str | None = None,
+    model: str | None = None,
+    tools: list[str] | None = None,
 ) -> None:
     """Show sessions live in the browser; answer and stop them there.
 
@@ -74,11 +68,11 @@ def view(
 
 
 def mcp(
-    files: _Files,
+    files: list[Path],
     http: Annotated[int | None, typer.Option(min=0, max=65535)] = None,
     token: Annotated[str | None, typer.Option(envvar="DUOLOGUE_MCP_TOKEN")] = None,
-    store: StoreOption = None,
-    model: ModelOption = None,
+    store: str | None = None,
+    model: str | None = None,
 ) -> None:
     """Serve conversation files as tools to MCP clients.
 
@@ -105,12 +99,12 @@ def mcp(
 
 
 def serve(
-    files: _Files,
+    files: list[Path],
     port: Port = 0,
     token: Annotated[list[str] | None, typer.Option(envvar="DUOLOGUE_SERVE_TOKEN")] = None,
     concurrency: Annotated[int, typer.Option(min=1)] = 8,
-    store: StoreOption = None,
-    model: ModelOption = None,
+    store: str | None = None,
+    model: str | None = None,
 ) -> None:
     """Serve conversation files as models with OpenAI's API.
 

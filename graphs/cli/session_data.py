@@ -5,12 +5,12 @@ Each command imports its modules inside its function, as in `graphs.cli.app`.
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from ..common.errors import SpecError
-from .options import OutputOption, Session, SpeakerOption, StoreOption, add_commands
+from .options import add_commands
 from .outputs import print_next_command, put
 
 if TYPE_CHECKING:
@@ -24,19 +24,11 @@ app = typer.Typer(
 )
 
 
-def _receiver_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
-    return typer.Option(
-        metavar="ID",
-        help="The id of the new session or, with --as, of the session whose speaker gets the "
-        f"memory. [default: {default}]",
-    )
-
-
 def dump(
-    session: Session,
-    speaker: SpeakerOption = None,
-    output: OutputOption = None,
-    store: StoreOption = None,
+    session: str,
+    speaker: str | None = None,
+    output: Path | None = None,
+    store: str | None = None,
 ) -> None:
     """Write a session, or one speaker's memory of it, as JSON.
 
@@ -62,9 +54,9 @@ def dump(
 
 def load(
     file: Path,
-    into: Annotated[str | None, _receiver_option("the id in the file")] = None,
+    into: str | None = None,
     speaker: str | None = None,
-    store: StoreOption = None,
+    store: str | None = None,
 ) -> None:
     """Load a session or a memory that `duologue session dump` wrote.
 
@@ -73,6 +65,7 @@ def load(
 
     Options:
         file (FILE): A .json file that `duologue session dump` wrote.
+        into (--into ID): [default: the id in the file]
         speaker (--as SPEAKER): The speaker that gets the memory. Required for a file that `dump
             --as` wrote.
 
@@ -103,7 +96,7 @@ def _open_receiver(into: str | None, store: str | None) -> "Handle":
     return open_session(into, store)
 
 
-def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = None) -> None:
+def reset(session: str, speaker: str | None = None, store: str | None = None) -> None:
     """Reset a session, or one speaker's memory, to the beginning.
 
     A session keeps its id and its rules. A speaker keeps the messages that it has not answered yet.
@@ -119,17 +112,18 @@ def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = 
 
 
 def copy(
-    session: Session,
-    into: Annotated[str | None, _receiver_option("a new id; with --to: the same id")] = None,
-    speaker: SpeakerOption = None,
+    session: str,
+    into: str | None = None,
+    speaker: str | None = None,
     to: str | None = None,
-    store: StoreOption = None,
+    store: str | None = None,
 ) -> None:
     """Copy a session, or one speaker's memory.
 
     The copy is in the same store, or in another one with --to.
 
     Options:
+        into (--into ID): [default: a new id; with --to: the same id]
         to (--to URL): The store of the copy. [default: the same store]
 
     Examples:
