@@ -251,12 +251,12 @@ def run(
         seed=seed,
         shuffle=False if no_shuffle else None,
     )
-    from ...tools.registry.imports import import_tools
+    from .follow_up import FollowUp
     from .run_batch import run_here, show_plan
 
-    imported = import_tools(tools or (), "--tools")
+    options = FollowUp(store, model, tools or ()).run_options()
     run = show_plan if dry_run else run_here
-    run(file, settings, {"store": store, "model": model, "tools": imported}, as_json=as_json)
+    run(file, settings, options, as_json=as_json)
 
 
 def status(

@@ -4,10 +4,14 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ..common.addresses import show_address
 from ..common.sanitize import clean
 from ..store.rows import SessionRow
+
+if TYPE_CHECKING:
+    from ..session.options import Options
 
 _RUNS = ("resume", "answer")
 """The commands that run a session, and therefore need its model and its tools."""
@@ -26,6 +30,13 @@ class FollowUp:
     in_python: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The names of the objects that the session needs, by kind, if a command can't pass all of
     them. Otherwise empty."""
+
+    def run_options(self) -> "Options":
+        """Return the options of a run, with the imported tools."""
+        from ...tools.registry.imports import import_tools
+
+        tools = import_tools(self.tools, "--tools")
+        return {"store": self.store, "model": self.model, "tools": tools}
 
     def for_session(self, row: SessionRow) -> "FollowUp":
         """Return the options for a session, which may need objects that are not installed."""

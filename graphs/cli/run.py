@@ -14,14 +14,13 @@ from types import FrameType
 import typer
 from pydantic import JsonValue
 
-from ...tools.registry.imports import import_tools
 from ..common.content import Content
 from ..common.errors import DuologueError, SessionError
 from ..common.settings import load_settings
 from ..conversation.questions import Question
 from ..events import ConversationEnded, Event, SessionStarted
 from ..kinds.load import ConversationLike
-from ..session.options import GivenAnswer, Options
+from ..session.options import GivenAnswer
 from ..session.run import run_session
 from ..session.stored_session import StoredSession
 from ..store.open import open_store
@@ -91,11 +90,9 @@ class _Run:
         reply: GivenAnswer | None,
     ) -> ExitCode:
         self._listen()
-        options: Options = {"store": self.follow_up.store, "model": self.follow_up.model}
+        options = self.follow_up.run_options()
         if message is not None:
             options["message"] = message
-        if self.follow_up.tools:
-            options["tools"] = import_tools(self.follow_up.tools, "--tools")
         if source is None:
             self.session = session
         if isinstance(self.view, Transcript):

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..common.errors import SpecError, how_to_install
+from .follow_up import FollowUp
 from .options import Port
 from .terminal.console import plain, stderr, stdout
 
@@ -61,9 +62,7 @@ def view(
         from ..view.app import serve
         from ..view.pages import Runs
 
-    from ...tools.registry.imports import import_tools
-
-    runs = Runs(store, model, import_tools(tools or (), "--tools"))
+    runs = Runs(FollowUp(store, model, tools or ()).run_options())
     serve(runs, session, port, not no_open, _tell("the page", "this address"))
 
 
@@ -73,6 +72,7 @@ def mcp(
     token: Annotated[str | None, typer.Option(envvar="DUOLOGUE_MCP_TOKEN")] = None,
     store: str | None = None,
     model: str | None = None,
+    tools: list[str] | None = None,
 ) -> None:
     """Serve conversation files as tools to MCP clients.
 
@@ -92,10 +92,11 @@ def mcp(
     with _needing_packages("mcp", "mcp"):
         from ..serve.mcp_server import serve_http, serve_stdio
 
+    options = FollowUp(store, model, tools or ()).run_options()
     if http is None:
-        serve_stdio(files, store, model)
+        serve_stdio(files, options)
     else:
-        serve_http(files, store, model, http, token, _tell("the server", "this token"))
+        serve_http(files, options, http, token, _tell("the server", "this token"))
 
 
 def serve(
@@ -105,6 +106,7 @@ def serve(
     concurrency: Annotated[int, typer.Option(min=1)] = 8,
     store: str | None = None,
     model: str | None = None,
+    tools: list[str] | None = None,
 ) -> None:
     """Serve conversation files as models with OpenAI's API.
 
@@ -125,5 +127,5 @@ def serve(
     with _needing_packages("serve", "view"):
         from ..serve.chat_completions import serve_models
 
-    tell = _tell("the server", "a key")
-    serve_models(files, store, model, port, token or [], concurrency, tell)
+    options = FollowUp(store, model, tools or ()).run_options()
+    serve_models(files, options, port, token or [], concurrency, _tell("the server", "a key"))

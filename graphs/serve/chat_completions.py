@@ -12,8 +12,8 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ...nodes.models.adapters.composed import Chat
 from ..common.errors import AnswerError, DuologueError, SpecError
 from ..common.sanitize import excerpt
 from ..common.threads import LoopThread
@@ -31,9 +30,7 @@ from ..conversation.served import check_host
 from ..events import Event
 from ..session.listing import known_store
 from ..session.options import Options
-from ..session.run import run_session
 from ..session.session_row import discard_session, read_stored_session, read_total_usage
-from ..session.stored_session import StoredSession
 from ..store.base import settled
 from ..view.local_server import read_body, read_json, run_server
 from .chat_response import SILENCE, ChatResponse, Client, GoneError
@@ -43,8 +40,8 @@ from .chat_turns import (
     NEW_SESSION,
     SESSION,
     Answer,
+    ChatSession,
     ChatTurn,
-    StartedSession,
     answer_of,
     check_people,
     continue_session,
@@ -61,7 +58,7 @@ from .openai_format import (
     read_request,
 )
 from .security import CALLER, ModelGuard, check_token, is_session_of, name_session
-from .tools import ServedTool, load_tools
+from .tools import ServedTool, load_tools, run_with_events
 
 _LARGEST: Final = 8_000_000
 """Maximum size of a request in bytes: its texts, and files in base64."""
@@ -81,23 +78,16 @@ class ChatCompletions:
 
     Args:
         tools: The conversations, each of which is a model.
-        store: The store of the sessions. If None, the store in the settings.
-        model: The model for conversations that name none.
+        options: The options of all runs.
         most_runs: Maximum number of conversations that run at the same time. Further requests wait.
     """
 
-    def __init__(
-        self,
-        tools: Sequence[ServedTool],
-        store: str | Path | None = None,
-        model: Chat | str | None = None,
-        most_runs: int = 8,
-    ) -> None:
+    def __init__(self, tools: Sequence[ServedTool], options: Options, most_runs: int) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._options = Options(store=store, model=model)
+        self._options = options
         # Conversations that are not sessions are here only while they run.
         self._passing = f"memory:serve-{secrets.token_hex(8)}"
-        self._sessions: dict[str, StartedSession] = {}
+        self._sessions: dict[str, ChatSession] = {}
         self._slots = asyncio.Semaphore(most_runs)
         self._most_open = most_runs + _MOST_WAITING
         self._reading = 0
@@ -148,7 +138,7 @@ class ChatCompletions:
             turn = await self._turn(request, asked, len(body))
         except (AnswerError, SpecError) as error:
             raise RefusedError(400, str(error)) from error
-        reply = ChatResponse(asked, turn)
+        reply = ChatResponse(asked, turn.session.tool.conversation)
         run = asyncio.create_task(self._run(turn, reply))
         self._running.add(run)
         run.add_done_callback(self._running.discard)
@@ -216,14 +206,14 @@ class ChatCompletions:
         named, caller = request.headers.get(SESSION), request.scope[CALLER]
         weight = size + len(asked.messages) * MESSAGE_WEIGHT
         if named is None or named == NEW_SESSION:
-            session = name_session(tool.name, caller)
             source, message = start_conversation(tool.conversation, asked.messages)
+            session = ChatSession(name_session(tool.name, caller), tool, weight=weight)
             options = Options(**{**self._options, "message": message})
             if named is None:
                 options["store"] = self._passing
-                return ChatTurn(tool, source, session, options, weight=weight)
-            started = self._keep(StartedSession(session, tool, weight=weight))
-            return ChatTurn(tool, source, session, options, started=started, weight=weight)
+            else:
+                self._keep(session)
+            return ChatTurn(session, source, options)
         known = is_session_of(caller, tool.name, named) and await self._find_session(named, tool)
         if not known:
             raise RefusedError(
@@ -233,24 +223,24 @@ class ChatCompletions:
                 "session_not_found",
             )
         known.weight += weight
-        turn = continue_session(known, asked.messages, self._options)
-        return turn._replace(weight=known.weight)
+        return continue_session(known, asked.messages, self._options)
 
-    def _keep(self, started: StartedSession) -> StartedSession:
+    def _keep(self, session: ChatSession) -> ChatSession:
         """Remember a session. The oldest is forgotten if there are many; the store has it."""
-        self._sessions[started.id] = started
+        session.is_stored = True
+        self._sessions[session.id] = session
         if len(self._sessions) > _MOST_KEPT:
             del self._sessions[next(iter(self._sessions))]
-        return started
+        return session
 
-    async def _find_session(self, session: str, tool: ServedTool) -> StartedSession | None:
+    async def _find_session(self, session: str, tool: ServedTool) -> ChatSession | None:
         """Return a session of the caller, also if the server has started anew since."""
         if session in self._sessions:
             return self._sessions[session]
         loaded = await _LARGE_RUNS.call(lambda: self._load_session(session, tool))
         return None if loaded is None else self._keep(loaded)
 
-    async def _load_session(self, session: str, tool: ServedTool) -> StartedSession | None:
+    async def _load_session(self, session: str, tool: ServedTool) -> ChatSession | None:
         async with known_store(self._options.get("store"), create=True) as store:
             if await store.get(session) is None:
                 return None
@@ -259,7 +249,7 @@ class ChatCompletions:
         check_host(found.conversation, "choose another level")
         stored = tool._replace(conversation=found.conversation)
         weight = sum(len(one.text) + MESSAGE_WEIGHT for one in found.messages)
-        return StartedSession(session, stored, found.pending, usage, weight)
+        return ChatSession(session, stored, found.pending, usage=usage, weight=weight)
 
     def _find_model(self, name: str) -> ServedTool:
         if name not in self._tools:
@@ -271,32 +261,37 @@ class ChatCompletions:
     async def _run(self, turn: ChatTurn, reply: ChatResponse) -> Answer:
         """Run a conversation to its end or a question, when its turn comes."""
         async with self._slots:
-            if turn.weight < LARGE:
-                return await self._play(turn, reply, reply.note)
             loop = asyncio.get_running_loop()
 
-            def note(event: Event) -> None:
+            async def note(event: Event) -> None:
                 loop.call_soon_threadsafe(reply.note, event)
 
-            return await _LARGE_RUNS.call(lambda: self._play(turn, reply, note))
+            if turn.session.weight < LARGE:
+                return await self._play(turn, note, tokens=reply.shows_tokens)
+            return await _LARGE_RUNS.call(lambda: self._play(turn, note, tokens=reply.shows_tokens))
 
     async def _play(
-        self, turn: ChatTurn, reply: ChatResponse, note: Callable[[Event], object]
+        self, turn: ChatTurn, note: Callable[[Event], Awaitable[None]], *, tokens: bool
     ) -> Answer:
-        started = turn.started
-        async with known_store(turn.options.get("store"), create=True) as store:
+        session, source, options, reply = turn
+        # If the run is cancelled or fails, only another run finds out for what the session waits.
+        questions, session.questions = session.questions, ()
+        async with known_store(options.get("store"), create=True) as store:
             try:
-                with _forget_questions(started):
-                    ended = await _run_to_end(turn, reply.shows_tokens, note)
-                usage = await read_total_usage(store, turn.session)
+                ended = await run_with_events(
+                    source, session.id, options, note, reply=reply, tokens=tokens
+                )
+                usage = await read_total_usage(store, session.id)
+            except AnswerError:
+                session.questions = questions
+                raise
             finally:
-                if started is None:
+                if not session.is_stored:
                     # Also if the client has gone: nothing of this conversation is stored.
-                    await settled(discard_session(store, turn.session))
-        if started is not None:
-            usage, started.usage = usage_since(started.usage, usage), usage
-            started.questions = ended.pending
-        return answer_of(ended, usage, is_session=started is not None)
+                    await settled(discard_session(store, session.id))
+        since, session.usage = usage_since(session.usage, usage), usage
+        session.questions = ended.pending
+        return answer_of(ended, since, is_session=session.is_stored)
 
     async def _failure(self, turn: ChatTurn, run: asyncio.Task[Answer]) -> Failure | None:
         """Return the error of a run that has ended, or None."""
@@ -310,35 +305,18 @@ class ChatCompletions:
             raise error
         failure = failure_of(error)
         if failure.status == 500:
-            _log.error("a request to %s failed", turn.tool.name, exc_info=error)
-        started = turn.started
-        if started is None:
+            _log.error("a request to %s failed", turn.session.tool.name, exc_info=error)
+        session = turn.session
+        if not session.is_stored:
             return failure
         async with known_store(turn.options.get("store"), create=True) as store:
-            if await store.get(started.id) is None:
-                self._sessions.pop(started.id, None)
+            if await store.get(session.id) is None:
+                self._sessions.pop(session.id, None)
                 return failure
         if failure.status == 400:
             return failure
-        way_on = f"Send {SESSION}: {started.id} with an empty list of messages to continue."
+        way_on = f"Send {SESSION}: {session.id} with an empty list of messages to continue."
         return failure._replace(message=f"{failure.message.rstrip('.')}. {way_on}")
-
-
-@contextmanager
-def _forget_questions(started: StartedSession | None) -> Iterator[None]:
-    """Forget the questions of a session during a run that answers one of them.
-
-    If the run is cancelled or fails, only another run finds out for what the session waits.
-    """
-    if started is None:
-        yield
-        return
-    questions, started.questions = started.questions, ()
-    try:
-        yield
-    except AnswerError:
-        started.questions = questions
-        raise
 
 
 async def _parse(body: bytes) -> ChatRequest:
@@ -348,29 +326,6 @@ async def _parse(body: bytes) -> ChatRequest:
         return read_request(read_json(body))
 
     return parse() if len(body) < LARGE else await asyncio.to_thread(parse)
-
-
-async def _run_to_end(
-    turn: ChatTurn, shows_tokens: bool, note: Callable[[Event], object]
-) -> StoredSession:
-    """Run a session to its end or a question, and pass its events to a function."""
-    ended: StoredSession | None = None
-    run = run_session(
-        turn.source,
-        turn.session,
-        turn.options,
-        reset=False,
-        tokens=shows_tokens,
-        reply=turn.reply,
-    )
-    async with aclosing(run) as events:
-        async for event in events:
-            if isinstance(event, StoredSession):
-                ended = event
-            else:
-                note(event)
-    assert ended is not None  # noqa: S101  # a run ends with its session or an error
-    return ended
 
 
 def _event(data: dict[str, Any]) -> str:
@@ -394,8 +349,7 @@ def _respond_http_error(request: Request, error: Any) -> Response:  # noqa: ANN4
 
 def serve_models(
     files: Sequence[Path],
-    store: str | None,
-    model: str | None,
+    options: Options,
     port: int,
     tokens: Sequence[str],
     most_runs: int,
@@ -405,8 +359,7 @@ def serve_models(
 
     Args:
         files: The files.
-        store: The store of the sessions. If None, the store in the settings.
-        model: The model for conversations that name none.
+        options: The options of all runs.
         port: The port. If 0, any free port.
         tokens: The tokens that admit clients, one for each client that has its own sessions. If
             there are none, a random token.
@@ -422,10 +375,10 @@ def serve_models(
     """
     for token in tokens:
         check_token(token, "--token")
-    tools = asyncio.run(load_tools(files, store, model))
+    tools = asyncio.run(load_tools(files, options))
     for file, tool in zip(files, tools, strict=True):
         check_people(file, tool)
-    served = ChatCompletions(tools, store, model, most_runs)
+    served = ChatCompletions(tools, options, most_runs)
 
     def begin(address: str, guard: ModelGuard) -> None:
         keys = [] if tokens else [f"API key: {guard.token}"]
@@ -434,7 +387,7 @@ def serve_models(
     run_server(
         lambda port: ModelGuard(served.app(), port, *tokens),
         begin,
-        store,
+        options.get("store"),
         port,
         create=True,
         end=served.stop,

@@ -16,71 +16,11 @@ from starlette.requests import Request
 
 from ..conversation.conversation import Conversation
 from ..events import Event, MessageSaid, MessageStarted, MessageToken, ReplyRejected
-from .chat_turns import Answer, ChatTurn, Output, is_streamed_live
+from .chat_turns import Answer, is_streamed_live
 from .openai_format import ChatRequest, Envelope
 
 Delta = dict[str, str]
 """The part of a message that a chunk adds."""
-
-
-class AnswerStream:
-    """A converter of the events of one run into parts of an answer.
-
-    Args:
-        conversation: The conversation.
-    """
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._people = conversation.people
-        self._is_live = is_streamed_live(conversation)
-        self._shows_messages = not self._is_live
-        self._sent = ""
-        self._has_started = False
-        self._held: MessageSaid | None = None
-
-    def deltas_of(self, event: Event) -> Iterator[Delta]:
-        """Yield the parts that an event adds."""
-        if self._is_live:
-            yield from self._live_deltas(event)
-        elif self._shows_messages and isinstance(event, MessageSaid):
-            yield from self._progress_before(event)
-
-    def _progress_before(self, said: MessageSaid) -> Iterator[Delta]:
-        """Yield the message before this one. The newest waits, because it may be the output."""
-        if said.audience is None and said.speaker not in self._people and _heard_text(said):
-            held, self._held = self._held, said
-            if held is not None:
-                yield _progress(held)
-
-    def _live_deltas(self, event: Event) -> Iterator[Delta]:
-        """Yield the pieces of a reply, until it is rejected or begins again.
-
-        A client can't take back a piece, so the rest is sent when the whole reply is known.
-        """
-        match event:
-            case MessageStarted() if not self._has_started:
-                self._has_started = True
-            case MessageStarted() | ReplyRejected():
-                self._is_live = False
-            case MessageToken(text=text):
-                self._sent += text
-                yield {"content": text}
-
-    def last_deltas(self, text: str, output: Output | None) -> Iterator[Delta]:
-        """Yield the parts that complete the answer.
-
-        Args:
-            text: The whole content.
-            output: The output of the conversation. None if the content is not its output.
-        """
-        held = self._held
-        if held is not None and (output is None or held.id != output.place):
-            yield _progress(held)
-        # A word that ends the conversation is not part of the output, but may have been sent.
-        if self._sent.startswith(text):
-            return
-        rest = text[len(self._sent) :] if text.startswith(self._sent) else f"\n\n{text}"
-        yield {"content": rest}
 
 
 def _progress(said: MessageSaid) -> Delta:
@@ -105,10 +45,10 @@ class ChatResponse:
 
     Args:
         asked: The request.
-        turn: The run.
+        conversation: The conversation that answers it.
     """
 
-    def __init__(self, asked: ChatRequest, turn: ChatTurn) -> None:
+    def __init__(self, asked: ChatRequest, conversation: Conversation) -> None:
         number = secrets.token_hex(12)
         self.envelope = Envelope(f"chatcmpl-{number}", int(time.time()), asked.model)
         self.news = asyncio.Queue[Delta | None]()
@@ -116,21 +56,49 @@ class ChatResponse:
         self.begun = asyncio.Event()
         """Is set as soon as there is a part."""
         self._asked = asked
-        self._stream = AnswerStream(turn.tool.conversation)
-        self.shows_tokens = asked.stream and is_streamed_live(turn.tool.conversation)
+        self._people = conversation.people
+        self._is_live = self._shows_replies = is_streamed_live(conversation)
+        self.shows_tokens = asked.stream and self._is_live
         """Whether the pieces of a reply are sent as they arrive."""
+        self._sent = ""
+        self._has_started = False
+        self._held: MessageSaid | None = None
 
     def note(self, event: Event) -> None:
         """Add the parts for an event of the run."""
-        if self._asked.stream:
-            for delta in self._stream.deltas_of(event):
-                self.news.put_nowait(delta)
-                self.begun.set()
+        if not self._asked.stream:
+            return
+        for delta in self._live_deltas(event) if self._is_live else self._progress_before(event):
+            self.news.put_nowait(delta)
+            self.begun.set()
 
     def end(self) -> None:
         """Note that the run has ended."""
         self.news.put_nowait(None)
         self.begun.set()
+
+    def _progress_before(self, event: Event) -> Iterator[Delta]:
+        """Yield the message before this one. The newest waits, because it may be the output."""
+        if self._shows_replies or not isinstance(event, MessageSaid):
+            return
+        if event.audience is None and event.speaker not in self._people and _heard_text(event):
+            held, self._held = self._held, event
+            if held is not None:
+                yield _progress(held)
+
+    def _live_deltas(self, event: Event) -> Iterator[Delta]:
+        """Yield the pieces of a reply, until it is rejected or begins again.
+
+        A client can't take back a piece, so the rest is sent when the whole reply is known.
+        """
+        match event:
+            case MessageStarted() if not self._has_started:
+                self._has_started = True
+            case MessageStarted() | ReplyRejected():
+                self._is_live = False
+            case MessageToken(text=text):
+                self._sent += text
+                yield {"content": text}
 
     def whole(self, answer: Answer) -> dict[str, Any]:
         """Return the answer as one object."""
@@ -138,8 +106,14 @@ class ChatResponse:
 
     def last_chunks(self, answer: Answer) -> Iterator[dict[str, Any]]:
         """Yield the last parts of a streamed answer."""
-        for delta in self._stream.last_deltas(answer.text, answer.output):
-            yield self.envelope.chunk(delta)
+        held, output = self._held, answer.output
+        if held is not None and (output is None or held.id != output.place):
+            yield self.envelope.chunk(_progress(held))
+        # A word that ends the conversation is not part of the output, but may have been sent.
+        if not self._sent.startswith(answer.text):
+            rest = answer.text.removeprefix(self._sent)
+            is_next = answer.text.startswith(self._sent)
+            yield self.envelope.chunk({"content": rest if is_next else f"\n\n{rest}"})
         yield self.envelope.chunk({}, answer.ending)
         if self._asked.include_usage:
             yield self.envelope.usage_chunk(answer.usage)

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from ..common.content import Content
 from ..common.errors import SpecError, list_names
 from ..conversation.conversation import Conversation
-from ..conversation.questions import MessageQuestion, Question
+from ..conversation.questions import MessageQuestion
 from ..conversation.usage import Usage
 from ..log.messages import metadata, place_of
 from ..log.metadata import SpeakerReply
@@ -27,7 +27,7 @@ from ..speakers.replies import HumanInputMode, HumanReply, ModelReply, TextReply
 from ..speakers.reply_parts import Stop, StopCause
 from ..speakers.speaker import Speaker
 from .openai_format import HistoryMessage, RefusedError
-from .tools import ServedTool, describe_question
+from .tools import ServedTool, StartedSession, describe_question
 
 _TASK_AFTER_OTHERS: Final = "Earlier messages:\n\n{before}\n\nThe task now:\n\n{task}"
 """The task of a conversation without people if messages precede it."""
@@ -199,13 +199,9 @@ MESSAGE_WEIGHT: Final = 1000
 
 
 @dataclass
-class StartedSession:
-    """A session that a client has started."""
+class ChatSession(StartedSession):
+    """A session that a client has started, or a conversation that is not stored."""
 
-    id: str
-    tool: ServedTool
-    questions: Sequence[Question] = ()
-    """The questions for which the session waits since the latest answer."""
     usage: Usage = field(default_factory=Usage)
     """The usage that the earlier answers have reported."""
     weight: int = 0
@@ -215,26 +211,21 @@ class StartedSession:
 class ChatTurn(NamedTuple):
     """One run of a conversation, which answers one request."""
 
-    tool: ServedTool
+    session: ChatSession
     source: Conversation | None
     """The conversation to start. None if a session continues."""
-    session: str
     options: Options
     reply: GivenAnswer | None = None
     """The answer to the question of the session."""
-    started: StartedSession | None = None
-    """The client's session. None if nothing is stored."""
-    weight: int = 0
-    """The weight of the messages that it reads, in characters: see `LARGE`."""
 
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers of the response."""
-        return {} if self.started is None else {SESSION: self.started.id}
+        return {SESSION: self.session.id} if self.session.is_stored else {}
 
 
 def continue_session(
-    started: StartedSession, messages: Sequence[HistoryMessage], options: Options
+    session: ChatSession, messages: Sequence[HistoryMessage], options: Options
 ) -> ChatTurn:
     """Return the run that continues a session with a message, or without any.
 
@@ -244,27 +235,27 @@ def continue_session(
             although the question is not about a message.
         AnswerError: The text can't be read as the answer to the session's question.
     """
-    turn = ChatTurn(started.tool, None, started.id, options, started=started)
+    turn = ChatTurn(session, None, options)
     if not messages:
         return turn
     # An empty answer can mean, for example, that calls may run. The question checks the text.
-    check_last(messages, may_be_blank=bool(started.questions))
+    check_last(messages, may_be_blank=bool(session.questions))
     if len(messages) > 1:
         raise SpecError(
             "messages: a session keeps the earlier messages; send only the new message of the user"
         )
     (message,) = messages
-    if started.questions:
-        question = started.questions[0]
+    if session.questions:
+        question = session.questions[0]
         if not message.has_files:
             return turn._replace(reply=GivenAnswer(question.read(message.text), question.id))
         if not isinstance(question, MessageQuestion):
             raise SpecError("messages: the answer to this question must be text; leave files out")
         return turn._replace(reply=GivenAnswer(message.content, question.id))
-    if not started.tool.conversation.people:
+    if not session.tool.conversation.people:
         raise RefusedError(
             409,
-            f"Session {started.id!r} takes no further message, because no person takes part; send "
+            f"Session {session.id!r} takes no further message, because no person takes part; send "
             f"{SESSION}: {NEW_SESSION} to start another one, or an empty list of messages to "
             "continue after an error.",
             "session_error",

@@ -14,9 +14,8 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
@@ -37,20 +36,24 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from ...nodes.models.adapters.composed import Chat
 from ..common.errors import AnswerError, DuologueError, SessionError, SpecError
 from ..common.sanitize import clean, excerpt
-from ..conversation.conversation import Conversation
 from ..conversation.questions import ApprovalQuestion, MessageQuestion, Question
+from ..conversation.served import describe_tool
 from ..events import Event, MessageSaid, SessionStarted
 from ..session.listing import known_store
 from ..session.options import GivenAnswer, Options
-from ..session.run import run_session
-from ..session.stored_session import StoredSession
 from ..view.app import answer_of
 from ..view.local_server import MOST_TEXT, read_body, read_json, run_server
 from .security import TokenGuard, check_token
-from .tools import ServedTool, ToolCall, describe_question, load_tools
+from .tools import (
+    ServedTool,
+    StartedSession,
+    ToolCall,
+    describe_question,
+    load_tools,
+    run_with_events,
+)
 
 _TRIES: Final = 3
 """Number of times that a person is asked for a form that can be read."""
@@ -58,48 +61,34 @@ _TRIES: Final = 3
 _Context = RequestContext[ServerSession, dict[str, Any], Any]
 
 
-@dataclass
-class _StartedSession:
-    """A session that a client has started."""
-
-    id: str
-    tool: ServedTool
-    conversation: Conversation
-    questions: Sequence[Question] = ()
-    """The questions that the latest result named."""
-    is_stored: bool = False
-
-
 class ConversationServer:
     """An MCP server that serves conversations.
 
     Args:
         tools: The conversations, each as a tool.
-        store: The store of the sessions. If None, the store in the settings.
-        model: The model for conversations that name none.
+        options: The options of all runs.
 
     Attributes:
         server: The server, to run on a transport.
     """
 
-    def __init__(
-        self,
-        tools: Sequence[ServedTool],
-        store: str | Path | None = None,
-        model: Chat | str | None = None,
-    ) -> None:
+    def __init__(self, tools: Sequence[ServedTool], options: Options) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._options = Options(store=store, model=model)
+        self._options = options
         # The key is the connection of a client, so its sessions are forgotten when it has gone.
-        self._started = WeakKeyDictionary[ServerSession, dict[str, _StartedSession]]()
+        self._started = WeakKeyDictionary[ServerSession, dict[str, StartedSession]]()
         self.server = Server[dict[str, Any], Any]("duologue", version("duologue"))
         self.server.request_handlers[types.ListToolsRequest] = self._list_tools
         self.server.request_handlers[types.CallToolRequest] = self._call_tool
 
     async def _list_tools(self, _: types.ListToolsRequest) -> types.ServerResult:
         tools = [
-            types.Tool(name=one.name, description=one.description, inputSchema=one.input_schema())
-            for one in self._tools.values()
+            types.Tool(
+                name=name,
+                description=describe_tool(one.conversation),
+                inputSchema=one.input_schema(),
+            )
+            for name, one in self._tools.items()
         ]
         return types.ServerResult(types.ListToolsResult(tools=tools))
 
@@ -127,15 +116,17 @@ class ConversationServer:
 
     def _find_session(
         self, client: ServerSession, tool: ServedTool, call: ToolCall
-    ) -> _StartedSession:
+    ) -> StartedSession:
         """Return the session of a call: a new one, or one that this client has started."""
         started = self._started.setdefault(client, {})
         if call.session is None:
             name = f"{tool.name}-{secrets.token_hex(16)}"
-            started[name] = _StartedSession(name, tool, tool.start(call))
+            changes = {} if call.task is None else {"task": call.task}
+            own = tool._replace(conversation=tool.conversation.model_copy(update=changes))
+            started[name] = StartedSession(name, own)
             return started[name]
         found = started.get(call.session)
-        if found is None or found.tool is not tool:
+        if found is None or found.tool.name != tool.name:
             raise SessionError(
                 f"session: there is no session {excerpt(call.session)!r}; leave session out to "
                 "start a conversation"
@@ -148,7 +139,7 @@ class _Run:
 
     def __init__(self, context: _Context) -> None:
         self.context = context
-        self._session: _StartedSession | None = None
+        self._session: StartedSession | None = None
         self._count = 0
 
     def add_way_on(self, error: str) -> str:
@@ -160,7 +151,7 @@ class _Run:
         return f"{error.rstrip('.')}. {way_on}"
 
     async def play(
-        self, session: _StartedSession, call: ToolCall, options: Options
+        self, session: StartedSession, call: ToolCall, options: Options
     ) -> types.CallToolResult:
         """Run a session to its end, or until it waits for an answer that nobody gives now."""
         self._session = session
@@ -170,26 +161,14 @@ class _Run:
         if _has_forms(self.context.session):
             options["answer"] = self._ask
         reply = None if call.answer is None else _bind_answer(session, call.answer)
-        run = run_session(
-            session.conversation, session.id, options, reset=False, tokens=False, reply=reply
-        )
-        ended: StoredSession | None = None
-        async with aclosing(run) as events:
-            async for event in events:
-                if isinstance(event, StoredSession):
-                    ended = event
-                else:
-                    await self._report(event)
-        assert ended is not None  # noqa: S101  # a run ends with its session or an error
+        talk = session.tool.conversation
+        ended = await run_with_events(talk, session.id, options, self._report, reply=reply)
         session.questions, session.is_stored = ended.pending, True
         if ended.pending:
             return _ask_for_answer(session)
-        output, about = (
-            ended.output,
-            {"session": ended.session_id, "stop_reason": ended.stop_reason},
-        )
-        text = ended.text or str(ended.outcome)
-        return _result(text, output if isinstance(output, dict) else None, about)
+        about = {"session": ended.session_id, "stop_reason": ended.stop_reason}
+        output = ended.output if isinstance(ended.output, dict) else None
+        return _result(ended.text or str(ended.outcome), output, about)
 
     async def _report(self, event: Event) -> None:
         """Notify the client of the start of a session and of each message that all hear."""
@@ -224,8 +203,10 @@ class _Run:
             )
             if found.action != "accept":
                 return None
+            content = (found.content or {}).items()
+            form = {name: value for name, value in content if isinstance(value, str)}
             try:
-                answer: JsonValue = read_form(question, found.content or {})
+                answer: JsonValue = answer_of(question, form)
             except AnswerError as error:
                 problem = str(error)
             else:
@@ -241,7 +222,7 @@ def _has_forms(client: ServerSession) -> bool:
     return can is not None and (can.form is not None or can.url is None)
 
 
-def _bind_answer(session: _StartedSession, text: str) -> GivenAnswer:
+def _bind_answer(session: StartedSession, text: str) -> GivenAnswer:
     """Bind an answer to the first question that the latest result named."""
     if not session.questions:
         raise SessionError(
@@ -251,7 +232,7 @@ def _bind_answer(session: _StartedSession, text: str) -> GivenAnswer:
     return GivenAnswer(question.read(text), question.id)
 
 
-def _ask_for_answer(session: _StartedSession) -> types.CallToolResult:
+def _ask_for_answer(session: StartedSession) -> types.CallToolResult:
     """Return the result of a call after which the session waits."""
     question = session.questions[0]
     sample = "" if question.sample() == "TEXT" else f", such as {question.sample()},"
@@ -307,16 +288,6 @@ def _decision_fields(
     return fields
 
 
-def read_form(question: Question, content: Mapping[str, object]) -> Any:  # noqa: ANN401
-    """Return the answer in a form that a person has filled in.
-
-    Raises:
-        AnswerError: The form contains no valid answer.
-    """
-    form = {name: value for name, value in content.items() if isinstance(value, str)}
-    return answer_of(question, form)
-
-
 _PATIENCE: Final = 3600
 """Seconds after which a client without an open request is forgotten.
 
@@ -334,13 +305,12 @@ def _is_of_interest(record: logging.LogRecord) -> bool:
 logging.getLogger("mcp.server.streamable_http").addFilter(_is_of_interest)
 
 
-def serve_stdio(files: Sequence[Path], store: str | None, model: str | None) -> None:
+def serve_stdio(files: Sequence[Path], options: Options) -> None:
     """Serve the conversations of files on stdin and stdout, until stdin ends.
 
     Args:
         files: The files.
-        store: The store of the sessions. If None, the store in the settings.
-        model: The model for conversations that name none.
+        options: The options of all runs.
 
     Raises:
         SpecError: A file is not valid, or its conversation can't run here.
@@ -349,16 +319,16 @@ def serve_stdio(files: Sequence[Path], store: str | None, model: str | None) -> 
     """
     # Reading stdin can't be interrupted. Nothing is lost: the sessions can be continued.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    asyncio.run(_serve_stdio(files, store, model))
 
+    async def run() -> None:
+        # First of all, because libraries that are loaded for a model may print.
+        streams = _take_streams()
+        server = ConversationServer(await load_tools(files, options), options).server
+        opening = known_store(options.get("store"), create=True)
+        async with opening, stdio_server(*streams) as (reads, writes):
+            await server.run(reads, writes, server.create_initialization_options())
 
-async def _serve_stdio(files: Sequence[Path], store: str | None, model: str | None) -> None:
-    # First of all, because libraries that are loaded for a model may print.
-    stdin, stdout = _take_streams()
-    tools = await load_tools(files, store, model)
-    server = ConversationServer(tools, store, model).server
-    async with known_store(store, create=True), stdio_server(stdin, stdout) as (reads, writes):
-        await server.run(reads, writes, server.create_initialization_options())
+    asyncio.run(run())
 
 
 def _take_streams() -> tuple[anyio.AsyncFile[str], anyio.AsyncFile[str]]:
@@ -380,8 +350,7 @@ def _take_streams() -> tuple[anyio.AsyncFile[str], anyio.AsyncFile[str]]:
 
 def serve_http(
     files: Sequence[Path],
-    store: str | None,
-    model: str | None,
+    options: Options,
     port: int,
     token: str | None,
     tell: Callable[..., None],
@@ -390,8 +359,7 @@ def serve_http(
 
     Args:
         files: The files.
-        store: The store of the sessions. If None, the store in the settings.
-        model: The model for conversations that name none.
+        options: The options of all runs.
         port: The port. If 0, any free port.
         token: The token that admits clients. If None, a random token.
         tell: A function that receives lines once the server accepts requests: the address, and
@@ -404,12 +372,11 @@ def serve_http(
         StoreError: The store can't be opened.
     """
     check_token(token, "DUOLOGUE_MCP_TOKEN")
-    tools = asyncio.run(load_tools(files, store, model))
-    app = http_app(ConversationServer(tools, store, model))
+    app = http_app(ConversationServer(asyncio.run(load_tools(files, options)), options))
     run_server(
         lambda port: TokenGuard(app, port, token),
         lambda address, guard: tell(f"{address}/mcp", f"Authorization: Bearer {guard.token}"),
-        store,
+        options.get("store"),
         port,
         option="--http",
         create=True,

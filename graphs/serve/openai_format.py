@@ -4,7 +4,7 @@ A request can set the messages and the form of the answer, and nothing else. The
 conversation sets everything that concerns the models, so the sampling parameters have no effect.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple
 from unicodedata import normalize
@@ -55,34 +55,24 @@ IGNORED: Final = frozenset(
 """Parameters that are accepted and have no effect."""
 
 
-_UNSUPPORTED: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
-    "n": (lambda given: given == 1, "only one answer is possible"),
-    "tools": (lambda given: given == [], "the file of the conversation sets the tools"),
-    "functions": (lambda given: given == [], "the file of the conversation sets the tools"),
-    "tool_choice": (
-        lambda given: given in ("none", "auto"),
-        "the file of the conversation sets the tools",
-    ),
-    "function_call": (
-        lambda given: given in ("none", "auto"),
-        "the file of the conversation sets the tools",
-    ),
-    "response_format": (
-        lambda given: isinstance(given, Mapping) and given.get("type") == "text",
-        "the file of the conversation sets the format",
-    ),
-    "logprobs": (lambda given: given is False, "log probabilities are not available"),
-    "top_logprobs": (lambda given: given == 0, "log probabilities are not available"),
-    "modalities": (lambda given: given == ["text"], "the answer is text"),
-    "audio": (lambda given: False, "the answer is text"),
-    "prediction": (lambda given: False, "predictions are not supported"),
-    "web_search_options": (
-        lambda given: False,
-        "the file of the conversation sets the tools",
-    ),
+_OF_FILE: Final = "the file of the conversation sets the"
+
+_UNSUPPORTED: Final[Mapping[str, tuple[Sequence[Any], str]]] = {
+    "n": ([1], "only one answer is possible"),
+    "tools": ([[]], f"{_OF_FILE} tools"),
+    "functions": ([[]], f"{_OF_FILE} tools"),
+    "tool_choice": (["none", "auto"], f"{_OF_FILE} tools"),
+    "function_call": (["none", "auto"], f"{_OF_FILE} tools"),
+    "response_format": ([{"type": "text"}], f"{_OF_FILE} format"),
+    "logprobs": ([False], "log probabilities are not available"),
+    "top_logprobs": ([0], "log probabilities are not available"),
+    "modalities": ([["text"]], "the answer is text"),
+    "audio": ([], "the answer is text"),
+    "prediction": ([], "predictions are not supported"),
+    "web_search_options": ([], f"{_OF_FILE} tools"),
 }
-"""Parameters that are not supported: whether a value has no effect, so that it is accepted, and the
-reason why other values are refused."""
+"""Parameters that are not supported: the values that have no effect, so that they are accepted, and
+the reason why other values are refused."""
 
 
 MOST_MESSAGES: Final = 1000
@@ -156,8 +146,8 @@ def read_request(body: object) -> ChatRequest:
     _check_counts(body)
     # Many clients send null for a parameter that is not set.
     given = {name: value for name, value in body.items() if value is not None}
-    for name, (asks_for_nothing, reason) in _UNSUPPORTED.items():
-        if name in given and not asks_for_nothing(given[name]):
+    for name, (accepted, reason) in _UNSUPPORTED.items():
+        if name in given and given[name] not in accepted:
             raise SpecError(f"{name}: is not supported, because {reason}; leave it out")
     left_out = IGNORED | _UNSUPPORTED.keys()
     known = {name: one for name, one in given.items() if name not in left_out}

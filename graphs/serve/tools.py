@@ -1,7 +1,8 @@
 """Conversations as tools: their names, schemas and arguments, and their runs in other agents."""
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -34,12 +35,14 @@ from ..conversation.served import (
     first_argument,
     name_graph,
 )
+from ..events import Event
 from ..kinds.load import ConversationLike, load_conversation
 from ..log.state import State, log_of
 from ..rules.outcome import Outcome
 from ..rules.position import max_steps
-from ..session.options import Options
-from ..session.run import check_here
+from ..session.options import GivenAnswer, Options
+from ..session.run import check_here, run_session
+from ..session.stored_session import StoredSession
 
 
 class ServedTool(NamedTuple):
@@ -49,11 +52,6 @@ class ServedTool(NamedTuple):
     """The name of the tool, which is unique on its server."""
     conversation: Conversation
     """The conversation that each call starts."""
-
-    @property
-    def description(self) -> str:
-        """The title, the task and the speakers of the conversation, in one line."""
-        return describe_tool(self.conversation)
 
     @property
     def first_argument(self) -> str | None:
@@ -66,18 +64,12 @@ class ServedTool(NamedTuple):
     def input_schema(self) -> dict[str, Any]:
         """Return the JSON schema of the arguments."""
         described = {}
-        if self.first_argument is not None:
-            name = self.first_argument
+        if (name := self.first_argument) is not None:
             described[name] = describe_argument(self.conversation, name)
         described["session"] = "The session to continue, as an earlier result named it."
         described["answer"] = "With session: the answer to its question, as text or JSON."
         fields = {name: {"type": "string", "description": text} for name, text in described.items()}
         return {"type": "object", "properties": fields, "additionalProperties": False}
-
-    def start(self, call: "ToolCall") -> Conversation:
-        """Return the conversation that a call starts."""
-        changes = {} if call.task is None else {"task": call.task}
-        return self.conversation.model_copy(update=changes)
 
     def read_call(self, arguments: dict[str, Any]) -> "ToolCall":
         """Read the arguments of a call.
@@ -119,43 +111,62 @@ class ToolCall(Data):
     """The answer to the question of the session."""
 
 
-def read_tools(files: Sequence[Path]) -> list[ServedTool]:
-    """Read the conversations of files as tools.
+async def load_tools(files: Sequence[Path], options: Options) -> list[ServedTool]:
+    """Read the conversations of files as tools, and check that they can run here.
 
     Raises:
-        SpecError: A file is not valid, its code would run without a sandbox, or two files have the
-            same name.
+        SpecError: A file is not valid, its code would run without a sandbox, its conversation can't
+            run here, or two files have the same name.
+        ModelError: A model is not available.
     """
     tools: dict[str, ServedTool] = {}
     for file in files:
         conversation = load_conversation(file)
-        try:
-            check_host(conversation, "choose another level")
-        except SpecError as error:
-            raise SpecError(f"{file}: {error}") from error
         name = name_graph(conversation, file, "conversation")
         if name in tools:
             raise SpecError(f"{file}: another file is served as {name!r}, too; rename one of them")
+        try:
+            check_host(conversation, "choose another level")
+            await check_here(conversation, options)
+        except SpecError as error:
+            raise SpecError(f"{file}: {error}") from error
         tools[name] = ServedTool(name, conversation)
     return list(tools.values())
 
 
-async def load_tools(
-    files: Sequence[Path], store: str | None, model: str | None
-) -> list[ServedTool]:
-    """Read the conversations of files as tools, and check that they can run here.
+@dataclass
+class StartedSession:
+    """A session that a client has started."""
 
-    Raises:
-        SpecError: A file is not valid, as in `read_tools`, or its conversation can't run here.
-        ModelError: A model is not available.
-    """
-    tools = await asyncio.to_thread(read_tools, files)
-    for file, tool in zip(files, tools, strict=True):
-        try:
-            await check_here(tool.conversation, Options(store=store, model=model))
-        except SpecError as error:
-            raise SpecError(f"{file}: {error}") from error
-    return tools
+    id: str
+    tool: ServedTool
+    """The tool, with the conversation of this session."""
+    questions: Sequence[Question] = ()
+    """The questions for which the session waits since the latest answer."""
+    is_stored: bool = False
+    """Whether the client can continue the session."""
+
+
+async def run_with_events(
+    source: Conversation | None,
+    session: str,
+    options: Options,
+    note: Callable[[Event], Awaitable[None]],
+    *,
+    reply: GivenAnswer | None,
+    tokens: bool = False,
+) -> StoredSession:
+    """Run a session to its end or a question, and pass its events to a function."""
+    ended: StoredSession | None = None
+    run = run_session(source, session, options, reset=False, tokens=tokens, reply=reply)
+    async with aclosing(run) as events:
+        async for event in events:
+            if isinstance(event, StoredSession):
+                ended = event
+            else:
+                await note(event)
+    assert ended is not None  # noqa: S101  # a run ends with its session or an error
+    return ended
 
 
 def describe_question(question: Question) -> str:

@@ -12,20 +12,18 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 from urllib.parse import urlencode
 
-from langchain_core.tools import BaseTool
 from markupsafe import Markup
 from pydantic import JsonValue
 
-from ...nodes.models.adapters.composed import Chat
 from ..batch.status import BatchStatus, format_duration
 from ..common.data import Data
 from ..common.errors import DuologueError, SpecError
 from ..conversation.questions import Question
 from ..ends.end_chat import Reason
 from ..session.checkpoints import config_of
-from ..session.options import SessionOptions
+from ..session.options import GivenAnswer, Options
 from ..session.page import read_for_page
-from ..session.session import Session
+from ..session.run import run_to_end
 from ..show.page import PageSession, page_of
 from ..show.page_data import Line, Page
 from ..show.render import Drawn, draw_page, templates
@@ -263,20 +261,13 @@ class Runs:
     """A runner that answers the questions of sessions, and continues each session in a task.
 
     Args:
-        store: The store of the sessions.
-        model: The model for conversations that name none.
-        tools: Tools that the sessions may name.
+        options: The options of all runs.
     """
 
-    def __init__(
-        self,
-        store: str | Path | None,
-        model: Chat | str | None = None,
-        tools: Sequence[BaseTool] = (),
-    ) -> None:
+    def __init__(self, options: Options) -> None:
         self.problems: dict[str, str] = {}
         """The latest problem of each session, until the next request for it."""
-        self.store, self._model, self._tools = store, model, tools
+        self.store, self._options = options.get("store"), options
         self._running = set[asyncio.Task[None]]()
 
     async def answer(self, session: str, value: Any, question: str) -> None:  # noqa: ANN401
@@ -289,9 +280,8 @@ class Runs:
 
     async def _run(self, session: str, value: Any, question: str) -> None:  # noqa: ANN401
         try:
-            handle = Session(session, store=self.store)
-            known = SessionOptions(model=self._model, tools=self._tools)
-            await handle.aanswer(value, question=question, **known)
+            reply = GivenAnswer(value, question)
+            await run_to_end(None, session, self._options, reply=reply)
         except DuologueError as error:
             hint = _NOT_HERE if isinstance(error, SpecError) else ""
             self.problems[session] = str(error) if not hint else str(error).rstrip(".") + hint

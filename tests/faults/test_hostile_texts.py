@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from drawn_faults import Faults
 from duologue.graphs import BatchRun, DuologueError, Session, chat, converse, run_batch
 from duologue.graphs.common.sanitize import escape_invisible
+from duologue.graphs.session.options import Options
 from duologue.graphs.view.app import view_app
 from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
@@ -213,7 +214,7 @@ def test_no_text_of_a_session_reaches_the_terminal_or_an_approval_raw(
 
 def pages(store: str) -> Iterator[str]:
     """Yield the pages on which a person reads and approves."""
-    with TestClient(view_app(Runs(store), lambda: False)) as client:
+    with TestClient(view_app(Runs(Options(store=store)), lambda: False)) as client:
         for path in ("/", *(f"/sessions/{name}" for name in SESSIONS)):
             yield client.get(path).text
     for session in SESSIONS:
@@ -257,7 +258,7 @@ def test_what_is_approved_shows_each_of_its_characters(
 ) -> None:
     store = str(tmp_path / "s.db")
     approving(store, **arguments)
-    with TestClient(view_app(Runs(store), lambda: False)) as client:
+    with TestClient(view_app(Runs(Options(store=store)), lambda: False)) as client:
         page = client.get("/sessions/approving").text
     (form,) = approvals(page)
     named = re.compile(r'(?s)<dt><bdi>(.*?)</bdi></dt><dd dir="ltr">(.*?)</dd>')

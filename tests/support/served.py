@@ -14,6 +14,7 @@ from duologue.graphs import Conversation
 from duologue.graphs.serve.chat_completions import ChatCompletions
 from duologue.graphs.serve.security import ModelGuard
 from duologue.graphs.serve.tools import ServedTool
+from duologue.graphs.session.options import Options
 from duologue.nodes.testing import Script, ScriptedChatModel
 
 PORT = 4321
@@ -60,7 +61,7 @@ async def serve(
 ) -> AsyncIterator[Served]:
     tools = [ServedTool(name, talk) for name, talk in conversations.items()]
     model = ScriptedChatModel(script)
-    app = ChatCompletions(tools, store, model, most_runs).app()
+    app = ChatCompletions(tools, Options(store=store, model=model), most_runs).app()
     async with app.router.lifespan_context(app):
         yield Served(model, app)
 

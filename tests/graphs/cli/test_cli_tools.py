@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Session, Speaker, converse, list_sessions
+from duologue.graphs.view.local_server import bind_port
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import Serve, duologue
 from support.tables import each_row
@@ -157,6 +158,20 @@ def test_check_reads_all_tools_of_a_module_or_a_list(given: str) -> None:
     checked = duologue("check", "desk.toml", "--tools", given)
     assert checked.exit_code == 0
     assert checked.stdout.endswith("The tool refund: registered\nThe tool close: registered\n")
+
+
+@pytest.mark.parametrize(("command", "option"), [("serve", "--port"), ("mcp", "--http")])
+def test_a_served_file_may_name_the_tools_of_a_module(
+    command: str, option: str, serve: Serve
+) -> None:
+    serve()
+    with bind_port(0) as taken:
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        arguments = (command, "desk.toml", option, port)
+        assert "there is no tool 'find_order'" in duologue(*arguments).stderr
+        refused = duologue(*arguments, "--tools", "shop")
+    assert f"Error: {option}: {port} is not available" in refused.stderr
 
 
 def test_the_agent_of_a_chat_may_call_the_tools_of_a_module(serve: Serve) -> None:

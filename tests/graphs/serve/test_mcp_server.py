@@ -43,7 +43,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.serve.mcp_server import ConversationServer, http_app, serve_http
 from duologue.graphs.serve.security import TokenGuard
-from duologue.graphs.serve.tools import ServedTool, read_tools
+from duologue.graphs.serve.tools import ServedTool, load_tools
+from duologue.graphs.session.options import Options
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.tables import read_rows
@@ -76,7 +77,7 @@ def serve(
     store: str, conversation: Conversation, *script: Any, name: str = "garden"
 ) -> ConversationServer:
     model = ScriptedChatModel(script=[*script])
-    return ConversationServer([ServedTool(name, conversation)], store, model)
+    return ConversationServer([ServedTool(name, conversation)], Options(store=store, model=model))
 
 
 def connect(
@@ -147,7 +148,7 @@ async def test_a_tool_of_a_large_conversation_has_less_than_2_kb(letter: str, st
         Conversation(task=task, speakers=[Speaker(f"{letter}{n}" * 20) for n in range(9)]),
     ]
     tools = [ServedTool(f"tool{number}", talk) for number, talk in enumerate(talks)]
-    async with connect(ConversationServer(tools, store)) as client:
+    async with connect(ConversationServer(tools, Options(store=store))) as client:
         listed = (await client.list_tools()).tools
     assert [tool.name for tool in listed] == ["tool0", "tool1", "tool2"]
     for tool in listed:
@@ -157,7 +158,7 @@ async def test_a_tool_of_a_large_conversation_has_less_than_2_kb(letter: str, st
 async def test_the_schema_contains_only_what_is_left_open(store: str) -> None:
     talks = {"garden": GARDEN, "bees": chat()}
     tools = [ServedTool(name, talk) for name, talk in talks.items()]
-    async with connect(ConversationServer(tools, store)) as client:
+    async with connect(ConversationServer(tools, Options(store=store))) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
     first = {name: next(iter(tool.inputSchema["properties"])) for name, tool in listed.items()}
     assert first == {"garden": "task", "bees": "message"}
@@ -253,7 +254,8 @@ async def test_a_tool_call_is_approved_by_a_further_call(store: str) -> None:
 
 async def test_a_session_is_unknown_to_other_clients_and_to_other_tools(store: str) -> None:
     tools = [ServedTool("bees", chat()), ServedTool("ants", chat())]
-    server = ConversationServer(tools, store, ScriptedChatModel(script=["They dance.", "Yes."]))
+    model = ScriptedChatModel(script=["They dance.", "Yes."])
+    server = ConversationServer(tools, Options(store=store, model=model))
     async with connect(server) as mine, connect(server) as other:
         name = session_of(await mine.call_tool("bees", {"message": "How do bees talk?"}))
         for client, tool in ((other, "bees"), (mine, "ants")):
@@ -277,7 +279,7 @@ async def test_wrong_arguments_are_one_sentence_and_call_no_model(
     talks = {"garden": GARDEN, "bees": chat()}
     tools = [ServedTool(name, talk) for name, talk in talks.items()]
     model = ScriptedChatModel(script=[])
-    async with connect(ConversationServer(tools, store, model)) as client:
+    async with connect(ConversationServer(tools, Options(store=store, model=model))) as client:
         result = await client.call_tool(tool, arguments)
     assert result.isError
     assert text_of(result).startswith(problem)
@@ -351,20 +353,21 @@ def test_a_body_that_is_deep_large_or_no_json_is_refused(
     assert [one for one in caplog.records if one.exc_info] == []
 
 
-def test_files_are_checked_before_they_are_served(tmp_path: Path) -> None:
+async def test_files_are_checked_before_they_are_served(tmp_path: Path) -> None:
+    options = Options(model=ScriptedChatModel([]))
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "garden.json").write_text(json.dumps(GARDEN.stored()))
     files = [tmp_path / "a" / "garden.json", tmp_path / "b" / "garden.json"]
-    assert [tool.name for tool in read_tools(files[:1])] == ["garden"]
+    assert [tool.name for tool in await load_tools(files[:1], options)] == ["garden"]
     with pytest.raises(SpecError, match="another file is served as 'garden', too; rename"):
-        read_tools(files)
+        await load_tools(files, options)
     risky = tmp_path / "risky.json"
     risky.write_text(json.dumps(GARDEN.replace(sandbox={"level": "host"}).stored()))
     with pytest.raises(SpecError, match=r"risky\.json: sandbox\.level: 'host' is not allowed"):
-        read_tools([risky])
+        await load_tools([risky], options)
     with pytest.raises(SpecError, match="DUOLOGUE_MCP_TOKEN: must have at least 16"):
-        serve_http(files[:1], None, None, 0, "short", print)
+        serve_http(files[:1], {}, 0, "short", print)
 
 
 @pytest.fixture

@@ -317,6 +317,6 @@ def test_files_and_tokens_are_checked_before_the_server_starts(tmp_path: Path) -
     file = tmp_path / "people.json"
     file.write_text(json.dumps(people.stored()))
     with pytest.raises(SpecError, match=r"people\.json: people speak for .Owner., .Gardener.; at"):
-        serve_models([file], None, None, 0, [], 1, print)
+        serve_models([file], {}, 0, [], 1, print)
     with pytest.raises(SpecError, match="--token: must have at least 16 ASCII characters"):
-        serve_models([file], None, None, 0, ["a token that is long", "short"], 1, print)
+        serve_models([file], {}, 0, ["a token that is long", "short"], 1, print)

@@ -31,6 +31,7 @@ from duologue.graphs.show import page as gather
 from duologue.graphs.show.page import memory_page_of, page_of
 from duologue.graphs.show.page_data import Heard, Line, Page, Spent
 from duologue.graphs.show.render import as_html, render
+from duologue.graphs.session.options import Options
 from duologue.graphs.view.app import view_app
 from duologue.graphs.view.local_server import Guard
 from duologue.graphs.view.pages import Runs
@@ -433,7 +434,11 @@ def test_an_attached_file_that_is_missing_is_one_error(plan: Path) -> None:
 def user() -> Any:  # noqa: ANN401
     model = ScriptedChatModel(script=["A plan."])
     converse(chat(), session="asked", store="memory:view-files", model=model)
-    guard = Guard(view_app(Runs("memory:view-files", model), lambda: False), PORT, "the token")
+    guard = Guard(
+        view_app(Runs(Options(store="memory:view-files", model=model)), lambda: False),
+        PORT,
+        "the token",
+    )
     with TestClient(guard, base_url=HOME, follow_redirects=False) as client:
         client.get("/", params={"token": "the token"})
         client.headers["Origin"] = HOME

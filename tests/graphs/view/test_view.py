@@ -24,6 +24,7 @@ from duologue.graphs import (
     converse,
 )
 from duologue.graphs.common.content import Block
+from duologue.graphs.session.options import Options
 from duologue.graphs.view.app import Form, answer_of, view_app
 from duologue.graphs.view.local_server import HEADERS, Guard, bind_port
 from duologue.graphs.view.pages import Runs
@@ -50,7 +51,9 @@ def model() -> ScriptedChatModel:
 
 @pytest.fixture
 def guard(store: str, model: ScriptedChatModel) -> Guard:
-    return Guard(view_app(Runs(store, model), lambda: False), PORT, "the token")
+    return Guard(
+        view_app(Runs(Options(store=store, model=model)), lambda: False), PORT, "the token"
+    )
 
 
 @pytest.fixture
