@@ -334,13 +334,13 @@ def suggest_near_or_all(unknown: str, known: Sequence[str]) -> str:
 
 def suggest_option(unknown: str, known: Sequence[str]) -> str:
     """Suggest the option with the same meaning, or else similar names, or else list all."""
-    from .hints import SYNONYMS, suggest_for_simulation, suggest_replacement
+    from .hints import SYNONYMS, suggest_name
 
-    if "make_agent" in known:
-        return suggest_for_simulation(unknown) or suggest_near_or_all(unknown, known)
     same = [name for name in SYNONYMS.get(unknown.casefold(), ()) if name in known]
-    if same:
-        return f"; did you mean {list_names(same)}?"
+    near = f"; did you mean {list_names(same)}?" if same else ""
     # `ask` has no conversation of the user.
-    replacement = "" if "end_when" in known else suggest_replacement(unknown)
-    return replacement or suggest_near_or_all(unknown, known)
+    meant = "" if "end_when" in known else suggest_name(unknown, known)
+    is_simulation = "make_agent" in known
+    return (meant or near if is_simulation else near or meant) or suggest_near_or_all(
+        unknown, known
+    )

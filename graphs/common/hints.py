@@ -4,138 +4,116 @@ This module is imported only when an error is explained.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(
-        ("instructions", "prompt", "rubric", "system", "system_message"),
-        ("system_prompt", "prompt"),
-    ),
-    **dict.fromkeys(("backstory", "description", "persona", "role"), ("system_prompt", "goal")),
-    "user": ("persona", "human"),
-    "person": ("human",),
-    **dict.fromkeys(("chat_model", "llm", "llm_config", "model_client"), ("model",)),
-    **dict.fromkeys(("agents", "members", "participants"), ("speakers",)),
-    **dict.fromkeys(("goal", "objective", "topic"), ("task",)),
-    **dict.fromkeys(("max_round", "max_rounds", "max_turns", "rounds"), ("max_iterations",)),
-    **dict.fromkeys(
-        ("end", "end_when", "stop", "stop_when", "termination", "termination_condition", "until"),
-        ("end_chat", "when", "end_when"),
-    ),
-    **dict.fromkeys(("is_termination_msg", "stop_condition", "terminate_when"), ("end_chat",)),
-    **dict.fromkeys(("evaluator", "judge"), ("judge_model", "judge", "score")),
-    **dict.fromkeys(("evaluators", "metrics", "scorers"), ("score",)),
-    **dict.fromkeys(("n", "num_runs", "repeat", "repeats", "runs"), ("trials",)),
-    **dict.fromkeys(("csv", "data", "dataset", "inputs", "values"), ("vary",)),
-    **dict.fromkeys(
-        ("approve", "human_in_the_loop", "needs_approval", "require_approval"), ("interrupt_on",)
-    ),
-    **dict.fromkeys(("steps", "turns"), ("script",)),
-    **dict.fromkeys(("max", "max_messages", "max_seconds", "max_tokens"), ("limit", "end_chat")),
-    **dict.fromkeys(("sources", "speaker"), ("by",)),
-    **dict.fromkeys(("mention", "text", "word"), ("token",)),
-    "agent": ("assistant",),
-    **dict.fromkeys(("output_schema", "output_type", "response_format"), ("format", "schema")),
-    "format": ("schema",),
-    **dict.fromkeys(("conversation_id", "id", "thread_id"), ("session",)),
-    **dict.fromkeys(("selector_func", "speaker_selection_method"), ("turn_order",)),
+    name: meant
+    for names, meant in (
+        ("instructions|prompt|rubric|system|system_message", ("system_prompt", "prompt")),
+        ("backstory|description|persona|role", ("system_prompt", "goal")),
+        ("user", ("persona", "human")),
+        ("person", ("human",)),
+        ("chat_model|llm|llm_config|model_client", ("model",)),
+        ("agents|members|participants", ("speakers",)),
+        ("goal|objective|topic", ("task",)),
+        ("max_round|max_rounds|max_turns|rounds", ("max_iterations",)),
+        ("end|end_when|stop|stop_when|until", ("end_chat", "when", "end_when")),
+        ("termination|termination_condition", ("end_chat", "when", "end_when")),
+        ("is_termination_msg|stop_condition|terminate_when", ("end_chat",)),
+        ("evaluator|judge", ("judge_model", "judge", "score")),
+        ("evaluators|metrics|scorers", ("score",)),
+        ("n|num_runs|repeat|repeats|runs", ("trials",)),
+        ("csv|data|dataset|inputs|values", ("vary",)),
+        ("approve|human_in_the_loop|needs_approval|require_approval", ("interrupt_on",)),
+        ("steps|turns", ("script",)),
+        ("max|max_messages|max_seconds|max_tokens", ("limit", "end_chat")),
+        ("sources|speaker", ("by",)),
+        ("mention|text|word", ("token",)),
+        ("agent", ("assistant",)),
+        ("output_schema|output_type|response_format", ("format", "schema")),
+        ("format", ("schema",)),
+        ("conversation_id|id|thread_id", ("session",)),
+        ("selector_func|speaker_selection_method", ("turn_order",)),
+    )
+    for name in names.split("|")
 }
 """Names from other libraries, and likely guesses, with the fields and options they mean here."""
 
-_REPLIES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("agent", "app", "chain", "graph", "runnable"), "replies=[agent]"),
-    **dict.fromkeys(("func", "function", "reply_func"), "replies=[function]"),
-    **dict.fromkeys(("human", "human_input", "is_human", "is_person"), 'replies=["human"]'),
-    **dict.fromkeys(("human_input_mode", "person", "user"), 'replies=["human"]'),
-    **dict.fromkeys(("answer", "message", "reply"), 'replies=[{"kind": "text", "text": "…"}]'),
-}
-"""Names for a source of replies, with the argument of a `Speaker` that they mean."""
-
-_ENDS: Final[Mapping[str, str]] = {
-    "max_messages": "MaxMessages(…)",
-    "max_calls": "MaxCalls(…)",
-    "max_tokens": "MaxTokens(…)",
-    "max_cost": "MaxCost(…)",
-    "max_seconds": "MaxSeconds(…)",
-    **dict.fromkeys(("done_token", "stop_word", "token", "word"), 'DoneToken("WORD")'),
-    **dict.fromkeys(("function", "predicate"), "Predicate(function)"),
-}
-"""Names for a part of `end_chat`, with the end that they mean."""
-
-_OF_CONVERSATION: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("max_iterations", "max_round", "max_rounds", "max_turns"), "end_chat={0}"),
-    **dict.fromkeys(("end_chat", "judge", "mode", "task", "turn_order", "when"), "{1}=…"),
-    **dict.fromkeys(("guards", "opening", "seed", "speakers", "temperature"), "{1}=…"),
-}
-"""Fields of a conversation, which a run has not, with the argument of `replace`."""
-
-_OF_RUN: Final = ("answer", "callbacks", "models", "session", "store")
-"""Options of a run, which a conversation has not."""
-
-_OF_SCENARIO: Final = (
-    *("checks", "criteria", "expected_ends", "goal", "knows", "language", "max_iterations"),
-    *("must_mention", "must_not_say", "persona", "script", "world"),
+_OF_SUITE: Final = (
+    "it belongs to a suite: write Suite({{'NAME': scenario}}, {name}=…) for run_suite"
 )
-"""Fields of a scenario, which `simulate` has not."""
 
-_OF_SUITE: Final = "; it belongs to a suite: write Suite({{'NAME': scenario}}, {}=…) for run_suite"
+_NAMES: Final[Sequence[tuple[str, str, str]]] = (
+    # Sources of replies.
+    ("replies", "agent|app|chain|graph|runnable", "write replies=[agent]"),
+    ("replies", "func|function|reply_func", "write replies=[function]"),
+    ("replies", "human|human_input|is_human|is_person", 'write replies=["human"]'),
+    ("replies", "human_input_mode|person|user", 'write replies=["human"]'),
+    ("replies", "answer|message|reply", 'write replies=[{{"kind": "text", "text": "…"}}]'),
+    *(
+        ("guards", names, f"write end_chat={end}, or when={end} beside other fields")
+        for names, end in (
+            ("max_messages", "MaxMessages(…)"),
+            ("max_calls", "MaxCalls(…)"),
+            ("max_tokens", "MaxTokens(…)"),
+            ("max_cost", "MaxCost(…)"),
+            ("max_seconds", "MaxSeconds(…)"),
+            ("done_token|stop_word|token|word", 'DoneToken("WORD")'),
+            ("function|predicate", "Predicate(function)"),
+        )
+    ),
+    ("judge", "criteria", "write judge=SeparateJudge([…])"),
+    (
+        "turn_order",
+        "answer|callbacks|models|session|store",
+        "pass it to the run, as in converse(conversation, {name}=…)",
+    ),
+    ("turn_order", "kind", "read a dict with a kind by load_conversation"),
+    ("must_not_say", "personas|trials", _OF_SUITE),
+    ("must_not_say", "judge", "write criteria=[…]"),
+    (
+        "make_agent",
+        "judge",
+        "write Scenario(GOAL, criteria=[…]), and name the judge's model by judge_model",
+    ),
+    ("make_agent", "personas|trials", _OF_SUITE),
+    *(
+        ("make_agent", names, "it belongs to the scenario: write Scenario(GOAL, {name}=…)")
+        for names in (
+            "checks|criteria|expected_ends|goal|knows|language|max_iterations",
+            "must_mention|must_not_say|persona|script|world",
+        )
+    ),
+    *(
+        (
+            "callbacks",
+            names,
+            f"it belongs to the conversation: run a copy, conversation.replace({change}), or fork "
+            f"the session with {change}",
+        )
+        for names, change in (
+            ("max_iterations|max_round|max_rounds|max_turns", 'end_chat={{"max_iterations": …}}'),
+            ("end_chat|judge|mode|task|turn_order|when", "{name}=…"),
+            ("guards|opening|seed|speakers|temperature", "{name}=…"),
+        )
+    ),
+    ("into", "id|name|new|session|session_id", "write into='NEW-ID'"),
+    ("into", "conversation", "pass the changed fields alone, such as task='…'"),
+    ("into", "store|to", "a fork is in the same store; write fork().copy(to=…)"),
+)
+"""Remedies for a name: a field or option beside which it was written, the names, and the text."""
 
-_OF_FORK: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("id", "name", "new", "session", "session_id"), "write into='NEW-ID'"),
-    "conversation": "pass the changed fields alone, such as task='…'",
-    **dict.fromkeys(("store", "to"), "a fork is in the same store; write fork().copy(to=…)"),
-}
-"""Likely guesses in a fork, with the remedy."""
 
-
-def suggest_argument(unknown: str, known: Sequence[str]) -> str:
-    """Suggest the argument that sets what an unknown field means, or nothing."""
-    name = unknown.casefold()
-    if "replies" in known and name in _REPLIES:
-        return f"; write {_REPLIES[name]}"
-    if "guards" in known and name in _ENDS:
-        return f"; write end_chat={_ENDS[name]}, or when={_ENDS[name]} beside other fields"
-    if name == "criteria" and "judge" in known:
-        return "; write judge=SeparateJudge([…])"
-    if "turn_order" in known and name in _OF_RUN:
-        return f"; pass it to the run, as in converse(conversation, {name}=…)"
-    if "turn_order" in known and name == "kind":
-        return "; read a dict with a kind by load_conversation"
-    if "must_not_say" in known and name in ("personas", "trials"):
-        return _OF_SUITE.format(name)
-    if "must_not_say" in known and name == "judge":
-        return "; write criteria=[…]"
+def suggest_name(unknown: str, known: Collection[str]) -> str:
+    """Suggest how to set what an unknown field or option beside known ones means, or nothing."""
+    unknown = unknown.casefold()
+    meant = (unknown, *SYNONYMS.get(unknown, ()))
+    for beside, names, remedy in _NAMES:
+        name = next((one for one in meant if one in names.split("|")), None)
+        if beside in known and name is not None:
+            return "; " + remedy.format(name=name)
     return ""
-
-
-def suggest_for_simulation(unknown: str) -> str:
-    """Suggest where to set what an unknown option of a simulation means, or nothing."""
-    name = unknown.casefold()
-    if name == "judge":
-        return "; write Scenario(GOAL, criteria=[…]), and name the judge's model by judge_model"
-    if name in ("personas", "trials"):
-        return _OF_SUITE.format(name)
-    meant = next((one for one in (name, *SYNONYMS.get(name, ())) if one in _OF_SCENARIO), None)
-    return f"; it belongs to the scenario: write Scenario(GOAL, {meant}=…)" if meant else ""
-
-
-def suggest_for_fork(unknown: str) -> str:
-    """Suggest what to write in place of a field that a fork can't change, or nothing."""
-    found = _OF_FORK.get(unknown.casefold())
-    return f"; {found}" if found else ""
-
-
-def suggest_replacement(unknown: str) -> str:
-    """Suggest how to set a field of the conversation that was passed to a run, or nothing."""
-    form = _OF_CONVERSATION.get(unknown.casefold())
-    if form is None:
-        return ""
-    change = form.format('{"max_iterations": …}', unknown)
-    return (
-        f"; it belongs to the conversation: run a copy, conversation.replace({change}), or fork "
-        f"the session with {change}"
-    )
 
 
 def _name_kind(value: Any) -> str:  # noqa: ANN401  # any wrong value

@@ -152,11 +152,10 @@ def describe_unknown_field(
     path: str, unknown: str, models: Sequence[Mapping[str, FieldInfo]]
 ) -> str:
     """Describe an unknown field in one sentence, with suggestions from the known fields."""
-    from .hints import SYNONYMS, suggest_argument
+    from .hints import SYNONYMS, suggest_name
 
     known = [name for fields in models for name in _given_names(fields)]
-    hint = suggest_argument(unknown, known)
-    if hint:
+    if hint := suggest_name(unknown, known):
         return f"{path}: there is no such field{hint}"
     hint = did_you_mean(unknown, known)
     # The same name in a part of the model, or this library's name for the same field, is a better

@@ -14,7 +14,7 @@ from ...nodes.turn.node_context import instruct_before_turn
 from ...nodes.turn.run_input import add_next_step, select_other_facts
 from ..build import build_graph
 from ..common.errors import SpecError
-from ..common.hints import suggest_for_fork
+from ..common.hints import suggest_name
 from ..conversation.conversation import Conversation, restore_conversation
 from ..conversation.conversation_options import require_fields
 from ..conversation.judges import SeparateJudge
@@ -242,7 +242,7 @@ async def fork_session(
 def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:
     """Return a conversation with changed rules and the same speakers."""
     for field in changes:
-        if remedy := suggest_for_fork(field):
+        if remedy := suggest_name(field, ["into"]):
             raise SpecError(f"{field}: is not a field of a conversation{remedy}")
         if field in ("version", *FIXED):
             raise SpecError(f"{field}: can't be changed in a fork; leave it out")
