@@ -1,6 +1,6 @@
 """The verdicts of judges and of checks about a simulation, which are stored with its session."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -113,34 +113,11 @@ async def judge_scenario(
     Returns:
         The result with the stored verdicts, and the verdicts about the criteria.
     """
-    replies = check_replies(scenario, found)
-    if not scenario.judged:
-        return found, replies
-    verdicts: dict[str, LaterVerdict] = {}
-    for name in judges.names:
+    for name in judges.names if scenario.judged else ():
         async with known_store(found.session.store) as store:
             judged = await judge_with(store, found.session.id, None, name, judges.options)
             found = result_of(judged.session, store.address)
-        stored = (one for one in reversed(found.later_verdicts) if one.verdict == judged.verdict)
-        verdicts[name or ""] = next(stored)
-    return found, (*_read_verdicts(scenario, verdicts), *replies)
-
-
-def _name_judged(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Yield what a judge checks: the name in reports, and the whole statement."""
-    return zip_longest(scenario.criteria, scenario.judged, fillvalue=USER_KEPT)
-
-
-def _read_verdicts(
-    scenario: Scenario, verdicts: Mapping[str, LaterVerdict]
-) -> tuple[ScenarioVerdict, ...]:
-    """Return the verdicts of one or two judges, by their names, as verdicts about the criteria."""
-    read = all(one.verdict.readable for one in verdicts.values())
-    found = (
-        _combine(name, [JudgeOpinion(judge, *_read(one, text)) for judge, one in verdicts.items()])
-        for name, text in _name_judged(scenario)
-    )
-    return tuple(replace(one, is_readable=read) for one in found)
+    return found, read_criteria(found, scenario, judges.names)
 
 
 def _read(stored: LaterVerdict, criterion: str) -> tuple[Finding, str, int | None]:
@@ -186,7 +163,7 @@ def read_simulation(
         result: The session.
         scenario: The scenario. Its checks are not called.
         checks: The names of its checks.
-        judges: The names of the models of two judges. Empty if there is one judge.
+        judges: The names of the models of two judges. Not used if there is one judge.
     """
     stored = find_stored_checks(result, checks)
     checked = (
@@ -197,12 +174,6 @@ def read_simulation(
     )
     verdicts = (*read_criteria(result, scenario, judges), *checked)
     return SimulationResult(scenario, result, classify_end(result), None, verdicts)
-
-
-def check_replies(scenario: Scenario, found: Result) -> tuple[ScenarioVerdict, ...]:
-    """Return the verdict that a reply of the agent has no text, unless the scenario allows it."""
-    blank = None if scenario.blank_replies else find_blank_reply(found)
-    return () if blank is None else (blank,)
 
 
 def find_stored_checks(result: Result, names: Sequence[str]) -> LaterVerdict | None:
@@ -216,21 +187,28 @@ def read_criteria(
     result: Result, scenario: Scenario, judges: Sequence[str | None]
 ) -> tuple[ScenarioVerdict, ...]:
     """Return the stored verdict on each criterion: of two judges, or of the newest one judge."""
-    found = [
+    stored = [
         one
         for one in verdicts_on(result.messages, result.later_verdicts)
-        if one.judge.criteria == scenario.judged and one.answer
+        if one.judge.criteria == scenario.judged and (one.answer or not one.verdict.readable)
     ]
-    by_judge = {name or "": [one for one in found if one.judge.model == name] for name in judges}
-    own = by_judge or {"": found}
+    own = {"": stored}
+    if len(judges) > 1:
+        own = {name or "": [one for one in stored if one.judge.model == name] for name in judges}
     # The newest verdict that could be read, or the newest one.
     verdicts = {
         name: max(reversed(given), key=lambda one: one.verdict.readable)
         for name, given in own.items()
         if given
     }
-    replies = check_replies(scenario, result)
-    if len(verdicts) == len(own):
-        return (*_read_verdicts(scenario, verdicts), *replies)
-    missing = (Finding.INCONCLUSIVE, "the judge returned no verdict")
-    return (*(ScenarioVerdict(name, *missing) for name, _ in _name_judged(scenario)), *replies)
+    is_readable = all(one.verdict.readable for one in verdicts.values())
+    found: list[ScenarioVerdict] = []
+    for name, text in zip_longest(scenario.criteria, scenario.judged, fillvalue=USER_KEPT):
+        opinions = [JudgeOpinion(judge, *_read(one, text)) for judge, one in verdicts.items()]
+        if len(opinions) == len(own):
+            found.append(replace(_combine(name, opinions), is_readable=is_readable))
+        else:
+            missing = "the judge returned no verdict"
+            found.append(ScenarioVerdict(name, Finding.INCONCLUSIVE, missing))
+    blank = None if scenario.blank_replies else find_blank_reply(result)
+    return tuple(found) if blank is None else (*found, blank)
