@@ -62,13 +62,12 @@ class ModelServer:
         return ChatOpenAI(base_url=url, model=self.model or "agent", api_key=lambda: key)
 
 
-def take_server(agent: object, options: dict[str, Any]) -> object:
-    """Remove the options of a server, and return the agent: a server's address with them.
+def name_server(agent: object, model: str | None, key_env: str | None) -> object:
+    """Return an agent; a server's address with its model and its key, if they are named.
 
     Raises:
-        SpecError: The agent is no URL of an OpenAI-compatible server.
+        SpecError: The agent is no URL of an OpenAI-compatible server, but they are named.
     """
-    model, key_env = options.pop("agent_model", None), options.pop("agent_key_env", None)
     if model is None and key_env is None:
         return agent
     if not isinstance(agent, str) or not agent.startswith(HTTP):

@@ -247,7 +247,7 @@ class SimulationResult:
 
         They are the messages of verdicts that are not met, and of errors of the user.
         """
-        lines = numbered_lines(self.conversation)
+        lines = [line.text for line in transcript_lines(self.conversation.messages)]
         unmet = (one.message for one in self.verdicts if one.finding is not Finding.MET)
         named = filter(None, [*unmet, *(one.message for one in self.user_errors)])
         near = {at + step for at in named for step in (-1, 0, 1)}
@@ -309,17 +309,11 @@ def find_blank_reply(found: Result) -> ScenarioVerdict | None:
     Text that a tool has delivered is a reply, too.
     """
     agent = found.conversation.names[1]
-    lines = enumerate(transcript_lines(found.messages), start=1)
-    for at, line in lines:
+    for at, line in enumerate(transcript_lines(found.messages), start=1):
         if line.text == f"{agent}: {NO_REPLY}":
             reason = "a reply of the agent has no text"
             return ScenarioVerdict("the agent replied", Finding.NOT_MET, reason, at)
     return None
-
-
-def numbered_lines(found: Result) -> list[str]:
-    """Return the messages, tool calls and results of a conversation, one line of text each."""
-    return [line.text for line in transcript_lines(found.messages)]
 
 
 _TOKENS: Final[Mapping[str, EndKind]] = {

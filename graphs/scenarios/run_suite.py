@@ -27,7 +27,7 @@ from ..session.listing import known_store
 from ..session.options import Options
 from ..session.session import Result
 from ..session.stored_session import LaterVerdict, hash_log
-from .http_agent import ModelServer, take_server
+from .http_agent import ModelServer
 from .judging import (
     find_stored_checks,
     name_checks,
@@ -38,11 +38,11 @@ from .judging import (
 )
 from .result import SimulationResult, classify_end
 from .scenario import Scenario, ScenarioVerdict
-from .simulate import SimulateOptions, add_objects, take_maker
+from .simulate import SimulateOptions, add_objects
 from .suite import AGENT, SCENARIO, Suite, load_suite
 from .suite_report import SuiteReport, read_suite
-from .tested_agent import OnInterrupt, TestedAgent, is_address
-from .world import check_maker, make_agent_for, name_of, open_world
+from .tested_agent import AgentSource, TestedAgent
+from .world import name_of, open_world
 
 _log: Final = logging.getLogger("duologue")
 
@@ -59,26 +59,15 @@ class _Trial(NamedTuple):
 
 
 @dataclass
-class SuiteAgent:
+class SuiteAgent(AgentSource):
     """The agent under test in many sessions, each with its own thread, state and world."""
 
-    agent: Any = field(repr=False)
-    """The agent, as `simulate` accepts it, or the function that makes it."""
-    is_made: bool = False
-    """Whether each session has its own agent, which the function makes."""
-    on_interrupt: OnInterrupt | None = None
-    """A function that answers a graph's interrupts. None if there is none."""
-    timeout: float | None = None
-    """Seconds after which a reply is cancelled. The default if None."""
-    reference: str | None = None
-    """The agent or function as ``module:name``, for other processes. None if only the object is
-    known."""
     trials: dict[str, _Trial] = field(default_factory=dict, repr=False)
     """The sessions that run now."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the agent by its reference, because many agents can't be pickled."""
-        fields = (self.is_made, self.on_interrupt, self.timeout, self.reference)
+        fields = (self.is_made, self.on_interrupt, self.timeout, self.reference, self.server)
         if self.reference is None:
             return type(self), (self.agent, *fields)
         return _load_agent, fields
@@ -86,7 +75,7 @@ class SuiteAgent:
     @property
     def name(self) -> str:
         """Return the name of the agent, or of the function that makes it."""
-        return name_of(self.agent) if self.is_made else self._test(self.agent).name
+        return name_of(self.agent) if self.is_made else self.test(self.agent).name
 
     @property
     def has_state(self) -> bool:
@@ -107,7 +96,7 @@ class SuiteAgent:
             # The thread of a reply that has failed may contain a part of it.
             # A cancelled reply may end after its session.
             if session in self.trials:
-                self.trials[session] = trial._replace(tested=self._test(trial.agent))
+                self.trials[session] = trial._replace(tested=self.test(trial.agent))
             raise
 
     @asynccontextmanager
@@ -116,25 +105,17 @@ class SuiteAgent:
     ) -> AsyncIterator[None]:
         """Make the world and the agent of a session, and close the world at the end."""
         async with open_world(make_world) as world:
-            agent = await make_agent_for(self.agent, world) if self.is_made else self.agent
-            self.trials[session] = _Trial(agent, world, self._test(agent))
+            agent = await self.make(world)
+            self.trials[session] = _Trial(agent, world, self.test(agent))
             try:
                 yield
             finally:
                 del self.trials[session]
 
-    def _test(self, agent: object) -> TestedAgent:
-        return TestedAgent.of(agent, self.on_interrupt, self.timeout)
 
-
-def _load_agent(
-    is_made: bool,  # as pickle passes it
-    on_interrupt: OnInterrupt | None,
-    timeout: float | None,
-    reference: str,
-) -> SuiteAgent:
-    found = import_object(reference, "make_agent" if is_made else "agent")
-    return SuiteAgent(found, is_made, on_interrupt, timeout, reference)
+def _load_agent(is_made: bool, *fields: Any) -> SuiteAgent:  # as pickle passes them
+    agent = import_object(fields[2], "make_agent" if is_made else "agent")
+    return SuiteAgent(agent, is_made, *fields)
 
 
 @dataclass(frozen=True)
@@ -324,26 +305,19 @@ async def open_suite(
     suite = source if isinstance(source, Suite) else load_suite(source)
     if trials is not None:
         suite = type(suite)(**dict(suite) | {"trials": trials})
-    make_agent = take_maker(agent, given)
-    is_made = make_agent is not None
-    agent = take_server(make_agent if is_made else agent, given)
-    reference = agent if isinstance(agent, str) and not is_address(agent) else None
-    found = agent
-    if reference is not None:
-        found = import_object(reference, "make_agent" if is_made else "agent")
-    own = given.pop("on_interrupt", None), given.pop("agent_timeout", None)
-    tested = SuiteAgent(found, is_made, *own, reference)
-    if is_made:
-        worldless = (f"scenario {name!r}" for name, one in suite.scenarios.items() if not one.world)
-        check_maker(found, worldless=next(worldless, ""))
+    worldless = (f"scenario {name!r}" for name, one in suite.scenarios.items() if not one.world)
+    version = given.get("agent_version")
+    tested = SuiteAgent.take(agent, given, worldless=next(worldless, ""))
     tools = (tool for one in suite.scenarios.values() for tool in one.user_tools)
     add_objects(given, AGENT, tested.runnable(), tools)
     judge = SuiteJudge(suite.scenarios, tested, judges.names if second_judge else ())
     # As they are read from the store.
     facts = {
         **suite.facts(),
-        "agent": str(agent) if isinstance(agent, ModelServer) else reference or tested.name,
-        "agent_version": given.pop("agent_version", None),
+        "agent": str(tested.agent)
+        if isinstance(tested.agent, ModelServer)
+        else tested.reference or tested.name,
+        "agent_version": version,
         "judge_model": [*judges.names] if second_judge else judge_model,
     }
     changed = {

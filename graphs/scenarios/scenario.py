@@ -1,5 +1,6 @@
 """The specification of a test by a simulated user, its ends and its verdicts."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
@@ -14,9 +15,17 @@ from pydantic import (
     model_validator,
 )
 
-from ..common.content import files_of, text_of
-from ..common.content_input import ContentInput, read_content
+from ..common.content import (
+    Block,
+    describe_file,
+    files_of,
+    make_content,
+    name_of_file,
+    text_of,
+)
+from ..common.content_input import ContentInput, read_content, read_files
 from ..common.data import (
+    NAME_LENGTH,
     Accepts,
     Cap,
     DistinctNames,
@@ -36,7 +45,6 @@ from ..conversation.judges import MOST_CRITERIA, Finding
 from ..conversation.questions import is_exit
 from ..kinds.simulation import simulation
 from ..prompts.prompts import fill_template, read_kind_prompt
-from .files import Files, make_file_tools
 from .world import give_world
 
 
@@ -48,6 +56,21 @@ def _check_exit(text: str) -> str:
 
 Line: TypeAlias = Annotated[Text, AfterValidator(_check_exit)]
 """The text of a fixed turn."""
+
+
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9]+")
+
+
+def _read_files(given: object) -> object:
+    return tuple(read_files(given, "file")) if given else given
+
+
+Files: TypeAlias = Annotated[
+    Accepts[tuple[Block, ...], Sequence[Any]],
+    BeforeValidator(_read_files),
+    Field(repr=False),
+]
+"""Images and other files as content blocks. Paths, addresses and bytes are read."""
 
 
 class UserTurn(Kinded):
@@ -235,6 +258,46 @@ _WORDS: Final[Mapping[EndKind, str]] = {
 }
 
 
+def make_file_tools(files: Sequence[Block]) -> list[NamedObject]:
+    """Return a tool for each file that sends it to the agent with a message.
+
+    Raises:
+        ValueError: A file has no name, or two have alike names.
+    """
+    made: dict[str, NamedObject] = {}
+    for file in files:
+        tool = _name_tool(file)
+        if tool in made:
+            raise ValueError(
+                f"files: two files have the name {name_of_file(file)!r}, or one that differs only "
+                "in signs; rename one"
+            )
+        made[tool] = NamedObject(tool, _make_tool(tool, file))
+    return [*made.values()]
+
+
+def _name_tool(file: Block) -> str:
+    name = name_of_file(file)
+    if name is None:
+        raise ValueError("files: a file has no name; pass its path, or a block with a filename")
+    return f"send_{_NOT_IN_NAMES.sub('_', name).strip('_').lower()}"[:NAME_LENGTH]
+
+
+def _make_tool(name: str, file: Block) -> object:
+    # Imported here, since few scenarios have files.
+    from langchain_core.tools import StructuredTool
+
+    def send(message: str) -> object:
+        return make_content(message, [file])
+
+    return StructuredTool.from_function(
+        send,
+        name=name,
+        description=f"Send your next message to the agent with your file: {describe_file(file)}.",
+        return_direct=True,
+    )
+
+
 class Scenario(Spec):
     """A test of an agent by one simulated user.
 
@@ -381,6 +444,23 @@ _OF_CONVERSATION: Final = (
     *("persona", "knows", "must_not_say", "language", "max_iterations"),
     "temperature",
 )
+
+
+def check_alike_files(scenarios: Mapping[str, Sequence[Block]]) -> None:
+    """Check that the same tool sends the same file in all scenarios, by their names.
+
+    Raises:
+        ValueError: Two scenarios have different files with one name, or with alike names.
+    """
+    known: dict[str, tuple[str, Block]] = {}
+    for scenario, files in scenarios.items():
+        for file in files:
+            other, first = known.setdefault(_name_tool(file), (scenario, file))
+            if file != first:
+                raise ValueError(
+                    f"scenarios.{scenario}.files: {name_of_file(file)!r} is another file than "
+                    f"{name_of_file(first)!r} in {other!r}; rename one of them"
+                )
 
 
 @dataclass(frozen=True)

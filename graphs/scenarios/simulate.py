@@ -28,7 +28,6 @@ from ..session.options import GivenAnswer, Options, StoreOptions
 from ..session.run import run_to_end
 from ..session.session import Result, Session, result_of
 from ..speakers.replies import AgentReply, HumanReply
-from .http_agent import take_server
 from .judging import Judges, judge_scenario, name_judges, run_check
 from .result import SimulationResult, classify_end
 from .scenario import (
@@ -42,8 +41,8 @@ from .scenario import (
     UserTurn,
     begins_with_agent,
 )
-from .tested_agent import OnInterrupt, TestedAgent, import_agent
-from .world import check_maker, make_agent_for, open_world
+from .tested_agent import AgentSource, OnInterrupt, TestedAgent
+from .world import open_world
 
 
 class SimulateOptions(StoreOptions, total=False):
@@ -286,17 +285,12 @@ class _Simulation:
     ) -> Self:
         """Return a simulation that has not begun."""
         given: dict[str, Any] = {**options}
-        agent = import_agent(agent)
-        make_agent = import_agent(take_maker(agent, given), "make_agent")
-        if make_agent is not None:
-            check_maker(make_agent, worldless="" if scenario.world else "the scenario")
-            agent = await make_agent_for(make_agent, world)
-        own = [given.pop(name, None) for name in ("judge_model", "on_interrupt", "agent_timeout")]
-        given.pop("agent_version", None)
-        agent = take_server(agent, given)
-        tested = TestedAgent.of(agent, *own[1:])
-        run = cast("Options", given)
-        return cls(scenario, tested, name_judges(own[0], run), run, world)
+        worldless = "" if scenario.world else "the scenario"
+        source = AgentSource.take(agent, given, worldless=worldless)
+        tested = source.test(await source.make(world))
+        judge_model, run = given.pop("judge_model", None), cast("Options", given)
+        judges = name_judges(judge_model, run)
+        return cls(scenario, tested, judges, run, world)
 
     def make_result(self, found: Result, ended: Ending | None = None) -> SimulationResult:
         """Return the result with the verdicts so far."""
@@ -386,21 +380,6 @@ def _wait_for_script(conversation: Conversation, script: Sequence[Step]) -> Conv
     # The instruction for the first message of a user would be an instruction for the agent.
     opening = {"first_speaker": conversation.names[1], "first_line": None}
     return conversation.replace(speakers=replies, opening=opening)
-
-
-def take_maker(agent: object, options: dict[str, Any]) -> Any:  # noqa: ANN401  # checked later
-    """Return the option ``make_agent``, and remove it from the options.
-
-    Raises:
-        TypeError: Both the agent and the option are passed, or neither; or an option is no text.
-    """
-    for name in ("agent_model", "agent_key_env", "agent_version"):
-        if not isinstance(given := options.get(name), str | None):
-            raise TypeError(f"{name}: must be text, not {name_type(given)}")
-    found = options.pop("make_agent", None)
-    if (agent is None) is (found is None):
-        raise TypeError("agent: pass either the agent, or make_agent")
-    return found
 
 
 def add_objects(

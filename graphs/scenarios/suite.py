@@ -15,8 +15,7 @@ from ..common.data import Accepts, Cap, Fields, Name, Spec, Text, default
 from ..common.errors import SpecError, hide_frames, name_type
 from ..common.files import read_fields
 from ..common.validation import validate
-from .files import check_alike_files
-from .scenario import Scenario
+from .scenario import Scenario, check_alike_files
 
 AGENT: Final = "agent"
 """The name under which the agent under test is registered."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackManager
@@ -28,7 +28,8 @@ from ..common.addresses import show_address
 from ..common.data import is_method_of_agent
 from ..common.errors import AgentError, SpecError, name_type
 from .a2a_agent import A2A, A2aAgent
-from .http_agent import HTTP, HttpAgent, ModelServer, read_address
+from .http_agent import HTTP, HttpAgent, ModelServer, name_server, read_address
+from .world import check_maker, make_agent_for
 
 if TYPE_CHECKING:
     from langgraph.pregel.protocol import PregelProtocol
@@ -45,9 +46,98 @@ PATIENCE: Final = 300.0
 _NAMELESS = ("<lambda>", "")
 
 
-def is_address(agent: str) -> bool:
-    """Return whether a text is an address of an agent that `TestedAgent.of` accepts."""
-    return agent.startswith((*HTTP, A2A))
+@dataclass
+class AgentSource:
+    """The agent under test, or the function that makes it for each simulation."""
+
+    agent: Any = field(repr=False)
+    """The agent, as `simulate` accepts it, or the function that makes it."""
+    is_made: bool = False
+    """Whether each simulation has its own agent, which the function makes."""
+    on_interrupt: OnInterrupt | None = None
+    """A function that answers a graph's interrupts. None if there is none."""
+    timeout: float | None = None
+    """Seconds after which a reply is cancelled. The default if None."""
+    reference: str | None = None
+    """The agent or function as ``module:name``, for other processes. None if only the object is
+    known."""
+    server: tuple[str | None, str | None] = None, None
+    """The options ``agent_model`` and ``agent_key_env`` of an agent that the function makes."""
+
+    @classmethod
+    def take(cls, agent: object, options: dict[str, Any], *, worldless: str = "") -> Self:
+        """Return the agent that a caller has passed, and remove its options from the others.
+
+        Args:
+            agent: The agent. None if the option ``make_agent`` makes it.
+            options: The options of `simulate`.
+            worldless: The name in errors of a scenario without a world. Empty if there is none.
+
+        Raises:
+            TypeError: Both the agent and ``make_agent`` are passed, or neither; or an option has a
+                wrong type.
+            SpecError: The agent can't be imported, or needs a world, and a scenario has none.
+        """
+        for name in ("agent_model", "agent_key_env", "agent_version"):
+            if not isinstance(given := options.get(name), str | None):
+                raise TypeError(f"{name}: must be text, not {name_type(given)}")
+        make_agent = options.pop("make_agent", None)
+        if (agent is None) is (make_agent is None):
+            raise TypeError("agent: pass either the agent, or make_agent")
+        options.pop("agent_version", None)
+        given, field_name = (agent, "agent") if make_agent is None else (make_agent, "make_agent")
+        found = import_agent(given, field_name)
+        reference = given if isinstance(given, str) and found is not given else None
+        names = ("on_interrupt", "agent_timeout", "agent_model", "agent_key_env")
+        on_interrupt, timeout, *server = (options.pop(name, None) for name in names)
+        if make_agent is None:
+            return cls(name_server(found, *server), False, on_interrupt, timeout, reference)
+        check_maker(found, worldless=worldless)
+        return cls(found, True, on_interrupt, timeout, reference, (server[0], server[1]))
+
+    async def make(self, world: object) -> object:
+        """Return the agent of one simulation with its world."""
+        if not self.is_made:
+            return self.agent
+        return name_server(await make_agent_for(self.agent, world), *self.server)
+
+    def test(self, agent: object) -> "TestedAgent":
+        """Return an agent in a new simulation.
+
+        Raises:
+            TypeError: The agent has a wrong type.
+            SpecError: The agent is a graph that cannot be called with messages, or its address is
+                not valid.
+        """
+        on_interrupt, timeout = self.on_interrupt, self.timeout
+        if on_interrupt not in (None, "user") and not callable(on_interrupt):
+            shown = repr(on_interrupt) if isinstance(on_interrupt, str) else name_type(on_interrupt)
+            raise TypeError(f"on_interrupt: must be a function or 'user', not {shown}")
+        is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if timeout is not None and not (is_number and timeout > 0):
+            raise TypeError(f"agent_timeout: must be a number of seconds above 0, not {timeout!r}")
+        if isinstance(agent, str) and agent.startswith(A2A):
+            agent = A2aAgent(read_address(agent.removeprefix(A2A)))
+        elif isinstance(agent, str) and agent.startswith(HTTP):
+            agent = ModelServer(agent)
+        if isinstance(agent, ModelServer):
+            agent = agent.connect()
+        elif isinstance(agent, HttpAgent):
+            agent = agent.begin()
+        elif isinstance(agent, Runnable):
+            check_agent(agent, "agent: it")
+        elif is_method_of_agent(agent):
+            raise TypeError("agent: must be the agent itself, not its method; pass the agent")
+        elif not callable(agent) or isinstance(agent, type):
+            shown = repr(show_address(agent)) if isinstance(agent, str) else name_type(agent)
+            hint = "; pass an object of this class" if isinstance(agent, type) else ""
+            raise TypeError(
+                "agent: must be a Runnable, such as a compiled graph, a function of the messages, "
+                "the name of one of them as module:name, or a URL that begins with http://, "
+                f"https:// or a2a:http, not {shown}{hint}"
+            )
+        seconds = PATIENCE if timeout is None else timeout
+        return TestedAgent(cast("Agent", agent), on_interrupt, seconds)
 
 
 def import_agent(given: object, field_name: str = "agent") -> Any:  # noqa: ANN401  # any agent
@@ -87,50 +177,6 @@ class TestedAgent:
     """The interrupts that the user answers next."""
     reported: frozenset[str | None] = frozenset()
     """The ids of the messages that the agent wrote before these interrupts."""
-
-    @classmethod
-    def of(
-        cls,
-        agent: object,
-        on_interrupt: OnInterrupt | None = None,
-        timeout: float | None = None,
-    ) -> "TestedAgent":
-        """Return the agent under test.
-
-        Raises:
-            TypeError: The agent has a wrong type.
-            SpecError: The agent is a graph that cannot be called with messages, or its address is
-                not valid.
-        """
-        if on_interrupt not in (None, "user") and not callable(on_interrupt):
-            shown = repr(on_interrupt) if isinstance(on_interrupt, str) else name_type(on_interrupt)
-            raise TypeError(f"on_interrupt: must be a function or 'user', not {shown}")
-        is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-        if timeout is not None and not (is_number and timeout > 0):
-            raise TypeError(f"agent_timeout: must be a number of seconds above 0, not {timeout!r}")
-        seconds = PATIENCE if timeout is None else timeout
-        if isinstance(agent, str) and agent.startswith(A2A):
-            return cls(A2aAgent(read_address(agent.removeprefix(A2A))), timeout=seconds)
-        if isinstance(agent, str) and is_address(agent):
-            agent = ModelServer(agent)
-        if isinstance(agent, ModelServer):
-            return cls(agent.connect(), timeout=seconds)
-        if isinstance(agent, HttpAgent):
-            return cls(agent.begin(), timeout=seconds)
-        if isinstance(agent, Runnable):
-            check_agent(agent, "agent: it")
-            return cls(agent, on_interrupt, seconds)
-        if is_method_of_agent(agent):
-            raise TypeError("agent: must be the agent itself, not its method; pass the agent")
-        if callable(agent) and not isinstance(agent, type):
-            return cls(agent, on_interrupt, seconds)
-        shown = repr(show_address(agent)) if isinstance(agent, str) else name_type(agent)
-        hint = "; pass an object of this class" if isinstance(agent, type) else ""
-        raise TypeError(
-            "agent: must be a Runnable, such as a compiled graph, a function of the messages, the "
-            "name of one of them as module:name, or a URL that begins with http://, https:// or "
-            f"a2a:http, not {shown}{hint}"
-        )
 
     @property
     def name(self) -> str:
