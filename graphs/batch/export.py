@@ -6,14 +6,13 @@ import re
 from collections import Counter
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
@@ -122,10 +121,6 @@ class Chosen(Spec):
             return "trial"
         return None if all(bound.holds(row.scores) for bound in self.score) else "score"
 
-    def unknown_score(self, known: Iterable[str]) -> str | None:
-        """Return the name of a score in the comparisons that no session has, or None."""
-        return next((bound.name for bound in self.score if bound.name not in {*known}), None)
-
 
 BatchFormat = Literal["jsonl", "openai", "sharegpt", "inspect"]
 """The name of a format in which a batch can be exported."""
@@ -135,7 +130,7 @@ EXPORT_VERSION: Final = 1
 
 
 class ExportedFile(Data):
-    """A further file of an export."""
+    """A file of an export."""
 
     file: str
     """The file's name."""
@@ -145,11 +140,9 @@ class ExportedFile(Data):
     """The SHA-256 hash of the file."""
 
 
-class ExportManifest(Data):
+class ExportManifest(ExportedFile):
     """The contents and the origin of an exported file, stored next to it."""
 
-    file: str
-    """The file's name."""
     format: BatchFormat
     """The file's format."""
     version: int = EXPORT_VERSION
@@ -171,10 +164,6 @@ class ExportManifest(Data):
     or by ``deleted``: the session no longer exists; ``speaker``: it has no speaker of that name;
     ``nothing_said``: it has no message that a model could learn.
     """
-    bytes: NonNegativeInt
-    """Size of the file in bytes."""
-    sha256: str
-    """The SHA-256 hash of the file."""
     further_files: tuple[ExportedFile, ...] = ()
     """The other files, in order, if the export has more than one file."""
     models: tuple[str, ...]
@@ -219,7 +208,14 @@ async def write_export(store: Store, batch: str, path: Path, work: "Export") -> 
     """Write the sessions of a batch to a file or several, and a manifest next to the first one."""
     if work.form == "inspect":
         check_log_name(path, (".eval",))
-    async with _new_files() as begin:
+    async with AsyncExitStack() as stack:
+
+        async def begin(path: Path) -> NewFile:
+            file = await asyncio.to_thread(NewFile.begin, path)
+            # A file that is not put in place is removed.
+            stack.push_async_callback(asyncio.to_thread, file.drop)
+            return file
+
         first, beside = await begin(path), await begin(Path(f"{path}.manifest.json"))
         row = await known_batch(store, batch)
         files = [first]
@@ -231,30 +227,15 @@ async def write_export(store: Store, batch: str, path: Path, work: "Export") -> 
                 files += [] if number == 1 else [await begin(name)]
                 await asyncio.to_thread(files[-1].write, data)
         else:
-            async for text in work.lines(store, batch):
-                await asyncio.to_thread(first.write, text)
+            async for chunk in work.find_sessions(store, batch):
+                lines = (line for found in chunk for line in work.format_lines(*found))
+                await asyncio.to_thread(first.write, "".join(lines))
         work.check(batch)
         manifest = work.manifest(batch, files)
         await asyncio.to_thread(beside.write, manifest.model_dump_json(indent=2) + "\n")
         for file in (*files, beside):
             await asyncio.to_thread(file.put)
     return manifest
-
-
-@asynccontextmanager
-async def _new_files() -> AsyncIterator[Callable[[Path], Awaitable[NewFile]]]:
-    """Yield a function that begins a file. Files that are not put in place are removed."""
-    files: list[NewFile] = []
-
-    async def begin(path: Path) -> NewFile:
-        files.append(await asyncio.to_thread(NewFile.begin, path))
-        return files[-1]
-
-    try:
-        yield begin
-    finally:
-        for file in files:
-            await asyncio.to_thread(file.drop)
 
 
 @dataclass
@@ -273,19 +254,15 @@ class Export:
     scores: set[str] = field(default_factory=set)
     names: tuple[str, ...] = ()
 
-    async def lines(self, store: Store, batch: str) -> AsyncIterator[str]:
-        """Yield the file's text, for several sessions at a time."""
-        async for chunk in self._find(store, batch):
-            yield "".join(line for row, result in chunk for line in self._format_lines(row, result))
-
     async def sessions_of(self, store: Store, batch: str) -> AsyncIterator[Sequence[Found]]:
         """Yield the selected sessions, several at a time, and count each as one row."""
-        async for chunk in self._find(store, batch):
+        async for chunk in self.find_sessions(store, batch):
             for _, result in chunk:
                 self._count(models_of(result), 1)
             yield chunk
 
-    async def _find(self, store: Store, batch: str) -> AsyncIterator[Sequence[Found]]:
+    async def find_sessions(self, store: Store, batch: str) -> AsyncIterator[Sequence[Found]]:
+        """Yield the selected sessions, several at a time."""
         graph = build_graph(checkpointer=store.checkpointer)
         chunk: list[CellRow] = []
         async for row in store.batches.each(CellsWanted(batch=batch)):
@@ -300,11 +277,11 @@ class Export:
         yield await self._read(store, graph, chunk)
 
     async def _read(self, store: Store, graph: Graph, rows: Sequence[CellRow]) -> list[Found]:
-        results = await asyncio.gather(
-            *(self._result(store, graph, row) for row in rows), return_exceptions=True
-        )
+        reads = (self._result(store, graph, row) for row in rows)
         found: list[Found] = []
-        for row, result in zip(rows, results, strict=True):
+        for row, result in zip(
+            rows, await asyncio.gather(*reads, return_exceptions=True), strict=True
+        ):
             if isinstance(result, BaseException):
                 raise result
             if isinstance(result, str):
@@ -324,7 +301,8 @@ class Export:
             return "speaker"
         return await read_session(row.session, conversation, graph)
 
-    def _format_lines(self, row: CellRow, result: StoredSession) -> Iterator[str]:
+    def format_lines(self, row: CellRow, result: StoredSession) -> Iterator[str]:
+        """Yield the lines of a session, and count them."""
         models = models_of(result)
         told = cell_columns(row) | {"models": models}
         objects = [*self._objects(told, result)]
@@ -353,8 +331,8 @@ class Export:
 
     def check(self, batch: str) -> None:
         """Raise if the comparisons name a score, or the export a speaker, that no session has."""
-        unknown = self.chosen.unknown_score(self.scores)
-        if unknown is not None:
+        names = [bound.name for bound in self.chosen.score]
+        if unknown := next((name for name in names if name not in self.scores), None):
             known = f"; choose one of {list_names(sorted(self.scores))}" if self.scores else ""
             raise SpecError(f"score: no session of batch {batch!r} has a score {unknown!r}{known}")
         if self.left_out["speaker"] and not self.sessions + self.left_out["nothing_said"]:
@@ -365,9 +343,11 @@ class Export:
 
     def manifest(self, batch: str, files: Sequence[NewFile]) -> ExportManifest:
         """Return the manifest of the written files."""
-        first, *others = files
+        first, *others = (
+            ExportedFile(file=one.path.name, bytes=one.bytes, sha256=one.sha256) for one in files
+        )
         return ExportManifest(
-            file=first.path.name,
+            **dict(first),
             format=self.form,
             batch=batch,
             speaker=self.speaker,
@@ -375,12 +355,7 @@ class Export:
             sessions=self.sessions,
             rows=self.rows,
             left_out=dict(self.left_out.most_common()),
-            bytes=first.bytes,
-            sha256=first.sha256,
-            further_files=tuple(
-                ExportedFile(file=one.path.name, bytes=one.bytes, sha256=one.sha256)
-                for one in others
-            ),
+            further_files=tuple(others),
             models=tuple(sorted(self.models)),
             duologue=version("duologue"),
             spec_version=SPEC_VERSION,
