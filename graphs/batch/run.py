@@ -18,9 +18,7 @@ from ..common.threads import in_background
 from ..session.listing import known_store
 from ..session.options import Options, StoreOptions
 from ..session.run import check_here
-from ..store.base import Store
 from ..store.batches import CellStatus, CellsWanted, check_batch_name
-from ..store.errors import unknown_batch
 from ..store.open import open_store
 from ..store.rows import reading_store
 from .batch_row import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
@@ -34,7 +32,7 @@ from .report.page import BatchReport
 from .report.report import write_report
 from .scores import ScoreFunction, check_judges, find_scores
 from .spec import Batch, BatchLimits, load_batch
-from .status import BatchStatus, read_rows, read_status
+from .status import BatchStatus, known_batch, read_rows, read_status
 from .worker import CellRules, Worker
 
 
@@ -215,24 +213,17 @@ class BatchRun:
             BatchError: The batch is running.
             SessionError: A session of the batch is running outside it.
         """
-        async with known_store(self.store) as store:
-            await _delete_batch(store, self.name)
+        async with known_store(self.store) as store, store.lock_batch(self.name) as lease:
+            await known_batch(store, self.name)
+            async for row in store.batches.each(CellsWanted(batch=self.name)):
+                await lease.check()
+                # A cell may have failed before its session was created.
+                if await store.get(row.session) is not None:
+                    await store.delete(row.session)
+            # The row is deleted last, so that an interrupted deletion can be repeated.
+            await lease.delete()
 
     delete = in_background(adelete)
-
-
-async def _delete_batch(store: Store, name: str) -> None:
-    """Delete a batch that is not running, with all its sessions."""
-    async with store.lock_batch(name) as lease:
-        if await store.batches.get(name) is None:
-            raise unknown_batch(name, store.url)
-        async for row in store.batches.each(CellsWanted(batch=name)):
-            await lease.check()
-            # A cell may have failed before its session was created.
-            if await store.get(row.session) is not None:
-                await store.delete(row.session)
-        # The row is deleted last, so that an interrupted deletion can be repeated.
-        await lease.delete()
 
 
 BatchLike: TypeAlias = Batch | Mapping[str, Any] | str | Path
@@ -248,14 +239,12 @@ async def open_driver(
 ) -> AsyncIterator[Driver]:
     """Check a batch, lease it, and yield the driver that runs it."""
     check_options(options, Options, *_OWN)
-    check_settings(settings)
     if options.get("message") is not None:
         raise TypeError(
             "message: the sessions of a batch begin without a message; leave this option out"
         )
-    name = batch_name(settings.name, source)
-    batch, cells = await asyncio.to_thread(check_batch, source, name)
-    found = await asyncio.to_thread(_find_scores, batch, cells, settings)
+    batch, cells, found = await asyncio.to_thread(_read_batch, source, settings)
+    name = cells.name
     # The stored names are those of the columns: `solved` for `words:solved`.
     batch = batch.model_copy(update={"score": tuple(found)})
     own_settings = await asyncio.to_thread(load_settings)
@@ -285,9 +274,7 @@ async def open_driver(
 
 async def plan_batch(source: BatchLike, settings: BatchSettings, options: Options) -> Preview:
     """Check a batch as `open_driver` does, with its scores, tools and models, and preview it."""
-    check_settings(settings)
-    batch, cells = await asyncio.to_thread(check_batch, source, batch_name(settings.name, source))
-    await asyncio.to_thread(_find_scores, batch, cells, settings)
+    batch, cells, _ = await asyncio.to_thread(_read_batch, source, settings)
     await check_here(cells.cell(1).conversation(), options)
     run = choose_cells(cells, settings)
     return preview_batch(run, batch.limits, judge_at_end=batch.judge_at_end)
@@ -308,23 +295,18 @@ def _open_crew(
     return make_ray_executor(settings.ray, worker, limits, settings)
 
 
-def check_batch(source: BatchLike, name: str) -> tuple[Batch, Cells]:
-    """Read a batch and its cells, and raise if a value does not fit."""
+def _read_batch(
+    source: BatchLike, settings: BatchSettings
+) -> tuple[Batch, Cells, dict[str, ScoreFunction]]:
+    """Read a batch, its cells and its scores, and raise if a value or a setting does not fit."""
+    check_settings(settings)
+    name = batch_name(settings.name, source)
     batch = source if isinstance(source, Batch) else load_batch(source)
     cells = Cells.of(batch, name)
     cells.grid.check()
-    if batch.judge_at_end and not any(one.has_separate_judge for one in iter_first(cells)):
-        raise SpecError(
-            "judge_at_end: the conversation has no separate judge; set its field judge.criteria"
-        )
-    return batch, cells
-
-
-def _find_scores(batch: Batch, cells: Cells, settings: BatchSettings) -> dict[str, ScoreFunction]:
-    """Find the scores of a batch, and raise if one needs a judge that no conversation has."""
     found = find_scores(batch.score, settings.scores)
-    check_judges(found, iter_first(cells))
-    return found
+    check_judges(found, iter_first(cells), judge_at_end=batch.judge_at_end)
+    return batch, cells, found
 
 
 def choose_cells(cells: Cells, settings: BatchSettings, known: Selection | None = None) -> RunCells:

@@ -236,15 +236,23 @@ def _find_missing_judge(function: ScoreFunction, conversation: Conversation) -> 
 
 
 def check_judges(
-    scores: Mapping[str, ScoreFunction], conversations: Iterable[Conversation]
+    scores: Mapping[str, ScoreFunction],
+    conversations: Iterable[Conversation],
+    *,
+    judge_at_end: bool,
 ) -> None:
-    """Raise `SpecError` if a score needs a judge that none of the conversations has."""
+    """Raise `SpecError` if a score or ``judge_at_end`` needs a judge that no conversation has."""
     missing = dict.fromkeys(scores, "")
     for conversation in conversations:
+        judge_at_end = judge_at_end and not conversation.has_separate_judge
         reasons = {name: _find_missing_judge(scores[name], conversation) for name in missing}
         missing = {name: why for name, why in reasons.items() if why}
-        if not missing:
+        if not (missing or judge_at_end):
             return
+    if judge_at_end:
+        raise SpecError(
+            "judge_at_end: the conversation has no separate judge; set its field judge.criteria"
+        )
     for name, why in missing.items():
         if why:
             raise SpecError(f"score: {name!r} would be missing: {why}")

@@ -145,9 +145,7 @@ async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> 
     """Read the status of a batch."""
     # Before the counts are read: otherwise a batch that ends meanwhile would seem interrupted.
     is_running = await store.is_batch_locked(batch)
-    row = row or await store.batches.get(batch)
-    if row is None:
-        raise unknown_batch(batch, store.url)
+    row = row or await known_batch(store, batch)
     with reading_store(store.url):
         known = read_selection(row)
     counts = await store.batches.count(batch)
@@ -157,17 +155,11 @@ async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> 
 
         counts = await add_interrupted(store, batch, counts)
     return BatchStatus(
-        batch=batch,
-        title=row.title,
-        cells=row.cells,
+        **row.model_dump(exclude={"spec", "settings"}),
         sample_of=known.sample_of,
         seed=known.order.seed,
         counts=tuple(counts),
         is_running=is_running,
-        seconds=row.seconds,
-        stopped=row.stopped,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
     )
 
 

@@ -14,6 +14,7 @@ from ..batch.batch_row import read_facts
 from ..batch.report.page import explain_interval, format_estimate
 from ..batch.report.report import PageVariant, write_report
 from ..batch.report.rows import Estimate, Trials, mean_of, pass_hat
+from ..batch.status import known_batch
 from ..batch.values import canonical_json
 from ..common.data import Data, sum_known
 from ..common.display import Panel, Shown
@@ -25,7 +26,6 @@ from ..session.session_row import read_stored_session
 from ..show.page import PageVerdict
 from ..show.page_data import Tone
 from ..store.batches import CellRow, CellsWanted
-from ..store.errors import unknown_batch
 from ..store.open import Store
 from ..store.rows import reading_store
 from .judging import read_simulation
@@ -294,9 +294,7 @@ async def read_suite(store: Store, name: str) -> SuiteReport:
         BatchError: The batch does not exist, or was not run from a suite.
         StoreError: The store can't be read.
     """
-    batch = await store.batches.get(name)
-    if batch is None:
-        raise unknown_batch(name, store.url)
+    batch = await known_batch(store, name)
     with reading_store(store.url):
         facts: dict[str, Any] = read_facts(batch)
     if "scenarios" not in facts:

@@ -38,6 +38,7 @@ from ..cells import Cell
 from ..driver import BEAT
 from ..limiter import Limiter
 from ..spec import BatchLimits
+from ..status import known_batch
 from ..worker import COLLECTED, CellRules, Worker
 
 _AUTO: Final = "auto"
@@ -173,18 +174,6 @@ class WorkerConfig:
     environment: Mapping[str, str | None]
     """The environment variables with settings and keys. The value of an unset variable is None."""
 
-    def share_lease(self, store: Store) -> BatchLease:
-        """Return the driver's lease, under which this process writes to the batch."""
-        return store.share_batch_lease(self.batch, *self.lease)
-
-    def unpack(self) -> None:
-        """Set the environment of this process."""
-        for name, value in self.environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
 
 def pack_config(worker: Worker, limits: BatchLimits, patience: float) -> WorkerConfig:
     """Return the configuration of a worker, for workers in other processes.
@@ -231,18 +220,33 @@ def _check(name: str, value: object) -> None:
         ) from error
 
 
-class LimiterActor:
+class _StoreActor:
+    """An actor that opens the store when it is used first."""
+
+    def __init__(self, kit: WorkerConfig) -> None:
+        self._kit = kit
+        self._opening = asyncio.Lock()
+        self._open = AsyncExitStack()
+
+    async def _open_store(self) -> tuple[Store, BatchLease]:
+        # The driver has created the store. If its file is missing, this is another machine.
+        opening = open_store(self._kit.store, create=False)
+        store = await self._open.enter_async_context(opening)
+        # The driver's lease, under which this process writes to the batch.
+        return store, store.share_batch_lease(self._kit.batch, *self._kit.lease)
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._open.aclose()
+
+
+class LimiterActor(_StoreActor):
     """An actor that keeps the model calls of all workers within the batch's limits.
 
     After a restart, it continues from the usage in the store.
     """
 
-    def __init__(self, kit: WorkerConfig) -> None:
-        self._kit = kit
-        self._limiter: Limiter | None = None
-        self._opening = asyncio.Lock()
-        self._open = AsyncExitStack()
-        self._watching: asyncio.Task[None] | None = None
+    _limiter: Limiter | None = None
 
     async def ask(self, method: str, *given: Any, **named: Any) -> Any:  # noqa: ANN401
         """Return the result of a method of the limiter, or the error that it raises."""
@@ -263,17 +267,12 @@ class LimiterActor:
         async with self._opening:
             if self._limiter is None:
                 kit = self._kit
-                async with AsyncExitStack() as stack:
-                    store = await stack.enter_async_context(open_store(kit.store))
-                    row = await store.batches.get(kit.batch)
-                    if row is None:
-                        raise BatchError(f"Batch {kit.batch!r} has been deleted.")
-                    used = await read_usage_before(store, kit.batch)
-                    self._open = stack.pop_all()
-                lease = kit.share_lease(store)
+                store, lease = await self._open_store()
+                row = await known_batch(store, kit.batch)
+                used = await read_usage_before(store, kit.batch)
                 self._limiter = Limiter(kit.limits, used, row.seconds, kit.patience)
-                watch = self._watch(lease, self._limiter)
-                self._watching = asyncio.create_task(watch)
+                watching = asyncio.create_task(self._watch(lease, self._limiter))
+                self._open.callback(watching.cancel)
             return self._limiter
 
     async def _watch(self, lease: BatchLease, limiter: Limiter) -> None:
@@ -286,12 +285,6 @@ class LimiterActor:
                 continue  # The next check may succeed.
             except LostBatchError as error:
                 return limiter.pause(str(error))
-
-    async def close(self) -> None:
-        """Close the store."""
-        if self._watching is not None:
-            self._watching.cancel()
-        await self._open.aclose()
 
 
 class RemoteGate:
@@ -336,17 +329,20 @@ class RemoteGate:
         self._limiter.ask.remote("end_outage", model, number)
 
 
-class WorkerActor:
+class WorkerActor(_StoreActor):
     """An actor that runs cells in a separate process."""
 
+    _worker: Worker | None = None
+
     def __init__(self, kit: WorkerConfig, limiter: str) -> None:
+        super().__init__(kit)
         gc.set_threshold(*COLLECTED)
-        kit.unpack()
-        self._kit = kit
+        for name, value in kit.environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
         self._gate = RemoteGate(kit, limiter)
-        self._worker: Worker | None = None
-        self._opening = asyncio.Lock()
-        self._open = AsyncExitStack()
 
     async def ready(self) -> None:
         """Open the store."""
@@ -356,17 +352,10 @@ class WorkerActor:
         """See `Worker.run`."""
         return await (await self._ensure_open()).run(cell)
 
-    async def close(self) -> None:
-        """Close the store."""
-        await self._open.aclose()
-
     async def _ensure_open(self) -> Worker:
         async with self._opening:
             if self._worker is None:
-                kit = self._kit
-                # The driver has created the store. If its file is missing, this is another machine.
-                store = await self._open.enter_async_context(open_store(kit.store, create=False))
-                lease = kit.share_lease(store)
+                store, lease = await self._open_store()
                 settings = await asyncio.to_thread(load_settings)
-                self._worker = Worker(lease, store, self._gate, settings, kit.rules)
+                self._worker = Worker(lease, store, self._gate, settings, self._kit.rules)
             return self._worker
