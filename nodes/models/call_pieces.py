@@ -58,7 +58,7 @@ class _Piece:
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
-        """Return the piece in an entry of a message, in the form of `raw_calls`."""
+        """Return the piece in an entry of a message, in the form of `answers.RAW`."""
         name, arguments = raw["name"], raw["arguments"]
         text = arguments if isinstance(arguments, str) else arguments_as_text(arguments)
         return cls(
@@ -105,7 +105,7 @@ class StreamedCall:
         )
 
     def join_pieces(self) -> dict[str, Any]:
-        """Return the complete call, in the form of `raw_calls`."""
+        """Return the complete call, in the form of `answers.RAW`."""
         arguments, last = "".join(self.pieces), "".join(self.pieces[-1:])
         grows = all(after.startswith(before) for before, after in pairwise(self.pieces))
         # Either each piece contained all the arguments so far, or an empty object came before them.
@@ -154,7 +154,7 @@ class CallJoiner:
         return [] if is_known else [*map(self._add, pieces)]
 
     def list_calls(self) -> list[dict[str, Any]]:
-        """Return the complete calls, in the form of `raw_calls`."""
+        """Return the complete calls, in the form of `answers.RAW`."""
         filled = {(call.name, call.index) for call in self.calls if call.has_arguments}
         return [
             call.join_pieces()
@@ -213,7 +213,7 @@ def join_calls(events: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, 
     """Join the pieces of calls by the rules of `CallJoiner`.
 
     Args:
-        events: The pieces of each event, in the form of `raw_calls`.
+        events: The pieces of each event, in the form of `answers.RAW`.
     """
     joiner = CallJoiner()
     for event in events:

@@ -277,7 +277,7 @@ class Speaking(Listener):
             self.late += told.speech
         else:
             self._content += told.speech
-        # The pieces of calls in the form of `raw_calls`, by events.
+        # The pieces of calls in the form of `answers.RAW`, by events.
         raw = message.additional_kwargs.get(RAW)
         if raw is None:
             raw = [[{**part, "arguments": part["args"]} for part in message.tool_call_chunks]]

@@ -19,7 +19,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ...graphs.log.messages import storable
-from .answers import OPAQUE_OF_CALLS, RAW, TOO_DEEP, TOO_LARGE, is_cut_off, why_unstorable
+from .answers import RAW, TOO_DEEP, TOO_LARGE, is_cut_off, why_unstorable
 from .call_pieces import arguments_as_text, decode_arguments, join_calls
 
 _ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -216,21 +216,6 @@ _WORDS: Mapping[type, str] = {
 }
 
 
-def raw_calls(found: object) -> list[dict[str, Any]]:
-    """Return the calls, or the parts of calls, of a message in OpenAI's form."""
-    taken = []
-    for call in found if isinstance(found, list) else ():
-        fields = call if isinstance(call, Mapping) else {}
-        function = fields.get("function")
-        inner = function if isinstance(function, Mapping) else {}
-        raw = {"id": fields.get("id"), **{key: inner.get(key) for key in ("name", "arguments")}}
-        raw |= {
-            key: fields[key] for key in ("index", *OPAQUE_OF_CALLS) if fields.get(key) is not None
-        }
-        taken.append(raw)
-    return taken
-
-
 def read_call(
     name: object, arguments: object, call_id: object, *, cut_off: bool = False
 ) -> ToolCall | InvalidToolCall:
@@ -274,7 +259,7 @@ def read_calls(
     """Read the calls of an answer that is not streamed, and return valid and invalid calls.
 
     Args:
-        raw: The calls, in the form of `raw_calls`.
+        raw: The calls, in the form of `answers.RAW`.
         cut_off: Whether the answer was cut off: it reached its maximum length, or it has no end. A
             call is then valid only if its arguments arrived, and are whole JSON.
     """

@@ -15,7 +15,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.chat_models import agenerate_from_stream
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.messages.ai import InputTokenDetails, add_usage, subtract_usage
-from langchain_core.messages.tool import ToolCallChunk, tool_call_chunk
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
@@ -25,7 +25,7 @@ from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_
 from ..answers import CALL_FIELDS, DETAILS, OPAQUE, RAW, fields_of_calls
 from ..opaque_fields import add_fields
 from ..stops import NO_END, is_stop
-from ..tool_calls import raw_calls, read_calls
+from ..tool_calls import read_calls
 from .http_client import is_patched, request_completion
 from .reply_reader import ReplyReader
 
@@ -182,7 +182,7 @@ class ChatModel(ChatOpenAI):
                 return await agenerate_from_stream(self._pieces(reader))
             reply = await reader.read_whole()
         message = reply["choices"][0]["message"]
-        calls = raw_calls(message.pop("tool_calls", None))
+        calls = message.pop("tool_calls", ())
         result = self._create_chat_result(reply)
         generation = result.generations[0]
         if isinstance(generation.message, AIMessage):
@@ -190,7 +190,7 @@ class ChatModel(ChatOpenAI):
             good, broken = read_calls(calls, cut_off=is_stop(ending))
             generation.message.tool_calls = good
             generation.message.invalid_tool_calls = broken
-            generation.message.additional_kwargs["refusal"] = message["refusal"]
+            generation.message.additional_kwargs["refusal"] = message.get("refusal")
             generation.message.additional_kwargs |= _read_thought(message)
             if fields := fields_of_calls(calls):
                 generation.message.additional_kwargs[CALL_FIELDS] = fields
@@ -255,10 +255,8 @@ class ChatModel(ChatOpenAI):
     ) -> ChatGenerationChunk | None:
         choice = next(iter(chunk.get("choices") or ()), None) or {}
         delta = choice.get("delta") or {}
-        calls = raw_calls(delta.get("tool_calls"))
-        if calls:
-            # The stock method drops incomplete calls, and tries to repair each piece of arguments.
-            chunk = {**chunk, "choices": [{**choice, "delta": {**delta, "tool_calls": None}}]}
+        # The stock method drops incomplete calls, and tries to repair each piece of arguments.
+        calls = delta.pop("tool_calls", ())
         made = super()._convert_chunk_to_generation_chunk(
             chunk, default_chunk_class, base_generation_info
         )
@@ -274,32 +272,23 @@ class ChatModel(ChatOpenAI):
             if calls and isinstance(made.message, AIMessageChunk):
                 # A list in a list, since LangChain would join the calls with the same index.
                 made.message.additional_kwargs[RAW] = [calls]
-                made.message.tool_call_chunks = [_as_usual(call) for call in calls]
+                made.message.tool_call_chunks = [
+                    tool_call_chunk(
+                        name=call["name"],
+                        args=call["arguments"],
+                        id=call["id"],
+                        index=call.get("index"),
+                    )
+                    for call in calls
+                ]
         return made
-
-
-_KINDS: Mapping[str, str] = {
-    "cached_tokens": "cache_read",
-    "cache_write_tokens": "cache_creation",
-    "audio_tokens": "audio",
-}
-"""LangChain's names for kinds of prompt tokens, by OpenAI's names."""
 
 
 def _add_kinds(message: AIMessage, usage: Mapping[str, Any] | None) -> None:
     """Add the kinds of prompt tokens to a message's usage. `ChatOpenAI` leaves some of them out."""
     if usage is not None and message.usage_metadata is not None:
         kinds = usage["prompt_tokens_details"] or {}
-        named = {_KINDS.get(kind, kind): count for kind, count in kinds.items()}
-        message.usage_metadata["input_token_details"] = cast("InputTokenDetails", named)
-
-
-def _as_usual(call: dict[str, Any]) -> ToolCallChunk:
-    """Return a part of a call in LangChain's form."""
-    name, arguments = (
-        value if isinstance(value := call[key], str) else None for key in ("name", "arguments")
-    )
-    return tool_call_chunk(name=name, args=arguments, id=call["id"], index=call.get("index"))
+        message.usage_metadata["input_token_details"] = cast("InputTokenDetails", kinds)
 
 
 def _read_thought(fields: Mapping[str, Any]) -> dict[str, Any]:

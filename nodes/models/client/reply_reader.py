@@ -9,7 +9,7 @@ this module pass `failed_in_reply`, which knows the module by its name.
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -61,64 +61,33 @@ def failure_in(found: object) -> object:
 def whole_reply(found: object) -> dict[str, Any]:
     """Return a reply that is not streamed, in normalized form."""
     body = _object(found)
-    choice = _choice(body)
-    message = choice.get("message") if choice is not None else None
-    if choice is None or not isinstance(message, Mapping):
-        # A filter may leave only the reason.
-        if choice is None or not is_stop(_ending(choice)["finish_reason"]):
-            raise _no_message(body)
-        message = {}
-    content = message.get("content")
-    calls = _calls(message)
-    sound = {
-        "role": "assistant",
-        "content": None if content is None else _text(content),
-        "refusal": _if_text(message.get("refusal")),
-        **({"tool_calls": calls} if calls else {}),
-        **_thoughts(message),
-    }
-    return {
-        **_envelope(body, "chat.completion"),
-        "choices": [{"index": 0, "message": sound, **_ending(choice)}],
-        "usage": _usage(body.get("usage")),
-    }
+    choice = _choice(body) or {}
+    message, ending = choice.get("message"), _ending(choice)
+    # A filter may leave only the reason.
+    if not isinstance(message, Mapping) and not is_stop(ending["finish_reason"]):
+        raise _no_message(body)
+    message = {"role": "assistant", **_message(_part_of(choice, "message"))}
+    return _envelope(body, [{"index": 0, "message": message, **ending}])
 
 
-def piece_of_reply(found: object, brought: Collection[str] = ()) -> dict[str, Any]:
+def piece_of_reply(found: object, brought: set[str]) -> dict[str, Any]:
     """Return one event of a streamed reply, in normalized form.
 
     Args:
         found: The event.
-        brought: The fields of the message that earlier events have brought in part. A whole message
-            repeats them.
+        brought: The fields of the message that earlier events have brought in part, to which those
+            of this event are added. A whole message repeats them.
     """
     body = _object(found)
     choice = _choice(body)
-    choices = []
-    if choice is not None:
-        delta = _delta(choice, body, brought)
-        calls = _calls(delta)
-        sound: dict[str, Any] = {"tool_calls": calls} if calls else {}
-        if delta.get("content") is not None:
-            sound["content"] = _text(delta["content"])
-        if "role" in delta:
-            sound["role"] = "assistant"
-        if "refusal" in delta:
-            sound["refusal"] = _if_text(delta["refusal"])
-        sound |= _thoughts(delta)
-        choices.append({"index": 0, "delta": sound, **_ending(choice)})
-    return {
-        **_envelope(body, "chat.completion.chunk"),
-        "choices": choices,
-        "usage": _usage(body.get("usage")),
-    }
-
-
-def fields_of_piece(found: object) -> set[str]:
-    """Return the fields of a message that an event brings in part."""
-    choice = _choice(found) if isinstance(found, Mapping) else None
-    delta = None if choice is None else choice.get("delta")
-    return {name for name, value in delta.items() if value} if isinstance(delta, Mapping) else set()
+    if choice is None:
+        return _envelope(body, [])
+    delta = _message(_delta(choice, body))
+    if isinstance(choice.get("delta"), Mapping):
+        brought |= {name for name, value in delta.items() if value}
+    else:
+        delta = {name: value for name, value in delta.items() if name not in brought}
+    return _envelope(body, [{"index": 0, "delta": delta, **_ending(choice)}])
 
 
 def model_names(found: object) -> list[str]:
@@ -163,15 +132,12 @@ def _quote(found: object) -> str:
     return excerpt(_as_json(found), 80)
 
 
-def _delta(
-    choice: Mapping[str, Any], body: Mapping[str, Any], brought: Collection[str]
-) -> Mapping[str, Any]:
+def _delta(choice: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part of a message that an event adds. Some servers send the whole message."""
-    if isinstance(choice.get("delta"), Mapping):
-        delta: Mapping[str, Any] = choice["delta"]
-        return delta
-    if isinstance(choice.get("message"), Mapping):
-        return {name: value for name, value in choice["message"].items() if name not in brought}
+    for name in ("delta", "message"):
+        if isinstance(choice.get(name), Mapping):
+            found: Mapping[str, Any] = choice[name]
+            return found
     if choice.get("finish_reason") or body.get("usage") or "delta" in choice:
         return {}
     raise _no_message(body)
@@ -195,12 +161,12 @@ def _choice(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return first if isinstance(first, Mapping) else None
 
 
-def _envelope(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    created, tier = body.get("created"), _if_text(body.get("service_tier"))
+def _envelope(body: Mapping[str, Any], choices: list[dict[str, Any]]) -> dict[str, Any]:
+    tier = _if_text(body.get("service_tier"))
     return {
         "id": _if_text(body.get("id")) or "",
-        "object": kind,
-        "created": created if type(created) is int else 0,
+        "choices": choices,
+        "usage": _usage(body.get("usage")),
         "model": _if_text(body.get("model")) or "",
         "system_fingerprint": _if_text(body.get("system_fingerprint")),
         "service_tier": tier if tier in _TIERS else None,
@@ -219,6 +185,18 @@ def _ending(choice: Mapping[str, Any]) -> dict[str, Any]:
 
 def _if_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _message(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a message, or a piece of one, contains."""
+    content = found.get("content")
+    sound = {
+        "content": None if content is None else _text(content),
+        "refusal": _if_text(found.get("refusal")),
+        "tool_calls": _calls(found) or None,
+        **_thoughts(found),
+    }
+    return {name: value for name, value in sound.items() if value is not None}
 
 
 def _text(content: object) -> str:
@@ -276,23 +254,17 @@ def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _call(found: object) -> dict[str, Any]:
-    call = found if isinstance(found, Mapping) else {}
-    given = call.get("function")
-    function = given if isinstance(given, Mapping) else {}
-    arguments, call_id = function.get("arguments"), call.get("id")
-    index = call.get("index")
+    call: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+    function, call_id, index = _part_of(call, "function"), call.get("id"), call.get("index")
+    arguments = function.get("arguments")
     is_place = type(index) is int and 0 <= index < _MOST_CALLS
+    is_text = arguments is None or isinstance(arguments, str)
     return {
         **({"index": index} if is_place else {}),
         **{name: one for name in OPAQUE_OF_CALLS if isinstance(one := call.get(name), Mapping)},
-        "id": str(call_id) if isinstance(call_id, str | int) else None,
-        "type": "function",
-        "function": {
-            "name": _if_text(function.get("name")),
-            "arguments": arguments
-            if arguments is None or isinstance(arguments, str)
-            else _as_json(arguments),
-        },
+        "id": str(call_id) if call_id and isinstance(call_id, str | int) else None,
+        "name": _if_text(function.get("name")),
+        "arguments": arguments if is_text else _as_json(arguments),
     }
 
 
@@ -310,7 +282,7 @@ def _usage(found: object) -> dict[str, Any] | None:
         kind: max(token_count(part.get(name)) or 0 for name in names for part in named)
         for kind, names in _KINDS.items()
     }
-    in_cache = kinds["cached_tokens"] + kinds["cache_write_tokens"]
+    in_cache = kinds["cache_read"] + kinds["cache_creation"]
     if in_cache > read:
         # As in Anthropic's API, which counts only the other tokens of the prompt.
         read += in_cache
@@ -331,16 +303,16 @@ def _usage(found: object) -> dict[str, Any] | None:
 _KINDS: Mapping[str, Sequence[str]] = {
     # DeepSeek: api-docs.deepseek.com, "Context Caching". LiteLLM: docs.litellm.ai, "Prompt
     # Caching". OpenRouter: openrouter.ai/docs, "Usage Accounting".
-    "cached_tokens": ("cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"),
-    "cache_write_tokens": (
+    "cache_read": ("cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"),
+    "cache_creation": (
         "cache_write_tokens",
         "cache_creation_tokens",
         "cache_creation_input_tokens",
     ),
     "ephemeral_1h_input_tokens": ("ephemeral_1h_input_tokens",),
-    "audio_tokens": ("audio_tokens",),
+    "audio": ("audio_tokens",),
 }
-"""The kinds of prompt tokens that providers bill apart, and the servers' names for each."""
+"""The kinds of prompt tokens that providers bill apart by LangChain's names, and servers' names."""
 
 
 def _part_of(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -411,15 +383,21 @@ class ReplyReader:
         the repeated call ends so, too, the server is one that sends neither, and its replies are
         accepted as cut off.
         """
-        brought = set[str]()
+        if not await self.is_stream():
+            reply = await self.read_whole()
+            for choice in reply["choices"]:
+                choice["delta"] = choice.pop("message")
+            yield reply
+            return
+        # The fields that events have brought in part.
+        form = partial(piece_of_reply, brought=set())
         has_choice = False
         async with aclosing(self._read_objects()) as objects:
             async for found in objects:
-                piece = self._check(partial(piece_of_reply, brought=brought), found)
+                piece = self._check(form, found)
                 for choice in piece["choices"]:
                     has_choice = self._server.has_answered = True
                     self._has_end = self._has_end or choice["finish_reason"] is not None
-                brought |= fields_of_piece(found)
                 yield piece
         if not has_choice:
             raise self._fail("the reply contains no message", _BROKEN)
@@ -448,11 +426,7 @@ class ReplyReader:
         yield b"\n\n"
 
     async def _read_objects(self) -> AsyncGenerator[object]:
-        """Yield each event, or the whole reply."""
-        if not await self.is_stream():
-            self._has_end = True
-            yield await self.read_whole()
-            return
+        """Yield the JSON of each event."""
         async for event in self._client._make_sse_decoder().aiter_bytes(self._read_rest()):
             data = event.data.strip()
             if data.startswith("[DONE]"):

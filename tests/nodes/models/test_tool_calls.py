@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from duologue.nodes.models.answers import RAW
 from duologue.nodes.models.tool_calls import (
     normalise_calls,
-    raw_calls,
     read_call,
     read_calls,
     recover_answer,
@@ -160,49 +159,6 @@ def test_a_call_without_a_name_is_broken(name: object) -> None:
 def test_names_and_ids_are_such_as_can_be_stored() -> None:
     call = read_call("a\ud800", "{}", 7)
     assert (call["name"], call["id"]) == ("a?", "7")
-
-
-@pytest.mark.parametrize(
-    ("found", "raw"),
-    [
-        (None, []),
-        ("x", []),
-        (
-            [{"id": "c", "function": {"name": "add", "arguments": "{}"}}],
-            [{"id": "c", "name": "add", "arguments": "{}"}],
-        ),
-        (
-            [{"index": 0, "function": {"arguments": "{"}}],
-            [{"id": None, "name": None, "arguments": "{", "index": 0}],
-        ),
-        (
-            [{"id": "c"}, 7, {"function": None}],
-            [
-                {"id": "c", "name": None, "arguments": None},
-                {"id": None, "name": None, "arguments": None},
-                {"id": None, "name": None, "arguments": None},
-            ],
-        ),
-    ],
-)
-def test_calls_are_taken_from_whatever_a_server_sends(
-    found: object, raw: list[dict[str, Any]]
-) -> None:
-    assert raw_calls(found) == raw
-    read_calls(raw)
-
-
-def test_parts_without_an_index_go_on_with_the_call_before_them() -> None:
-    parts = raw_calls(
-        [
-            {"id": "c1", "function": {"name": "add", "arguments": '{"a":'}},
-            {"function": {"arguments": " 1}"}},
-            {"id": "c2", "function": {"name": "add", "arguments": "{}"}},
-        ]
-    )
-    good, broken = read_calls(parts)
-    assert [(call["id"], call["args"]) for call in good] == [("c1", {"a": 1}), ("c2", {})]
-    assert broken == []
 
 
 @pytest.mark.parametrize("arguments", ['{"a": 1', "", '{"a": "b'])
