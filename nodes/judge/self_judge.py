@@ -68,9 +68,9 @@ def answer_limit(
     context: NodeContext, judge: Judge | SeparateJudge, model: Model, tokens: int
 ) -> int | None:
     """Return the output token limit of a verdict, or None for the model's own limit."""
-    if judge.max_tokens is not None:
+    if judge.max_tokens is not None or not model.adapter.accepts_limit:
         return judge.max_tokens
-    return model.adapter.accepted_limit(tokens * (_MORE if is_second(context) else 1))
+    return tokens * (_MORE if is_second(context) else 1)
 
 
 async def record_unreadable(

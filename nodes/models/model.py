@@ -44,11 +44,12 @@ from .adapters.base import (
     Repeat,
     SettingRefusedError,
     ToolCalling,
+    answer_to_end,
     make_call,
 )
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
-from .adapters.provider_parameters import ListPrice, load_list
+from .adapters.provider_parameters import ListPrice, list_price, load_list
 from .answers import count_usage, get_thought, structured_text
 from .client.failures import name_of
 from .connections import clients_of_loop
@@ -57,7 +58,7 @@ from .listeners import Listener
 from .recorder import ModelRequest, calling_model, current_recorder
 from .refusals import find_refusal
 from .settings import CallSettings
-from .stops import answer_to_end, has_hidden_thought, settle_stop, stop_of
+from .stops import has_hidden_thought, settle_stop, stop_of
 from .tool_binding import choose_offer
 from .tools_by_schema import add_instruction
 
@@ -291,7 +292,7 @@ class Model:
                 shown["answer"] = uuid4().hex
                 return ask(sent)([*adapter.own_messages(prompt), *paused], config)
 
-            found = await answer_to_end(call, repeat, adapter.answer_in, adapter.label)
+            found = await answer_to_end(call, repeat, adapter.label)
             answer = read(adapter.check_size(found))
             stop = stop_of(answer)
             return answer if stop is None else self._settle_stop(answer, stop, found, sent)
@@ -403,7 +404,9 @@ class Models:
         called = name or default or adapter.default_name
         label = adapter.label
         if label not in self._listed:
-            self._listed[label] = adapter.list_price() if await load_list() else None
+            self._listed[label] = None
+            if adapter.first is not None and await load_list():
+                self._listed[label] = list_price(adapter.first)
         warned = set() if warned is None else warned
         return Model(adapter, notify, called, self._listed[label], gate, warned)
 
@@ -441,7 +444,8 @@ class Models:
                 self._families = Families(self.settings, self.gate)
             default = self.default if isinstance(self.default, str) else None
             found = await self._families.find(name or default, notify)
-            found.keep_in(known, name)
+            if found.is_lasting:
+                known[name] = found
             return found
         return known[name]
 

@@ -13,8 +13,8 @@ from typing import Any, Final, NoReturn, Protocol
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, Field
 
-from .adapters.base import Adapter, Ask, Prompting
-from .settings import CallSettings, Learned
+from .adapters.base import LOCAL, NATIVE, SMALL, Adapter, Ask
+from .settings import Learned
 
 
 @dataclass(frozen=True)
@@ -123,25 +123,15 @@ class AdapterFacts(BaseModel):
         return cls(
             label=adapter.label,
             default_name=adapter.default_name,
-            prompting=type(adapter.prompting).__name__,
+            prompting=adapter.prompting.name,
             longest_answer=adapter.longest_answer,
-            accepts_limit=adapter.accepted_limit(1) is not None,
+            accepts_limit=adapter.accepts_limit,
             accepts_files={
                 kind: accepts
                 for kind in ("image", "audio", "file")
                 if (accepts := adapter.accepts_file(kind)) is not None
             },
         )
-
-
-def _find_prompting(name: str) -> Prompting:
-    # Imported here, since the embedded model is seldom used.
-    from .adapters.embedded import LocalPrompting, SmallModelPrompting
-
-    classes: Mapping[str, type[Prompting]] = {
-        one.__name__: one for one in (Prompting, LocalPrompting, SmallModelPrompting)
-    }
-    return classes.get(name, Prompting)()
 
 
 _NOT_CALLED: Final = "a recorder answers the calls of this model"
@@ -153,36 +143,21 @@ class RecordedAdapter(Adapter):
     def __init__(self, facts: AdapterFacts) -> None:
         super().__init__(facts.label, Learned())
         self.default_name = facts.default_name
-        self.prompting = _find_prompting(facts.prompting)
+        known = {one.name: one for one in (NATIVE, LOCAL, SMALL)}
+        self.prompting = known.get(facts.prompting, NATIVE)
+        self.longest_answer = facts.longest_answer
+        self.accepts_limit = facts.accepts_limit
         self._facts = facts
-
-    @property
-    def longest_answer(self) -> int | None:
-        """Output token limit of calls that set none. None if it is not known."""
-        return self._facts.longest_answer
-
-    def accepted_limit(self, tokens: int) -> int | None:
-        """Return ``tokens`` if the model accepts an output token limit, or None."""
-        return tokens if self._facts.accepts_limit else None
 
     def accepts_file(self, kind: str) -> bool | None:
         """Return whether the model accepts a kind of file. None if it is not known."""
         return self._facts.accepts_files.get(kind)
-
-    def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
-        """Return the names of the settings, which nothing sends."""
-        return {name: name for name in settings.values}
 
     def prepare_answer(self, *_: Any, **__: Any) -> Ask:
         """Return a function that raises, since nothing may call the model."""
         return _refuse
 
     prepare_object = prepare_tool_call = prepare_answer
-
-    @contextmanager
-    def errors(self, *, of_many: bool) -> Iterator[None]:
-        """Raise errors unchanged."""
-        yield
 
 
 async def _refuse(*_: object) -> NoReturn:

@@ -1,20 +1,13 @@
-"""Why a model stopped: the finish reasons of all providers, and answers that go on after a stop.
+"""Why a model stopped: the finish reasons of all providers, and errors that stand for answers."""
 
-An answer that its provider has paused is continued, and an answer that a temporary failure of the
-server has stopped is requested again. All other stops are part of the answer.
-"""
-
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.messages.ai import add_usage
+from langchain_core.messages import AIMessage
 
-from ...graphs.common.errors import ModelError, iter_causes
-from ...graphs.common.sanitize import excerpt
+from ...graphs.common.errors import iter_causes
 from ...graphs.conversation.usage import token_count
 from ...graphs.log.messages import storable
 from ...graphs.speakers.reply_parts import STOP, Stop, StopCause
@@ -98,6 +91,7 @@ _REASON: Final = re.compile(
 _EXPLANATIONS: Final = ("explanation", "category")
 """Keys of Claude's ``stop_details``."""
 
+
 _BLOCKED: Final = frozenset({"content_filter", "invalid_prompt", "content_policy_violation"})
 """Codes of an error by which a provider says that it blocks the prompt: Azure
 (https://github.com/compl-ai/compl-ai/issues/20), OpenAI for models that think, and LiteLLM.
@@ -127,15 +121,6 @@ which langchain-ollama reduces Ollama's ``load``.
 
 _READ: Final = 10_000
 """Maximum number of characters of an error's body to search."""
-
-_CONTINUATIONS: Final = 5
-"""Maximum number of requests for the rest of a paused answer."""
-
-_REPETITIONS: Final = 2
-"""Maximum number of repetitions of a call that a temporary failure of the server has stopped."""
-
-_WAIT: Final = 0.5
-"""Number of seconds before the first repetition, as in OpenAI's client. It doubles each time."""
 
 
 def read_stop(answer: AIMessage) -> Stop | None:
@@ -253,7 +238,7 @@ def _explanation(metadata: Mapping[str, Any]) -> str:
     return next((storable(one) for one in told if isinstance(one, str) and one.strip()), "")
 
 
-def _answer_in(error: BaseException) -> AIMessage | None:
+def read_blocked(error: BaseException) -> AIMessage | None:
     """Return the answer that an error of any client stands for, or None.
 
     It is blank if the provider has blocked the prompt, or if a stream had no answer.
@@ -284,71 +269,3 @@ def _blocked_answer(word: str, body: object) -> AIMessage:
         return AIMessage("", response_metadata=reason)
     feedback = {"block_reason": word, "block_reason_message": said}
     return AIMessage("", response_metadata={"prompt_feedback": feedback})
-
-
-async def answer_to_end(
-    call: Callable[[Sequence[BaseMessage]], Awaitable[Any]],
-    repeat: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]],
-    find_rejected: Callable[[Exception], AIMessage | None],
-    label: str,
-) -> object:
-    """Call a model until its answer is neither paused nor stopped by a failure of the server.
-
-    Anthropic's rule for a paused answer is to send it back unchanged, after the prompt. The parts
-    are joined, and their usage is added up.
-
-    Args:
-        call: Calls the model with further messages after the prompt. Returns the answer; for an
-            answer with a schema it is a dict with the answer as ``raw``.
-        repeat: Makes one request, and repeats it if it fails for now.
-        find_rejected: Returns the answer that the client rejected with an error, or None.
-        label: Name of the model in errors.
-
-    Raises:
-        ModelError: The server fails each time, without any text.
-    """
-    whole: AIMessage | None = None
-    paused, failed = 0, 0
-
-    async def request() -> Any:  # noqa: ANN401
-        try:
-            return await call([] if whole is None else [whole])
-        except Exception as error:
-            found = find_rejected(error) or _answer_in(error)
-            if found is None:
-                raise
-            return found
-
-    while True:
-        found = await repeat(request)
-        answer = found["raw"] if type(found) is dict else found
-        if not isinstance(answer, AIMessage):
-            return found
-        joined = answer if whole is None else _join(whole, answer)
-        stop = read_stop(answer)
-        cause = None if stop is None else stop.cause
-        if cause is StopCause.PAUSE and paused < _CONTINUATIONS:
-            whole, paused = joined if joined.content else whole, paused + 1
-        elif cause is StopCause.FAILURE and failed < _REPETITIONS:
-            await asyncio.sleep(_WAIT * 2**failed)
-            failed += 1
-        elif cause is StopCause.FAILURE and not joined.text.strip():
-            raise ModelError(
-                f"the server of the model {label} stops each answer before its first word "
-                f"({excerpt(stop.word) if stop else ''}); try again later"
-            )
-        else:
-            return {**found, "raw": joined} if type(found) is dict else joined
-
-
-def _join(first: AIMessage, rest: AIMessage) -> AIMessage:
-    """Return a paused answer together with its continuation."""
-    both = (first.content, rest.content)
-    before, after = ([one] if isinstance(one, str) else one for one in both)
-    return rest.model_copy(
-        update={
-            "content": [*before, *after],
-            "additional_kwargs": {**first.additional_kwargs, **rest.additional_kwargs},
-            "usage_metadata": add_usage(first.usage_metadata, rest.usage_metadata),
-        }
-    )

@@ -34,7 +34,7 @@ from .adapters.base import Adapter, AnswerForm, Ask, Offer, Prompting, ToolCalli
 from .answers import normalise_answer, structured_text
 from .listeners import add_to_user
 from .settings import CallSettings
-from .tool_calls import key_of, rename_tools, wire_names
+from .tool_calls import key_of, normalise_calls, rename_tools, wire_names
 from .tools_by_schema import prompt_with_tools, read_answer
 
 _LONGEST = 200
@@ -247,7 +247,8 @@ class ToolOffer:
 
     def read(self, found: Any, adapter: Adapter) -> AIMessage:  # noqa: ANN401
         """Return the answer as the log stores it."""
-        return adapter.read_calls(normalise_answer(found, adapter.label), self._names)
+        answer = normalise_answer(found, adapter.label)
+        return normalise_calls(answer, self._names, are_mended=adapter.mends_calls)
 
     def show_as(self, purpose: type[ModelOutput]) -> type[ModelOutput]:
         """Return the purpose under which the answer is streamed."""
@@ -284,7 +285,7 @@ class SchemaToolOffer(ToolOffer):
             # The model may call no tool now, so a call that it writes is not part of its message.
             answer = read_answer(answer, self.tools)
             answer = answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
-        return adapter.read_calls(answer, {})
+        return normalise_calls(answer, {}, are_mended=adapter.mends_calls)
 
     def show_as(self, purpose: type[ModelOutput]) -> type[ModelOutput]:
         """Return the purpose under which the answer is streamed. JSON is not shown to people."""

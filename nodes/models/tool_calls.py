@@ -283,15 +283,23 @@ def split_calls(
     return good, [call for call in calls if call["type"] == "invalid_tool_call"]
 
 
-def normalise_calls(answer: AIMessage, names: Names) -> AIMessage:
-    """Return an answer with its calls in the form that the log stores."""
+def normalise_calls(answer: AIMessage, names: Names, *, are_mended: bool = False) -> AIMessage:
+    """Return an answer with its calls in the form that the log stores.
+
+    Args:
+        answer: The answer.
+        names: The names of the tools as they were sent.
+        are_mended: Whether the client does not keep invalid calls. If an answer was cut off, such a
+            client may have repaired the last call, which is therefore invalid.
+    """
     raw = answer.additional_kwargs.get(RAW)
     if raw is None and not answer.tool_calls and not answer.invalid_tool_calls:
         return answer
+    is_cut = is_cut_off(answer)
     if raw is not None:
         joined = join_calls(raw)
         named = [{**call, "name": find_registered(call["name"], names)} for call in joined]
-        good, broken = _read(named, cut_off=is_cut_off(answer))
+        good, broken = _read(named, cut_off=is_cut)
     else:
         good, broken = split_calls(
             [
@@ -300,31 +308,22 @@ def normalise_calls(answer: AIMessage, names: Names) -> AIMessage:
             ]
         )
         broken += [_read_invalid(call, names) for call in answer.invalid_tool_calls]
+    if are_mended and is_cut and good and not broken:
+        last = good.pop()
+        error = CUT_OFF.format(name=last["name"])
+        broken = [_make_invalid(last["name"], last["args"], last["id"], error)]
     kept = {key: value for key, value in answer.additional_kwargs.items() if key != RAW}
     return answer.model_copy(
         update={"tool_calls": good, "invalid_tool_calls": broken, "additional_kwargs": kept}
     )
 
 
-def drop_mended_call(answer: AIMessage) -> AIMessage:
-    """Return an answer without its last call if a client may have repaired that call.
-
-    If an answer was cut off, clients that do not keep invalid calls repair its last call.
-    """
-    *good, last = [None, *answer.tool_calls]
-    if last is None or answer.invalid_tool_calls or not is_cut_off(answer):
-        return answer
-    error = CUT_OFF.format(name=last["name"] or "a tool")
-    broken = [_make_invalid(last["name"], last["args"], last["id"], error)]
-    return answer.model_copy(update={"tool_calls": good[1:], "invalid_tool_calls": broken})
-
-
-def recover_answer(error: ValidationError) -> AIMessage | None:
+def recover_answer(error: Exception) -> AIMessage | None:
     """Return an answer that LangChain refused because of its calls, or None.
 
     LangChain raises on arguments that are JSON but not an object, and drops the rest of the answer.
     """
-    if error.title not in ("AIMessage", "AIMessageChunk"):
+    if not isinstance(error, ValidationError) or not error.title.startswith("AIMessage"):
         return None
     faults = [fault for fault in error.errors() if fault["loc"][:1] == ("tool_calls",)]
     if len(faults) < error.error_count():

@@ -209,7 +209,7 @@ async def _answer_bare(context: NodeContext, key: Key, prefix: Prefix) -> Stored
     model = await context.model(None)
     transcript = format_transcript(context.log, private=False)
     prompt = [HumanMessage(BARE_QUESTION.format(transcript=transcript))]
-    most = model.adapter.accepted_limit(_BARE_TOKENS)
+    most = _BARE_TOKENS if model.adapter.accepts_limit else None
     settings = context.settings("judge", ModelSettings(), VERDICT_TEMPERATURE, most)
     answer = await model.answer(prompt, settings, purpose=Reflection)
     usage = context.add_call_usage(model, answer)

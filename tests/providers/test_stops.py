@@ -10,7 +10,7 @@ import pytest
 
 from duologue.graphs import Conversation, ModelError, Result, Session, converse, stream
 from duologue.graphs.speakers.reply_parts import StopCause
-from duologue.nodes.models import stops
+from duologue.nodes.models.adapters import base
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from support.log import fields_of
 
@@ -49,7 +49,7 @@ def run_streamed(conversation: Conversation, model: Any) -> Result:  # noqa: ANN
 @pytest.fixture(autouse=True)
 def no_wait() -> Iterator[None]:
     """Repeat a call without a wait."""
-    with mock.patch.object(stops, "_WAIT", 0):
+    with mock.patch.object(base, "_WAIT", 0):
         yield
 
 

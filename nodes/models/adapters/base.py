@@ -5,32 +5,41 @@ object is resolved to a model. It translates a call's settings into the client's
 calls the client, and reads the answer or raises. No other code depends on the kind of a model.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import add_usage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
 from ....graphs.common.errors import ModelError, SpecError
+from ....graphs.common.sanitize import excerpt
 from ....graphs.conversation.fields import TaskSpecification
 from ....graphs.log.metadata import ModelOutput
-from ....graphs.prompts.prompts import RenderPrompt, build_task_request
+from ....graphs.prompts.prompts import (
+    RenderPrompt,
+    build_small_model_task_request,
+    build_task_request,
+)
 from ....graphs.speakers.call_settings import SmallModelPrompt
 from ....graphs.speakers.formats import LabelledFormat
+from ....graphs.speakers.reply_parts import StopCause
 from ....graphs.speakers.speaker import Speaker
 from ..client.failures import name_of, repeat_call
 from ..gate import GatedCall
-from ..refusals import text_of
+from ..refusals import answer_in, text_of
 from ..settings import CallSettings, Learned, check_collisions, message_of, refused_setting
-from ..tool_calls import Names, normalise_calls
+from ..stops import read_blocked, read_stop
+from ..tool_calls import Names, recover_answer
 from ..tools_by_schema import describe_tool
-from .provider_parameters import ListPrice, list_price
 
 Ask: TypeAlias = Callable[[Sequence[BaseMessage], RunnableConfig], Awaitable[Any]]
 """Calls a model with the prompt and LangChain's configuration. Returns the answer; for an answer
@@ -45,15 +54,20 @@ ToolCalling = Literal["native", "schema"]
 """How a model calls tools: by its API, or by an answer that a JSON schema constrains."""
 
 
+@dataclass(frozen=True)
 class Prompting:
     """Construction of the prompts for a family of models."""
 
-    tool_calling: ClassVar[ToolCalling] = "native"
+    name: str
+    """Name of the construction in recordings."""
+    tool_calling: ToolCalling = "native"
     """How the models call tools, unless a speaker's ``tool_calling`` sets it."""
+    is_small: bool = False
+    """Whether the models can follow only a few words."""
 
     def small_model_prompt(self, speaker: Speaker) -> SmallModelPrompt | None:
         """Return the short prompt that replaces a speaker's own, or None to use its own."""
-        return None
+        return speaker.small_model_prompt if self.is_small else None
 
     def task_request(
         self,
@@ -63,11 +77,26 @@ class Prompting:
         render_prompt: RenderPrompt,
     ) -> str | None:
         """Return the request for a more specific task, or None to make no request."""
-        return build_task_request(task, names, specification.word_limit, render_prompt)
+        limit = specification.word_limit
+        if not self.is_small:
+            return build_task_request(task, names, limit, render_prompt)
+        if not specification.small_models:
+            return None
+        return build_small_model_task_request(task, limit, render_prompt)
 
     def describe_tool(self, tool: BaseTool) -> str:
         """Return the text that describes a tool to a model that calls it by a schema."""
-        return describe_tool(tool)
+        return describe_tool(tool, briefly=self.is_small)
+
+
+NATIVE: Final = Prompting("Prompting")
+"""Prompts for the models of servers and providers."""
+
+LOCAL: Final = Prompting("LocalPrompting", "schema")
+"""Prompts for models in a child of this process, whose server has no tool calls."""
+
+SMALL: Final = Prompting("SmallModelPrompting", "schema", is_small=True)
+"""Prompts for the tiny embedded model."""
 
 
 _PROFILE: Final[Mapping[str, str]] = {
@@ -110,7 +139,7 @@ class Adapter(ABC):
         learned: Facts about the model's settings, learned from the errors of earlier calls.
     """
 
-    prompting: Prompting = Prompting()
+    prompting: Prompting = NATIVE
     """Construction of the model's prompts."""
     default_name: str | None = None
     """Name of the model in a conversation that names no model. None if it has no such name."""
@@ -121,19 +150,20 @@ class Adapter(ABC):
     """Maximum number of retries of a call."""
     first: BaseChatModel | None = None
     """The chat model that is called first. None if there is no chat model."""
+    longest_answer: int | None = None
+    """Output token limit of calls that set none. None if it is not known."""
+    accepts_limit: bool = True
+    """Whether the client has a setting for the output token limit."""
+    missing: Collection[str] = ()
+    """The settings that the client does not support."""
+    mends_calls: bool = False
+    """Whether the client may repair the last call of an answer that was cut off."""
+    is_lasting: bool = True
+    """Whether the next call of the model can use the same adapter."""
 
     def __init__(self, label: str, learned: Learned) -> None:
         self.label = label
         self.learned = learned
-
-    @property
-    @abstractmethod
-    def longest_answer(self) -> int | None:
-        """Output token limit of calls that set none. None if it is not known."""
-
-    @abstractmethod
-    def accepted_limit(self, tokens: int) -> int | None:
-        """Return ``tokens`` if the client has a setting for the output token limit, or None."""
 
     def check(self, settings: CallSettings) -> None:
         """Check that the client supports the user's settings, and that each is set once.
@@ -143,19 +173,21 @@ class Adapter(ABC):
         """
         check_collisions(settings)
         for name in settings.chosen:
-            if not self.has(name):
+            if name in self.missing:
                 raise SpecError(
                     f"{settings.where}.{name}: the model {self.label!r} has no such setting; "
                     "remove it, or choose another model"
                 )
 
-    def has(self, name: str) -> bool:
-        """Return whether the client supports a setting."""
-        return True
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The client's names for settings, by duologue's names. Contains only names that differ."""
+        return {}
 
-    @abstractmethod
-    def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
+    def name_sent(self, settings: CallSettings) -> Mapping[str, str]:
         """Return the client's names for the settings of a call, by duologue's names."""
+        names = self.names
+        return {name: names.get(name, name) for name in (*settings.values, *settings.extra_args)}
 
     def learns(self, name: str, text: str) -> bool:
         """Return whether the next attempt sends a refused setting by another name.
@@ -207,10 +239,6 @@ class Adapter(ABC):
         """Return a prompt's messages for the client: copies if other code may change them."""
         return [*prompt]
 
-    def answer_in(self, error: Exception) -> AIMessage | None:
-        """Return the answer that the client rejected with this error, or None."""
-        return None
-
     def check_size(self, found: object) -> object:
         """Return a reply that is not too large to be read.
 
@@ -223,35 +251,18 @@ class Adapter(ABC):
         """Return the parts of a call's request that the user set and duologue does not know."""
         return [settings.extra_args, settings.extra_body]
 
-    def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
-        """Return an answer with its calls in the form that the log stores.
-
-        Args:
-            answer: The answer.
-            names: The names of the tools as they were sent.
-        """
-        return normalise_calls(answer, names)
-
     @property
     def server(self) -> str | None:
         """The server's name in messages. None if calls do not wait for a server that is down."""
         return name_of(self.label, self.address)
 
-    @abstractmethod
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Turn the errors of the client into errors of duologue.
 
         Args:
             of_many: Whether many sessions share the model, so that its failures concern them all.
         """
-
-    def list_price(self) -> ListPrice | None:
-        """Return the provider's list price, or None if it is not known. Reads files."""
-        return None if self.first is None else list_price(self.first)
-
-    def keep_in(self, found: MutableMapping[str | None, "Adapter"], name: str | None) -> None:
-        """Store the adapter in ``found``, for the next call of the model with this name."""
-        found[name] = self
+        return nullcontext()
 
 
 T = TypeVar("T")
@@ -310,7 +321,7 @@ async def make_call(
             try:
                 answer = await once(sent, repeat)
             except Exception as error:
-                name = refused_setting(error, adapter.sent_names(sent), sent)
+                name = refused_setting(error, adapter.name_sent(sent), sent)
                 if name is None:
                     raise
                 if name not in renamed and adapter.learns(name, text_of(error)):
@@ -327,3 +338,77 @@ async def make_call(
             else:
                 adapter.learned.refused |= dropped
                 return answer
+
+
+_CONTINUATIONS: Final = 5
+"""Maximum number of requests for the rest of a paused answer."""
+
+_REPETITIONS: Final = 2
+"""Maximum number of repetitions of a call that a temporary failure of the server has stopped."""
+
+_WAIT: Final = 0.5
+"""Number of seconds before the first repetition, as in OpenAI's client. It doubles each time."""
+
+
+async def answer_to_end(
+    call: Callable[[Sequence[BaseMessage]], Awaitable[Any]], repeat: Repeat, label: str
+) -> object:
+    """Call a model until its answer is neither paused nor stopped by a failure of the server.
+
+    Anthropic's rule for a paused answer is to send it back unchanged, after the prompt. The parts
+    are joined, and their usage is added up.
+
+    Args:
+        call: Calls the model with further messages after the prompt. Returns the answer; for an
+            answer with a schema it is a dict with the answer as ``raw``.
+        repeat: Makes one request, and repeats it if it fails for now.
+        label: Name of the model in errors.
+
+    Raises:
+        ModelError: The server fails each time, without any text.
+    """
+    whole: AIMessage | None = None
+    paused, failed = 0, 0
+
+    async def request() -> Any:  # noqa: ANN401
+        try:
+            return await call([] if whole is None else [whole])
+        except Exception as error:
+            found = recover_answer(error) or answer_in(error) or read_blocked(error)
+            if found is None:
+                raise
+            return found
+
+    while True:
+        found = await repeat(request)
+        answer = found["raw"] if type(found) is dict else found
+        if not isinstance(answer, AIMessage):
+            return found
+        joined = answer if whole is None else _join(whole, answer)
+        stop = read_stop(answer)
+        cause = None if stop is None else stop.cause
+        if cause is StopCause.PAUSE and paused < _CONTINUATIONS:
+            whole, paused = joined if joined.content else whole, paused + 1
+        elif cause is StopCause.FAILURE and failed < _REPETITIONS:
+            await asyncio.sleep(_WAIT * 2**failed)
+            failed += 1
+        elif cause is StopCause.FAILURE and not joined.text.strip():
+            raise ModelError(
+                f"the server of the model {label} stops each answer before its first word "
+                f"({excerpt(stop.word) if stop else ''}); try again later"
+            )
+        else:
+            return {**found, "raw": joined} if type(found) is dict else joined
+
+
+def _join(first: AIMessage, rest: AIMessage) -> AIMessage:
+    """Return a paused answer together with its continuation."""
+    both = (first.content, rest.content)
+    before, after = ([one] if isinstance(one, str) else one for one in both)
+    return rest.model_copy(
+        update={
+            "content": [*before, *after],
+            "additional_kwargs": {**first.additional_kwargs, **rest.additional_kwargs},
+            "usage_metadata": add_usage(first.usage_metadata, rest.usage_metadata),
+        }
+    )

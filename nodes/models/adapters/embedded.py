@@ -12,25 +12,18 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.tools import BaseTool
-
 from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.settings import EMBEDDED_CONTEXT, Settings, is_weights
-from ....graphs.conversation.fields import TaskSpecification
 from ....graphs.log.metadata import SpecifiedTask
-from ....graphs.prompts.prompts import RenderPrompt, build_small_model_task_request
-from ....graphs.speakers.call_settings import SmallModelPrompt
-from ....graphs.speakers.speaker import Speaker
 from ..connections import Endpoint
 from ..settings import CallSettings
-from ..tools_by_schema import describe_tool
-from .base import Adapter, AnswerForm, Prompting
+from .base import LOCAL, SMALL, AnswerForm, Prompting
 from .openai_compatible import OpenAICompatible
 from .provider_parameters import limit_name_at
 
@@ -304,36 +297,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_parents_children)
 
 
-class LocalPrompting(Prompting):
-    """Prompts for models in a child of this process, whose server has no tool calls."""
-
-    tool_calling = "schema"
-
-
-class SmallModelPrompting(LocalPrompting):
-    """Prompts for the tiny embedded model, which can follow only a few words."""
-
-    def small_model_prompt(self, speaker: Speaker) -> SmallModelPrompt | None:
-        """Return the short prompt that replaces a speaker's own, or None to use its own."""
-        return speaker.small_model_prompt
-
-    def task_request(
-        self,
-        specification: TaskSpecification,
-        task: str,
-        names: Sequence[str],
-        render_prompt: RenderPrompt,
-    ) -> str | None:
-        """Return the short request for a more specific task, or None to make no request."""
-        if not specification.small_models:
-            return None
-        return build_small_model_task_request(task, specification.word_limit, render_prompt)
-
-    def describe_tool(self, tool: BaseTool) -> str:
-        """Return the first line of a tool's description, and its arguments without descriptions."""
-        return describe_tool(tool, briefly=True)
-
-
 class LocalModel(OpenAICompatible):
     """A GGUF file that a child of this process serves by OpenAI's API.
 
@@ -343,7 +306,8 @@ class LocalModel(OpenAICompatible):
         n_ctx: The child's context size in tokens.
     """
 
-    prompting: Prompting = LocalPrompting()
+    prompting = LOCAL
+    is_lasting = False  # The child may end and must then be started again.
 
     def __init__(self, label: str, chat: "ChatModel", n_ctx: int) -> None:
         super().__init__(label, chat)
@@ -370,14 +334,11 @@ class LocalModel(OpenAICompatible):
             body = {**REPRODUCIBLE, **(body or {})}
         return super().prepare(settings, body)
 
-    def keep_in(self, found: MutableMapping[str | None, Adapter], name: str | None) -> None:
-        """Keep nothing, since the child may end and must then be started again."""
-
 
 class EmbeddedModel(LocalModel):
     """The tiny embedded model."""
 
-    prompting = SmallModelPrompting()
+    prompting = SMALL
     default_name = EMBEDDED
 
     def choose_sampling(self, form: AnswerForm) -> dict[str, Any]:
@@ -427,5 +388,5 @@ def prompting_of_local(name: str | None, label: str | None) -> Prompting | None:
     """
     file = weights()
     if name == EMBEDDED or (name is None and file is not None and label == file.stem):
-        return EmbeddedModel.prompting
-    return LocalModel.prompting if name is not None and is_weights(name) else None
+        return SMALL
+    return LOCAL if name is not None and is_weights(name) else None

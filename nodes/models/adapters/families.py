@@ -13,7 +13,7 @@ from ....graphs.common.settings import Settings, is_weights
 from ..client.failures import address_of
 from ..connections import close_with_loop
 from . import embedded
-from .base import Adapter, Prompting
+from .base import NATIVE, Adapter, Prompting
 from .composed import Chat, bound_options, is_chat, label_of
 from .langchain import LangChainModel, is_of_provider, loads_files, make_model, strip_openai
 from .openai_compatible import OpenAICompatible, is_ours, reach_model
@@ -144,7 +144,7 @@ def find_prompting(name: str | None, label: str | None) -> Prompting:
         name: The conversation's name for the model. None if the conversation names no model.
         label: The model's label in the usage, or None.
     """
-    return embedded.prompting_of_local(name, label) or Adapter.prompting
+    return embedded.prompting_of_local(name, label) or NATIVE
 
 
 def refuse_place(name: str) -> None:

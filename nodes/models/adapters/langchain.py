@@ -3,8 +3,8 @@
 A name such as ``anthropic:claude-…`` is that of a provider, whose model LangChain creates.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -13,32 +13,29 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ValidationError
 
-from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
+from ....graphs.common.errors import ModelError, ModelUnavailableError
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
 from ....graphs.log.viewpoint import copy_view
 from ....graphs.speakers.formats import schema_of
 from ....graphs.speakers.structured_answers import find_unsupported
-from ..client.failures import TooLargeReplyError
+from ..client.failures import TooLargeReplyError, convert_errors
 from ..connections import separate_loops
 from ..refusals import (
     advise_on_credit,
-    answer_in,
     excerpt_of,
     find_refusal,
-    has_passed,
     is_foreign,
     is_outage,
     is_unavailable,
-    read_too_long,
 )
 from ..settings import CallSettings, Learned, learned_of_name, learned_of_object
-from ..tool_calls import Names, drop_mended_call, normalise_calls, recover_answer
 from ..tools_by_schema import answer_schema
 from .base import Adapter, AnswerForm, Ask, Offer
 from .composed import (
     TRIED,
     Chat,
+    Prepare,
     bind_options,
     bound_options,
     chat_models_in,
@@ -70,33 +67,22 @@ class LangChainModel(Adapter):
         separate_loops(chat)
         self.first = first_chat_model(chat)
         self._parameters = parameters_of(self.first)
-        self._limit = self._parameters.names.get("max_tokens", "max_tokens")
+        self.missing = self._parameters.missing
+        limit = self.names.get("max_tokens", "max_tokens")
+        self.accepts_limit = limit in type(self.first).model_fields
+        most = bound_options(chat).get(limit, getattr(self.first, limit, None))
+        self.longest_answer = most if isinstance(most, int) else None
+        self.mends_calls = not getattr(type(self.first), "keeps_broken_calls", False)
 
     @property
-    def longest_answer(self) -> int | None:
-        """Output token limit of calls that set none. None if it is not known."""
-        own = getattr(self.first, self._limit, None)
-        is_plain = self.chat is self.first
-        most = own if is_plain else bound_options(self.chat).get(self._limit, own)
-        return most if isinstance(most, int) else None
-
-    def accepted_limit(self, tokens: int) -> int | None:
-        """Return ``tokens`` if the client has a setting for the output token limit, or None."""
-        return tokens if self._limit in type(self.first).model_fields else None
+    def names(self) -> Mapping[str, str]:
+        """The client's names for settings, by duologue's names. Contains only names that differ."""
+        return self._parameters.names
 
     def check(self, settings: CallSettings) -> None:
         """Check that the client supports the user's settings, and that each is set once."""
         super().check(settings)
         self._parameters.check_extra(self.first, settings)
-
-    def has(self, name: str) -> bool:
-        """Return whether the client supports a setting."""
-        return name not in self._parameters.missing
-
-    def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
-        """Return the client's names for the settings of a call, by duologue's names."""
-        names = self._parameters.names
-        return {name: names.get(name, name) for name in (*settings.values, *settings.extra_args)}
 
     def prepare_answer(self, settings: CallSettings, form: AnswerForm) -> Ask:
         """Return the function that calls the model for a message."""
@@ -104,11 +90,7 @@ class LangChainModel(Adapter):
         def prepare(chat: BaseChatModel, bound: Mapping[str, Any]) -> Prepared:
             return translate(chat, bound, settings)
 
-        if form.offer is not None:
-            asked = bind_tools(configure(self.chat), self.label, form.offer, prepare)
-        else:
-            asked = compose(configure(self.chat), prepare, lambda call: bind_options(*call))
-        return lambda prompt, config: asked.ainvoke(prompt, config=config)
+        return bind_tools(configure(self.chat), self.label, form.offer, prepare).ainvoke
 
     def prepare_object(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
         """Return the function that calls the model for an answer that matches a schema."""
@@ -132,7 +114,7 @@ class LangChainModel(Adapter):
             bodies = (own, options.get("extra_body"), bound.get("extra_body"))
             body = {name: value for one in bodies for name, value in (one or {}).items()}
             asked = member_of(model, {**options, **bound, **({"extra_body": body} if body else {})})
-            return lambda prompt, config: asked.ainvoke(prompt, config=config)
+            return asked.ainvoke
         schema = {"title": "answer", **answer_schema(offer.tools, offer.choice)}
         if self.find_unsupported(schema):
             # The prompt describes the tools and the form of a call.
@@ -146,64 +128,46 @@ class LangChainModel(Adapter):
         """
         return copy_view(prompt)
 
-    def answer_in(self, error: Exception) -> AIMessage | None:
-        """Return the answer that the client rejected with this error, or None."""
-        return recover_answer(error) if isinstance(error, ValidationError) else answer_in(error)
-
     def options_of(self, settings: CallSettings) -> list[object]:
         """Return the parts of a call's request that the user set and duologue does not know."""
         own = getattr(self.first, "model_kwargs", None)
         return [*super().options_of(settings), own, {**bound_options(self.chat)}]
 
-    def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
-        """Return an answer with its calls in the form that the log stores."""
-        read = normalise_calls(answer, names)
-        keeps_broken = getattr(type(self.first), "keeps_broken_calls", False)
-        return read if keeps_broken else drop_mended_call(read)
-
-    @contextmanager
-    def errors(self, *, of_many: bool) -> Iterator[None]:
+    def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Raise the errors of the user's object unchanged, except those that duologue handles.
 
         The exceptions are a prompt that is too long, and, if many sessions share the model, a model
         that is unavailable.
         """
-        try:
-            yield
-        except DuologueError:
-            raise
-        except Exception as error:
-            if (too_long := read_too_long(error, self.label)) is not None:
-                raise too_long from error
+
+        def convert(error: Exception) -> ModelError | None:
             tried = next((one for one in getattr(error, "__notes__", ()) if TRIED in one), None)
             if of_many and is_unavailable(error):
                 failed = f"the model {self.label} failed: {excerpt_of(error)}"
-                why = tried or f"{failed}{advise_on_credit(error)}"
-                raise ModelUnavailableError(why) from error
-            if tried is not None:
-                raise ModelError(tried) from error
-            raise
+                return ModelUnavailableError(tried or f"{failed}{advise_on_credit(error)}")
+            return None if tried is None else ModelError(tried)
+
+        return convert_errors(self.label, convert)
 
 
 def bind_tools(
-    chat: Chat,
-    label: str,
-    offer: Offer,
-    prepare: Callable[[BaseChatModel, Mapping[str, Any]], Prepared] = Prepared,
-) -> Chat:
+    chat: Chat, label: str, offer: Offer | None, prepare: Prepare = Prepared
+) -> Runnable[Any, Any]:
     """Return a model with tools bound to it.
 
     Args:
         chat: The chat model, or a composition of chat models.
         label: Name of the model in errors.
-        offer: The tools.
+        offer: The tools. None if there are none.
         prepare: Returns a chat model and the call arguments, from the model and the
             arguments bound to it.
 
     Raises:
         ModelError: The model can't call tools.
     """
-    names = offer.names
+    if offer is None:
+        return compose(chat, prepare, lambda call: bind_options(*call))
+    choice, names = offer.choice, offer.names
     offered = [
         tool
         if names[tool.name] == tool.name
@@ -214,7 +178,7 @@ def bind_tools(
     def bind(call: Prepared) -> Chat:
         model, options = call
         parameters = parameters_of(model)
-        chosen = parameters.tool_choice(model, offer.choice, names)
+        chosen = parameters.tool_choice(model, choice, names)
         return bind_options(parameters.bind_tools(model, offered, chosen), options)
 
     try:
@@ -263,7 +227,7 @@ def ask_with_schema(
         asked = compose(configure(chat), prepare, make)
     except NotImplementedError as error:
         raise ModelError(f"{label} does not support structured output; set {instead}") from error
-    return lambda prompt, config: asked.ainvoke(prompt, config=config)
+    return asked.ainvoke
 
 
 _PACKAGES: Final = {
@@ -337,11 +301,9 @@ class ProviderModel(LangChainModel):
                 left += part
         return found
 
-    @contextmanager
-    def errors(self, *, of_many: bool) -> Iterator[None]:
+    def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Turn all errors of the provider's package into errors of duologue."""
-        with provider_failures(self.label):
-            yield
+        return provider_failures(self.label)
 
 
 def make_model(name: str, settings: Settings) -> ProviderModel:
@@ -367,26 +329,22 @@ def make_model(name: str, settings: Settings) -> ProviderModel:
     return ProviderModel(name, chat, settings.max_reply_size)
 
 
-@contextmanager
-def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterator[None]:
+def provider_failures(
+    label: str, kind: type[ModelError] = ModelError
+) -> AbstractContextManager[None]:
     """Turn all errors of a provider's package inside the block into one kind of error.
 
     The exceptions that `failures` passes unchanged pass here as well.
     """
-    try:
-        yield
-    except DuologueError:
-        raise
-    except Exception as error:
-        if (too_long := read_too_long(error, label)) is not None:
-            raise too_long from error
+
+    def convert(error: Exception) -> ModelError | None:
         # A package that is not known here reports most failures by a status or a connection.
-        is_failure = find_refusal(error) is not None or is_outage(error)
-        is_of_others = is_foreign(error) and not is_failure
-        if is_of_others or has_passed(error, "langchain_core.callbacks.manager"):
-            raise
-        kind = ModelUnavailableError if is_unavailable(error) else kind
+        if is_foreign(error) and find_refusal(error) is None and not is_outage(error):
+            return None
         # The input that pydantic quotes may contain a key.
         what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         said = f"{excerpt(what) or type(error).__name__}{advise_on_credit(error)}"
-        raise kind(f"the model {label} failed: {said}") from error
+        found = ModelUnavailableError if is_unavailable(error) else kind
+        return found(f"the model {label} failed: {said}")
+
+    return convert_errors(label, convert)

@@ -6,6 +6,7 @@ OpenAI's client is not imported here, since that takes as long as the rest of th
 import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeGuard
 
 from pydantic import BaseModel
@@ -47,15 +48,12 @@ class OpenAICompatible(Adapter):
         self.first = self.chat = chat
         self.address = address
         self.retries = chat.max_retries or 0
+        self.longest_answer = chat.max_tokens
 
     @property
-    def longest_answer(self) -> int | None:
-        """Output token limit of calls that set none. None if it is not known."""
-        return self.chat.max_tokens
-
-    def accepted_limit(self, tokens: int) -> int | None:
-        """Return ``tokens``, since every call can send an output token limit."""
-        return tokens
+    def names(self) -> Mapping[str, str]:
+        """The API's names for settings, by duologue's names. Contains only names that differ."""
+        return {"max_tokens": self._limit_name}
 
     def check(self, settings: CallSettings) -> None:
         """Check that the API supports the user's settings, and that each is set once."""
@@ -67,13 +65,6 @@ class OpenAICompatible(Adapter):
                         f"{settings.where}.{name}: OpenAI's Responses API has no such setting; "
                         "remove it, or the extra_args that choose this API"
                     )
-
-    def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
-        """Return the API's names for the settings of a call, by duologue's names."""
-        names = {name: name for name in (*settings.values, *settings.extra_args)}
-        if "max_tokens" in names:
-            names["max_tokens"] = self._limit_name
-        return names
 
     def learns(self, name: str, text: str) -> bool:
         """Use the newer name of the output limit if the server's refusal names it.
@@ -93,18 +84,14 @@ class OpenAICompatible(Adapter):
     def prepare_answer(self, settings: CallSettings, form: AnswerForm) -> Ask:
         """Return the function that calls the model for a message."""
         chat, options = self.prepare(settings, self.choose_sampling(form))
-        asked = member_of(chat) if form.offer is None else bind_tools(chat, self.label, form.offer)
-        return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
+        return partial(bind_tools(chat, self.label, form.offer).ainvoke, **options)
 
     def prepare_object(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
         """Return the function that calls the model for an answer that matches a schema."""
         if takes_forms(self.chat.model_name):
             chat, options = self.prepare(settings)
             # LangChain's own method takes longer than the call.
-            form, asked = form_of(schema), member_of(chat)
-            return lambda prompt, config: asked.ainvoke(
-                prompt, config=config, response_format=form, **options
-            )
+            return partial(member_of(chat).ainvoke, response_format=form_of(schema), **options)
         return ask_with_schema(self.chat, self.label, schema, settings, instead)
 
     def find_unsupported(self, schema: Mapping[str, Any]) -> str | None:
@@ -117,8 +104,7 @@ class OpenAICompatible(Adapter):
         # In the extra body: otherwise the client drops the text of an answer that is cut off.
         body = {"response_format": form_of_calls(offer.tools, offer.choice)}
         chat, options = self.prepare(settings, {**self.choose_sampling(form), **body})
-        asked = member_of(chat)
-        return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
+        return partial(member_of(chat).ainvoke, **options)
 
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Turn the errors of the client into errors of duologue."""

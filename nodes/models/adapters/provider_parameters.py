@@ -8,10 +8,10 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -128,17 +128,24 @@ def _find(told: Mapping[str, Any], address: str | None) -> ListPrice | None:
     return found
 
 
+@dataclass(frozen=True)
 class Parameters:
     """The parameters of a client. The defaults are OpenAI's names, as arguments of the call."""
 
-    names: ClassVar[Mapping[str, str]] = {}
+    names: Mapping[str, str] = field(default_factory=dict)
     """The client's names for settings, by duologue's names. Contains only names that differ."""
-    missing: ClassVar[frozenset[str]] = frozenset()
+    missing: frozenset[str] = frozenset()
     """The settings that the client does not support."""
-    sets_fields: ClassVar[bool] = False
+    sets_fields: bool = False
     """Whether settings must be fields of the client, since its calls refuse them as arguments."""
-    forbidden: ClassVar[Any] = "none"
+    accepts_extra: bool = False
+    """Whether the client accepts extra fields of the body and extra headers."""
+    forbidden: Any = "none"
     """The value of ``tool_choice`` that forbids calls."""
+    rules: SchemaRules | None = None
+    """The rules for a schema that the client sends. Any schema is accepted if None."""
+    takes_forms: bool = False
+    """Whether ``response_format`` is an argument of the call."""
 
     def check_extra(self, chat: BaseChatModel, settings: CallSettings) -> None:
         """Check that a client accepts the extra parts of requests that the user set.
@@ -146,6 +153,12 @@ class Parameters:
         Raises:
             SpecError: The client does not accept a part. The message names it.
         """
+        for name in () if self.accepts_extra else ("extra_body", "extra_headers"):
+            if getattr(settings, name):
+                raise SpecError(
+                    f"{settings.where}.{name}: {type(chat).__name__} does not accept it; set it in "
+                    "the model, and pass the model as an object in Python"
+                )
 
     def tool_choice(self, chat: BaseChatModel, choice: str, names: Names) -> dict[str, Any]:
         """Return the arguments of ``bind_tools`` for a choice of tools.
@@ -155,16 +168,11 @@ class Parameters:
             choice: ``auto``, ``required``, ``none`` or the name of a tool.
             names: The names of the tools as they are sent.
         """
-        match choice:
-            case "none":
-                return {"tool_choice": self.forbidden}
-            case "auto":
-                # All servers use auto by default, and some refuse the word.
-                return {}
-            case "required":
-                return {"tool_choice": "any"}
-            case _:
-                return {"tool_choice": names[choice]}
+        if choice == "auto":
+            # All servers use auto by default, and some refuse the word.
+            return {}
+        words = {"none": self.forbidden, "required": "any"}
+        return {"tool_choice": words[choice] if choice in words else names[choice]}
 
     def bind_tools(
         self, chat: BaseChatModel, tools: Sequence[BaseTool], chosen: Mapping[str, Any]
@@ -183,7 +191,7 @@ class Parameters:
 
     def schema_rules(self, chat: BaseChatModel) -> SchemaRules | None:
         """Return the rules for a schema that the client sends. Any schema is accepted if None."""
-        return None
+        return self.rules
 
     def bind_form_of_calls(
         self, chat: BaseChatModel, form: Mapping[str, Any]
@@ -196,35 +204,17 @@ class Parameters:
             chat: The client.
             form: The ``response_format`` of OpenAI's API.
         """
-        return None
-
-
-class KnownParameters(Parameters):
-    """The parameters of a client that accepts no extra fields of the body and no extra headers."""
-
-    def check_extra(self, chat: BaseChatModel, settings: CallSettings) -> None:
-        """Check that the user set no extra fields of the body and no extra headers."""
-        for name in ("extra_body", "extra_headers"):
-            if getattr(settings, name):
-                raise SpecError(
-                    f"{settings.where}.{name}: {type(chat).__name__} does not accept it; set it in "
-                    "the model, and pass the model as an object in Python"
-                )
+        return {"response_format": form} if self.takes_forms else None
 
 
 class AnthropicParameters(Parameters):
     """Anthropic's parameters."""
 
-    missing = frozenset({"seed"})
-    forbidden: ClassVar[Any] = {"type": "none"}
-
     def tool_choice(self, chat: BaseChatModel, choice: str, names: Names) -> dict[str, Any]:
         """Return the arguments of ``bind_tools``. A thinking model can't be forced to call."""
         thinking = getattr(chat, "thinking", None) or {}
         thinks = thinking.get("type") in ("enabled", "adaptive")
-        if thinks and choice != "none":
-            choice = "auto"
-        return super().tool_choice(chat, choice, names)
+        return super().tool_choice(chat, "auto" if thinks and choice != "none" else choice, names)
 
     def structure_options(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
         """Return the method that sends a schema, if the model supports it."""
@@ -237,23 +227,7 @@ class AnthropicParameters(Parameters):
         return CLAUDE if (chat.profile or {}).get("structured_output") else None
 
 
-class BedrockParameters(KnownParameters):
-    """The parameters of Bedrock's Converse API."""
-
-    missing = frozenset({"seed"})
-
-
-class GoogleParameters(KnownParameters):
-    """Google's parameters."""
-
-    names: ClassVar[Mapping[str, str]] = {"max_tokens": "max_output_tokens"}
-
-    def schema_rules(self, chat: BaseChatModel) -> SchemaRules | None:
-        """Return the rules for a schema."""
-        return GEMINI
-
-
-class GeminiParameters(GoogleParameters):
+class GeminiParameters(Parameters):
     """The parameters of the client for Google's Generative Language API."""
 
     def bind_tools(
@@ -281,33 +255,6 @@ class GeminiParameters(GoogleParameters):
         return chat.bind(tools=[types.Tool(function_declarations=declared)], **chosen)
 
 
-class MistralParameters(KnownParameters):
-    """Mistral's parameters."""
-
-    names: ClassVar[Mapping[str, str]] = {"seed": "random_seed"}
-
-    def bind_form_of_calls(
-        self, chat: BaseChatModel, form: Mapping[str, Any]
-    ) -> dict[str, Any] | None:
-        """Return ``response_format``.
-
-        `with_structured_output` would offer a function, without this schema: LangChain drops a
-        schema that has a choice, and no properties, at its root.
-        """
-        return {"response_format": form}
-
-
-class OllamaParameters(KnownParameters):
-    """Ollama's parameters."""
-
-    names: ClassVar[Mapping[str, str]] = {"max_tokens": "num_predict"}
-    sets_fields = True
-
-    def schema_rules(self, chat: BaseChatModel) -> SchemaRules | None:
-        """Return the rules for a schema."""
-        return LLAMA
-
-
 class OpenAIParameters(Parameters):
     """OpenAI's parameters, for LangChain's own client."""
 
@@ -331,19 +278,27 @@ class OpenAIParameters(Parameters):
         return {"extra_body": {"text": text}}
 
 
+_ANTHROPIC: Final = AnthropicParameters(
+    missing=frozenset({"seed"}), accepts_extra=True, forbidden={"type": "none"}
+)
+_GOOGLE: Final = Parameters({"max_tokens": "max_output_tokens"}, rules=GEMINI)
+
 _PARAMETERS: Final[Mapping[str, Parameters]] = {
-    "ChatAnthropic": AnthropicParameters(),
-    "ChatAnthropicVertex": AnthropicParameters(),
-    "ChatBedrockConverse": BedrockParameters(),
-    "ChatGoogleGenerativeAI": GeminiParameters(),
-    "ChatMistralAI": MistralParameters(),
-    "ChatOllama": OllamaParameters(),
-    "ChatOpenAI": OpenAIParameters(),
-    "ChatVertexAI": GoogleParameters(),
+    "ChatAnthropic": _ANTHROPIC,
+    "ChatAnthropicVertex": _ANTHROPIC,
+    # Of Bedrock's Converse API.
+    "ChatBedrockConverse": Parameters(missing=frozenset({"seed"})),
+    "ChatGoogleGenerativeAI": GeminiParameters(_GOOGLE.names, rules=GEMINI),
+    # Its `with_structured_output` would offer a function, without the schema of the tools:
+    # LangChain drops a schema that has a choice, and no properties, at its root.
+    "ChatMistralAI": Parameters({"seed": "random_seed"}, takes_forms=True),
+    "ChatOllama": Parameters({"max_tokens": "num_predict"}, sets_fields=True, rules=LLAMA),
+    "ChatOpenAI": OpenAIParameters(accepts_extra=True),
+    "ChatVertexAI": _GOOGLE,
 }
 """The parameters of clients, by class name, in packages of LangChain."""
 
-_OTHERS: Final = Parameters()
+_OTHERS: Final = Parameters(accepts_extra=True)
 
 
 def parameters_of(chat: BaseChatModel) -> Parameters:

@@ -6,7 +6,7 @@ OpenAI's client is imported only after it has raised an error.
 import json
 from asyncio import sleep
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from random import random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     import openai
 
 T = TypeVar("T")
+
+_CALLBACKS: Final = "langchain_core.callbacks.manager"
+"""The module that calls LangChain's callbacks, whose errors pass unchanged."""
 
 _OPENAI = "api.openai.com"
 """Host of the server if no address is set."""
@@ -89,25 +92,42 @@ def name_of(label: str, address: str | None) -> str:
 
 
 @contextmanager
-def failures(label: str, address: str | None) -> Iterator[None]:
-    """Turn exceptions inside the block into a ModelError of one sentence.
+def convert_errors(label: str, convert: Callable[[Exception], ModelError | None]) -> Iterator[None]:
+    """Turn exceptions inside the block into errors of duologue.
 
-    These pass unchanged: errors of duologue, errors of callbacks, and exceptions of packages that
-    have no part in a model call. A program around the conversation raises the last to stop it.
+    Args:
+        label: Name of the model.
+        convert: Returns the error for an exception that is not about a prompt that is too long. The
+            exception passes unchanged if None.
     """
-    at = name_of(label, address)
     try:
         yield
     except DuologueError:
         raise
     except Exception as error:
-        if is_foreign(error) or has_passed(error, "langchain_core.callbacks.manager"):
+        found = (
+            None if has_passed(error, _CALLBACKS) else read_too_long(error, label) or convert(error)
+        )
+        if found is None:
             raise
-        if (too_long := read_too_long(error, label)) is not None:
-            raise too_long from error
+        raise found from error
+
+
+def failures(label: str, address: str | None) -> AbstractContextManager[None]:
+    """Turn exceptions inside the block into a ModelError of one sentence.
+
+    These pass unchanged: errors of duologue, errors of callbacks, and exceptions of packages that
+    have no part in a model call. A program around the conversation raises the last to stop it.
+    """
+
+    def convert(error: Exception) -> ModelError | None:
+        if is_foreign(error):
+            return None
         what = _what_went_wrong(error, label, address)
         kind = ModelUnavailableError if _is_lasting(error, address) else ModelError
-        raise kind(f"{at} {_describe_redirect(error)}{what}") from error
+        return kind(f"{name_of(label, address)} {_describe_redirect(error)}{what}")
+
+    return convert_errors(label, convert)
 
 
 def _is_lasting(error: Exception, address: str | None) -> bool:

@@ -44,7 +44,7 @@ def test_each_request_of_a_call_passes_the_gate(
     async def wait(_: float) -> None:
         """Do not wait."""
 
-    monkeypatch.setattr("duologue.nodes.models.stops.asyncio.sleep", wait)
+    monkeypatch.setattr("duologue.nodes.models.adapters.base.asyncio.sleep", wait)
     if reason == "abort":
         # A server that fails is asked three times at most.
         parts = min(parts, 3)

@@ -13,7 +13,7 @@ from duologue.graphs.prompts import prompts
 from duologue.graphs.session.events import events_of_session
 from duologue.nodes.models import model as resolve
 from duologue.nodes.models.adapters import families
-from duologue.nodes.models.adapters.embedded import SmallModelPrompting
+from duologue.nodes.models.adapters.base import SMALL
 from duologue.nodes.testing import ScriptedChatModel
 from support.log import kind_of, rejections
 
@@ -68,7 +68,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def as_small(*given: Any) -> Any:  # noqa: ANN401
         adapter = made(*given)
-        adapter.prompting = SmallModelPrompting()
+        adapter.prompting = SMALL
         return adapter
 
     monkeypatch.setattr(resolve, "adapter_of", as_small)
