@@ -42,14 +42,11 @@ from ..common.sanitize import excerpt, storable as storable
 from ..common.validation import check_depth
 from ..conversation.conversation import Conversation, restore_conversation
 from ..conversation.usage import select_response_metadata
-from ..speakers.call_settings import DecisionType
 from ..speakers.reply_parts import STOP
 from .metadata import (
-    NOBODY,
     AnyMetadata,
     CallOutcome,
     EarlierEnd,
-    Failure,
     InnerSession,
     Instruction,
     MessageMetadata,
@@ -59,9 +56,7 @@ from .metadata import (
     Source,
     SpeakerReply,
     Speech,
-    ToolResult,
     UnheardReply,
-    UnheardResult,
     kind_name,
 )
 
@@ -179,47 +174,23 @@ def make_message(
 def make_tool_message(
     number: int,
     text: str,
+    about: CallOutcome,
+    call_id: str,
     *,
     files: Sequence[Block] = (),
-    speaker: str,
-    call_id: str,
-    failure: Failure | None = None,
-    arguments: dict[str, Any] | None = None,
-    tool: str | None = None,
-    decision: DecisionType | None = None,
-    refusal: str | None = None,
-    parsed: JsonValue = None,
     artifact: Any = None,  # noqa: ANN401
-    artifact_problem: str | None = None,
-    tool_round: int | None = None,
-    final: bool = True,
     id: str | None = None,  # noqa: A002  # as LangChain calls it
 ) -> ToolMessage:
     """Return the message with the result of a tool call, for the log.
 
-    `files` are its images and other files. If `final` is True, the speaker who called the tool
-    hears it. Otherwise hooks see it first, or
-    the speaker reports it in a message.
+    `files` are its images and other files.
     """
-    kind: type[ToolResult | UnheardResult] = ToolResult if final else UnheardResult
-    about = kind(
-        speaker=speaker,
-        audience=(speaker,) if final else NOBODY,
-        failure=failure,
-        arguments=arguments,
-        tool=tool,
-        decision=decision,
-        refusal=refusal,
-        parsed=parsed,
-        artifact_problem=artifact_problem,
-        tool_round=tool_round,
-    )
     text = storable(text)
     return ToolMessage(
         make_content(text, files) if files else text,
         id=id or str(uuid4()),
         tool_call_id=call_id,
-        status="error" if failure else "success",
+        status="error" if about.failure else "success",
         artifact=artifact,
         additional_kwargs=metadata_kwargs(about, number),
     )

@@ -9,7 +9,7 @@ tools succeed.
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
@@ -22,7 +22,16 @@ from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.sandbox import Kept, Language, Sandbox, new_key
 from ...graphs.log.heard_text import describe_handoffs
 from ...graphs.log.messages import make_message, make_tool_message, metadata
-from ...graphs.log.metadata import CodeCalls, Failure, Source, Speech
+from ...graphs.log.metadata import (
+    NOBODY,
+    CallOutcome,
+    CodeCalls,
+    Failure,
+    Source,
+    Speech,
+    ToolResult,
+    UnheardResult,
+)
 from ...graphs.prompts.prompts import HAND_OFF_UNDONE, NOT_RUN
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import record_pause, record_turn
@@ -53,6 +62,9 @@ from .call import (
     tool_state,
     usage_with_calls,
 )
+
+_OUTCOME: Final = CallOutcome.model_fields.keys()
+"""The fields of a result that its message contains as metadata."""
 
 Answers = Mapping[str, CallResult]
 """The result of each call by its id, in the order of the calls."""
@@ -180,22 +192,26 @@ def result_lines(
     final: bool,
     tool_round: int | None = None,
 ) -> list[AnyMessage]:
-    """Return the log lines of results; see `make_tool_message` for `final`."""
+    """Return the log lines of results.
+
+    If `final` is True, the speaker who called the tools hears them. Otherwise hooks see them first,
+    or the speaker reports them in a message.
+    """
     lines = inner_lines(answers.values(), len(context.log))
+    kind, audience = (ToolResult, (speaker.name,)) if final else (UnheardResult, NOBODY)
+    last = [*answers][-1:]
     # The results follow without a gap, because the next step reads the newest messages.
-    first = len(context.log) + len(lines)
-    last = len(answers) - 1
-    return lines + [
-        make_tool_message(
-            first + place,
+    for call_id, answer in answers.items():
+        about = kind(
             speaker=speaker.name,
-            call_id=call_id,
-            tool_round=tool_round if place == last else None,
-            final=final,
-            **{name: one for name, one in answer._asdict().items() if name != "inner"},
+            audience=audience,
+            tool_round=tool_round if call_id in last else None,
+            **{name: one for name, one in answer._asdict().items() if name in _OUTCOME},
         )
-        for place, (call_id, answer) in enumerate(answers.items())
-    ]
+        kept: Any = {"files": answer.files, "artifact": answer.artifact}
+        number = len(context.log) + len(lines)
+        lines.append(make_tool_message(number, answer.text, about, call_id, **kept))
+    return lines
 
 
 def answer_handoffs(

@@ -39,6 +39,7 @@ from ...graphs.log.metadata import (
     SpeakerReply,
     Stage,
     ToolCalls,
+    ToolResult,
     UnheardReply,
     as_reply,
     content_of,
@@ -193,17 +194,14 @@ def calls_of_agent(
         for number, found in enumerate(results, start=number + 1):  # noqa: B020
             artifact, problem = store_artifact(found.name or "a tool", found.artifact)
             text, files = parts_of_result(found)
-            yield make_tool_message(
-                number,
-                text,
-                files=files,
+            result = ToolResult(
                 speaker=speaker.name,
-                call_id=new[found.tool_call_id],
+                audience=(speaker.name,),
                 failure=Failure.TOOL if found.status == "error" else None,
-                artifact=artifact,
                 artifact_problem=problem,
-                id=found.id,
             )
+            kept: Any = {"files": files, "artifact": artifact, "id": found.id}
+            yield make_tool_message(number, text, result, new[found.tool_call_id], **kept)
         number += 1
 
 

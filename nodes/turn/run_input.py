@@ -44,6 +44,7 @@ from ...graphs.log.metadata import (
     Source,
     Speech,
     Stage,
+    ToolResult,
 )
 from ...graphs.log.state import State, log_of, take_back, update_of
 from ...graphs.rules.log_counter import counter_of, facts_of
@@ -431,12 +432,12 @@ def _answer_dropped_calls(state: State, dialogue: Dialogue, speaker: str) -> lis
         text = f"{what}: {speaker} sent a message instead."
         failure: Failure | None = Failure.PERSON
         if (result := came.get(call_id)) is not None:
-            about = metadata(result)
+            known = metadata(result)
             text, files = result.text, files_of(result.content)
-            failure = about.failure if isinstance(about, CallOutcome) else None
+            failure = known.failure if isinstance(known, CallOutcome) else None
         number = len(log) + len(results)
-        kept: Any = {"files": files, "call_id": call_id, "failure": failure}
-        results.append(make_tool_message(number, text, speaker=caller.name, **kept))
+        about = ToolResult(speaker=caller.name, audience=(caller.name,), failure=failure)
+        results.append(make_tool_message(number, text, about, call_id, files=files))
     return results
 
 

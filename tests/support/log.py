@@ -22,12 +22,15 @@ from duologue.graphs.log.messages import (
     read_metadata as read_metadata,
 )
 from duologue.graphs.log.metadata import (
+    NOBODY,
     AnyMetadata,
     Failure as Failure,
     Flaw as Flaw,
     MessageMetadata,
     Source as Source,
     Stage as Stage,
+    ToolResult,
+    UnheardResult,
     kind_name,
 )
 from duologue.graphs.log.state import append as append, log_of as log_of
@@ -72,9 +75,20 @@ def make_line(
     )
 
 
-def make_tool_line(number: int, text: str, **more: Any) -> ToolMessage:
-    """Return a tool's result at this place of a log, by the arguments of `make_tool_message`."""
-    return make_tool_message(number, text, **more)
+def make_tool_line(
+    number: int,
+    text: str,
+    *,
+    speaker: str,
+    call_id: str,
+    id: str | None = None,  # noqa: A002  # as LangChain calls it
+    final: bool = True,
+    **more: Any,
+) -> ToolMessage:
+    """Return a tool's result at this place of a log; `more` are fields of its metadata."""
+    kind, heard = (ToolResult, (speaker,)) if final else (UnheardResult, NOBODY)
+    about = kind(speaker=speaker, audience=heard, **more)
+    return make_tool_message(number, text, about, call_id, id=id)
 
 
 class _Fields:
