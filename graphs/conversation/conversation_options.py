@@ -4,8 +4,9 @@ A short form marks the values that it fills in. Values that the caller did not s
 with stored values.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel
@@ -59,20 +60,21 @@ def mark_shared_default(value: object, *options: str) -> object:
     return _FromOptions(value, options, is_shared=True)
 
 
+def _change_parts(change: Callable[[Any], Any], value: Any) -> Any:  # noqa: ANN401
+    """Apply a function to the parts of a dict or list, and return any other value unchanged."""
+    if isinstance(value, Mapping):
+        return {name: change(one) for name, one in value.items()}
+    return tuple(map(change, value)) if isinstance(value, list | tuple) else value
+
+
 def mark_by_options(options_set: AbstractSet[str], data: Any) -> Any:  # noqa: ANN401
     """Replace each mark by a `FilledIn` or a plain value, depending on the options that are set."""
-    match data:
-        case _FromOptions(value, options):
-            found = mark_by_options(options_set, value)
-            if options and options[0] in options_set and not data.is_shared:
-                return FilledIn(found, options[0])
-            return FilledIn(found) if options_set.isdisjoint(options) else found
-        case Mapping():
-            return {name: mark_by_options(options_set, one) for name, one in data.items()}
-        case list() | tuple():
-            return tuple(mark_by_options(options_set, one) for one in data)
-        case _:
-            return data
+    if not isinstance(data, _FromOptions):
+        return _change_parts(partial(mark_by_options, options_set), data)
+    found, options = mark_by_options(options_set, data.value), data.options
+    if options and options[0] in options_set and not data.is_shared:
+        return FilledIn(found, options[0])
+    return FilledIn(found) if options_set.isdisjoint(options) else found
 
 
 def build_model(model: type[M], data: Mapping[str, Any]) -> M:
@@ -114,12 +116,6 @@ def mark_unset(value: object) -> dict[str, Any]:
             return {}
 
 
-def has_fields(value: object) -> bool:
-    """Return whether a value, marked or not, has fields."""
-    value = value.value if isinstance(value, FilledIn) else value
-    return isinstance(value, Mapping | BaseModel)
-
-
 def set_fields(value: object) -> Any:  # noqa: ANN401
     """Return the fields that were set in a spec as nested dicts; a `Kinded` value stays whole."""
     if isinstance(value, Spec) and not isinstance(value, Kinded):
@@ -132,15 +128,8 @@ def set_fields(value: object) -> Any:  # noqa: ANN401
 
 def remove_marks(value: Any) -> Any:  # noqa: ANN401
     """Return data without marks."""
-    match value:
-        case FilledIn():
-            return remove_marks(value.value)
-        case Mapping():
-            return {name: remove_marks(one) for name, one in value.items()}
-        case list() | tuple():
-            return tuple(map(remove_marks, value))
-        case _:
-            return value
+    is_marked = isinstance(value, FilledIn)
+    return remove_marks(value.value) if is_marked else _change_parts(remove_marks, value)
 
 
 def _default_paths(
@@ -251,7 +240,9 @@ def merge_changes(
     merged = mark_unset(base)
     for field, value in changes.items():
         before, at = merged.get(field), (*path, field)
-        if isinstance(value, Mapping) and has_fields(before) and not _is_whole(field, value):
+        known = before.value if isinstance(before, FilledIn) else before
+        has_fields = isinstance(known, Mapping | BaseModel) and isinstance(value, Mapping)
+        if has_fields and not _is_whole(field, value):
             merged[field] = merge_changes(before, value, at)
             continue
         if isinstance(before, FilledIn) and before.by is not None:
