@@ -296,11 +296,8 @@ class ConversationFields(Spec):
     @property
     def secretive(self) -> tuple[str, ...]:
         """Return the names of the speakers that answer a private prompt first."""
-        names: tuple[str, ...] = ()
-        for speaker in self.speakers:
-            if speaker.private_opening is not None and speaker.private_opening.prompt is not None:
-                names += (speaker.name,)
-        return names
+        openings = ((one.name, one.private_opening) for one in self.speakers)
+        return tuple(name for name, own in openings if own is not None and own.prompt is not None)
 
     @property
     def model_names(self) -> list[str | None]:

@@ -12,14 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from langchain_core.messages import ToolCall
 from langgraph.types import Interrupt
-from pydantic import (
-    Field,
-    JsonValue,
-    PlainValidator,
-    TypeAdapter,
-    ValidationError,
-    WithJsonSchema,
-)
+from pydantic import Field, JsonValue, PlainValidator, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import to_jsonable_python
 
 from ..common.content import Content, text_of

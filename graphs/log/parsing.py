@@ -69,11 +69,6 @@ def mend(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
     return None if whole is None else Mended(whole, is_opened=True)
 
 
-def begins_anew(marks: LabelledFormat, text: str) -> bool:
-    """Return whether a message contains its first mark more than once, as with two instructions."""
-    return len(marks.lines) > 1 and len(_lines_of(marks.lines[0], text)) > 1
-
-
 def _lines_of(mark: str, text: str) -> list[tuple[int, str]]:
     """Return the lines that begin with a mark, each with its index. Code contains none."""
     return [one for one in prose_places(text) if begins(one[1], mark)]
@@ -280,7 +275,8 @@ def parse(
 
 
 def _parse_marks(format: LabelledFormat, text: str, stop: Sequence[str], name: str) -> Parsed:  # noqa: A002
-    if begins_anew(format, text):
+    # A message with two instructions contains its first mark twice.
+    if len(format.lines) > 1 and len(_lines_of(format.lines[0], text)) > 1:
         return Parsed(problem=describe_repeated_marks(format))
     for whole in (text, *_complete(text, format.end, stop)):
         found = read_marks(format.lines, format.end, whole)
@@ -471,13 +467,8 @@ def _with_code(text: str, languages: Languages) -> Iterator[Fence]:
 
 
 def _block(fence: Fence) -> RunnableBlock:
-    return RunnableBlock(_language(fence.language, fence.content), fence.content)
-
-
-def _language(label: str | None, code: str) -> str:
-    if label is not None:
-        return _LABELS.get(label, label)
-    return infer_language(code)
+    label, code = fence.language, fence.content
+    return RunnableBlock(infer_language(code) if label is None else _LABELS.get(label, label), code)
 
 
 def infer_language(code: str) -> str:

@@ -14,12 +14,7 @@ from ..common.errors import AnswerError, list_names, suggest_near_or_all
 from ..common.files import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import first_fault
-from ..conversation.questions import (
-    DECISION_WORDS,
-    ApprovalQuestion,
-    Asking,
-    interrupt_payload,
-)
+from ..conversation.questions import DECISION_WORDS, ApprovalQuestion, Asking, interrupt_payload
 from ..ends.end import count_of
 from ..log.messages import newest_calls
 from ..log.viewpoint import describe_news
@@ -48,12 +43,11 @@ def build_approval(
     speaker: Speaker, calls: Sequence[ToolCall], parameters_of: Callable[[str], dict[str, Any]]
 ) -> Approval | None:
     """Return the question to a person before calls run, or None if no call needs approval."""
-    asked: list[tuple[ToolCall, InterruptOn]] = []
-    for call in needing_approval(speaker, calls):
-        rule = speaker.interrupt_on[call["name"]]
-        asked.append((call, rule if isinstance(rule, InterruptOn) else InterruptOn()))
+    asked = needing_approval(speaker, calls)
     if not asked:
         return None
+    given = [speaker.interrupt_on[call["name"]] for call in asked]
+    rules = [rule if isinstance(rule, InterruptOn) else InterruptOn() for rule in given]
     who = escape_invisible(speaker.name)
     return Approval(
         action_requests=tuple(
@@ -63,7 +57,7 @@ def build_approval(
                 description=rule.description
                 or f"{who} wants to call {call_shown(call['name'], call['args'])}.",
             )
-            for call, rule in asked
+            for call, rule in zip(asked, rules, strict=True)
         ),
         review_configs=tuple(
             ReviewConfig(
@@ -73,7 +67,7 @@ def build_approval(
                 if "edit" in rule.allowed_decisions
                 else None,
             )
-            for call, rule in asked
+            for call, rule in zip(asked, rules, strict=True)
         ),
     )
 
