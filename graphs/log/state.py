@@ -35,6 +35,7 @@ from .metadata import (
     SpeakerReply,
     Stage,
     kind_name,
+    original_metadata,
 )
 
 TAKEN_BACK = "duologue_taken_back"
@@ -541,9 +542,7 @@ def _add_places(
 
 
 def _is_spoken(message: BaseMessage, private: set[str | None]) -> bool:
-    about = metadata(message)
-    if isinstance(about, RemovedMessage):
-        about = about.was or about
+    about = original_metadata(metadata(message))
     if isinstance(message, ToolMessage):
         # A result is in the same channel as its call.
         return about.is_spoken and message.tool_call_id not in private

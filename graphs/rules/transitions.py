@@ -16,7 +16,7 @@ from ..conversation.judges import Concurrent, SeparateJudge
 from ..ends.end import Strength
 from ..ends.end_chat import Reason
 from ..log.messages import metadata
-from ..log.metadata import Instruction, MessageMetadata, Reflection, RemovedMessage, Stage
+from ..log.metadata import MessageMetadata, Reflection, RemovedMessage, Stage, original_metadata
 from .met_ends import ENDS, MetEnd, is_answer_due, is_promised, met_ends, reasons_of
 from .position import MOVES, TURN_ENDS, Actor, Leaving, Phase, Position
 from .turns import Dialogue, NextTurn, last_words
@@ -227,7 +227,7 @@ def position_after_removals(position: Position, log: Sequence[BaseMessage]) -> P
     """Return the position, or an earlier one if the next node would read a removed message."""
     read = log[first_read(position.phase, log) :]
     removed = (one for one in read if isinstance(metadata(one), RemovedMessage))
-    if not any(one is read[0] or _first_metadata(one).is_consequence for one in removed):
+    if not any(one is read[0] or _read_original(one).is_consequence for one in removed):
         return position
     is_judged = position.phase in (Phase.ASKED, Phase.UNREAD)
     again = Phase.SPOKEN if is_judged else Phase.PASSED
@@ -255,12 +255,9 @@ def first_read(phase: Phase, log: Sequence[BaseMessage]) -> int:
     """Return the index of the first message that the next node reads, or the length of the log."""
     kinds = MOVES[phase].reads.first
     places = reversed(range(len(log))) if kinds else ()
-    return next(
-        (place for place in places if isinstance(_first_metadata(log[place]), kinds)), len(log)
-    )
+    found = (place for place in places if isinstance(_read_original(log[place]), kinds))
+    return next(found, len(log))
 
 
-def _first_metadata(message: BaseMessage) -> MessageMetadata:
-    """Return the metadata with which a message was written, even if the message was removed."""
-    about = metadata(message)
-    return (about.was or Instruction()) if isinstance(about, RemovedMessage) else about
+def _read_original(message: BaseMessage) -> MessageMetadata:
+    return original_metadata(metadata(message))
