@@ -5,12 +5,11 @@ calls in `graphs.speakers.call_settings`.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
-from langchain_core.messages import ToolCall
 from langgraph.types import Interrupt
 from pydantic import Field, JsonValue, PlainValidator, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import to_jsonable_python
@@ -53,6 +52,21 @@ Empty: TypeAlias = Literal["auto_reply", "run", "stop"] | None
 conversation ends. None if an answer is required."""
 
 
+_PROMPTS = {
+    Because.TURN: "{speaker}, it is your turn.",
+    Because.CALLS: "{speaker}, these tool calls wait. Write a message to interrupt them.",
+    Because.TERMINATION: "{speaker}, the task is reported as done. Write a message to continue.",
+    Because.MAX_CONSECUTIVE_AUTO_REPLY: "{speaker}, the limit of automatic replies is reached.",
+    Because.GUARD: "{speaker}, it is your turn: {why}.",
+}
+_EMPTY = {
+    "auto_reply": "Empty: an automatic reply is sent. ",
+    "run": "Empty: the calls run. ",
+    "stop": "Empty: the conversation ends. ",
+    None: "",
+}
+
+
 class Asking(NamedTuple):
     """A request to ask a person now."""
 
@@ -60,6 +74,12 @@ class Asking(NamedTuple):
     because: Because  # the reason
     empty: Empty  # the effect of an empty answer
     why: str = ""  # the problem that a guard found
+
+    @property
+    def prompt(self) -> str:
+        """Return the question in a sentence."""
+        told = _PROMPTS[self.because].format(speaker=self.speaker, why=self.why)
+        return f"{told} {_EMPTY[self.empty]}Enter {EXIT} to leave."
 
 
 def _read_message(given: object) -> Content:
@@ -236,23 +256,6 @@ otherwise a value that fits the question's ``response_schema``. If it returns No
 `EOFError`, the session keeps waiting."""
 
 
-def interrupt_payload(
-    asked: Asking, task: str, heard: str, calls: Sequence[ToolCall] = ()
-) -> dict[str, Any]:
-    """Build the payload with which `langgraph.types.interrupt` asks a person for a message."""
-    question = MessageQuestion(
-        id="",
-        speaker=asked.speaker,
-        because=asked.because,
-        task=task,
-        heard=heard,
-        calls=tuple(Action(name=call["name"], args=call["args"]) for call in calls),
-        empty=asked.empty,
-        prompt=_prompt(asked),
-    )
-    return question.model_dump(mode="json", exclude={"id", "response_schema", "problem"})
-
-
 def schema_of(empty: Empty) -> Any:  # noqa: ANN401  # a type that pydantic reads
     """Return the type that an answer must fit, depending on the effect of an empty answer."""
     # Forms of clients show a field for text. A list of content blocks is accepted, too.
@@ -283,26 +286,6 @@ def describe_misfit(error: ValidationError) -> AnswerError:
     text = first["msg"].removeprefix("Value error, ")
     fault = f"{field}: {text[:1].lower()}{text[1:]}" if field else text
     return AnswerError(f"the answer does not fit, and the question stays open: {fault}")
-
-
-_PROMPTS = {
-    Because.TURN: "{speaker}, it is your turn.",
-    Because.CALLS: "{speaker}, these tool calls wait. Write a message to interrupt them.",
-    Because.TERMINATION: "{speaker}, the task is reported as done. Write a message to continue.",
-    Because.MAX_CONSECUTIVE_AUTO_REPLY: "{speaker}, the limit of automatic replies is reached.",
-    Because.GUARD: "{speaker}, it is your turn: {why}.",
-}
-_EMPTY = {
-    "auto_reply": "Empty: an automatic reply is sent. ",
-    "run": "Empty: the calls run. ",
-    "stop": "Empty: the conversation ends. ",
-    None: "",
-}
-
-
-def _prompt(asked: Asking) -> str:
-    told = _PROMPTS[asked.because].format(speaker=asked.speaker, why=asked.why)
-    return f"{told} {_EMPTY[asked.empty]}Enter {EXIT} to leave."
 
 
 def read_question(interrupt: Interrupt[Any], by: Literal["tool", "agent"]) -> Question:

@@ -14,12 +14,13 @@ from ..common.errors import AnswerError, list_names, suggest_near_or_all
 from ..common.files import parse_json
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import first_fault
-from ..conversation.questions import DECISION_WORDS, ApprovalQuestion, Asking, interrupt_payload
+from ..conversation.questions import DECISION_WORDS, ApprovalQuestion, Asking, MessageQuestion
 from ..ends.end import count_of
 from ..log.messages import newest_calls
 from ..log.viewpoint import describe_news
 from ..speakers.call_settings import (
     DECISIONS,
+    Action,
     ActionRequest,
     Approval,
     Decisions,
@@ -182,4 +183,14 @@ def question_payload(dialogue: Dialogue, task: str | None, asked: Asking) -> dic
     heard = describe_content(describe_news(conversation, log, asked.speaker))
     calls = newest_calls(log).tool_calls if dialogue.position.phase is Phase.CALLED else ()
     own = conversation.speaker(asked.speaker).task
-    return interrupt_payload(asked, "\n\n".join(filter(None, [task, own])), heard, calls)
+    question = MessageQuestion(
+        id="",
+        speaker=asked.speaker,
+        because=asked.because,
+        task="\n\n".join(filter(None, [task, own])),
+        heard=heard,
+        calls=tuple(Action(name=call["name"], args=call["args"]) for call in calls),
+        empty=asked.empty,
+        prompt=asked.prompt,
+    )
+    return question.model_dump(mode="json", exclude={"id", "response_schema", "problem"})
