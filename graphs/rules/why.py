@@ -4,7 +4,7 @@ The causes are the end conditions, and the messages that met them. They are comp
 nothing is stored for them. `Outcome` explains the end in one sentence.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, BaseMessage
@@ -38,6 +38,7 @@ from ..log.metadata import (
     is_public_speech,
     verdict_of,
 )
+from ..speakers.call_settings import DecisionType
 from ..speakers.reply_parts import Stop
 from .log_counter import LogCounter
 from .met_ends import ENDS
@@ -129,11 +130,6 @@ def describe_result(name: str, about: CallOutcome, *, failed: bool) -> str:
 def describe_inner(about: InnerSession) -> str:
     """Return one line about an inner session: how many messages it has, and how it ended."""
     return f"Inner conversation of {about.speaker}, {about.summary}"
-
-
-def describe_repeated_verdict(speaker: str | None, problem: str) -> str:
-    """Return one line about an unreadable verdict that was requested again."""
-    return f"{speaker or 'The judge'}: unreadable verdict, requested again: {problem}"
 
 
 def describe_verdict(verdict: Verdict, *, separate: bool) -> str:
@@ -403,15 +399,16 @@ def _remarks(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeSt
         how = describe_retry(about.stop)
         text = f"{about.speaker or 'The task'}: {how[:1].lower()}{how[1:]}: {about.problem}"
         yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
+    elif isinstance(about, Reflection) and about.problem is not None:
+        whose = about.speaker or "The judge"
+        text = f"{whose}: unreadable verdict, requested again: {about.problem}"
+        yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
+    elif isinstance(about, ToolResult) and about.decision in _DECIDED:
+        text = f"{about.speaker}: {_DECIDED[about.decision]}"
+        yield OutcomeStep(kind=OutcomeStepKind.DECIDED, text=text, **found)
     elif isinstance(about, SpecifiedTask) and about.problem is not None:
         text = describe_kept_task(about.problem)
         yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
-    elif isinstance(about, Reflection) and about.problem is not None:
-        text = describe_repeated_verdict(about.speaker, about.problem)
-        yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
-    elif isinstance(about, ToolResult) and about.decision not in (None, "approve"):
-        text = f"{about.speaker}: {_DECIDED[str(about.decision)]}"
-        yield OutcomeStep(kind=OutcomeStepKind.DECIDED, text=text, **found)
     elif isinstance(about, InnerSession):
         yield OutcomeStep(kind=OutcomeStepKind.INNER, text=describe_inner(about), **found)
     elif isinstance(about, SpeakerChoice) and about.problem is not None:
@@ -419,7 +416,7 @@ def _remarks(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeSt
         yield OutcomeStep(kind=OutcomeStepKind.CHOICE, text=text, **found)
 
 
-_DECIDED: Final = {
+_DECIDED: Final[Mapping[DecisionType | None, str]] = {
     "edit": "a person changed a tool call",
     "reject": "a person rejected a tool call",
     "respond": "a person answered a tool call",
