@@ -44,8 +44,6 @@ class Launch:
 
     command: Sequence[str]
     """A Python interpreter and its arguments, without those of the worker."""
-    worker: str
-    """The module of `duologue.tools.sandbox` whose source text the process runs."""
     environment: Mapping[str, str]
     """The complete environment of the process."""
     limits: Mapping[str, int] = field(default_factory=dict)
@@ -60,6 +58,8 @@ class Launch:
     """The in-memory folders in the process's own namespaces. Empty if it has no own namespaces."""
     group: bool = False
     """Whether the process leads a process group on the bare host."""
+    is_monty: bool = False
+    """Whether Monty runs the code."""
     filter: bytes | None = None
     """Bytes that the process reads from a file descriptor, whose number replaces ``{filter}`` in
     the command. None if it reads none.
@@ -80,7 +80,6 @@ def launch_on_host() -> Launch:
         raise StartError("it needs Linux or macOS")
     return Launch(
         command=[sys.executable, "-P", "-B", "-u", "-X", "utf8"],
-        worker="sandbox_worker",
         environment=os.environ,
         shell="/bin/bash" if Path("/bin/bash").exists() else "/bin/sh",
         folder=tempfile.mkdtemp(prefix="duologue-"),
@@ -91,7 +90,7 @@ def launch_on_host() -> Launch:
 def launch_monty() -> Launch:
     """Return the parameters of a process of Monty, a subset of Python without files. Blocks.
 
-    The process is `tools.sandbox.monty_worker`. One process serves many sessions, since it keeps
+    The process uses `tools.sandbox.monty_worker`. One process serves many sessions, since it keeps
     no state.
     """
     if find_spec("pydantic_monty") is None:
@@ -100,9 +99,10 @@ def launch_monty() -> Launch:
     named = ("PATH", "SYSTEMROOT", "MONTY_BIN")
     return Launch(
         command=[sys.executable, "-P", "-B"],
-        worker="monty_worker",
+        is_monty=True,
         environment={name: os.environ[name] for name in named if name in os.environ},
-        group=True,
+        # Windows has no process groups that end with this process.
+        group=sys.platform != "win32",
         own_mib=128,
         grace=3,
     )
@@ -117,9 +117,10 @@ async def start_process(
         "packages": list(launch.packages),
         "shell": launch.shell,
         "group": launch.group,
+        "monty": launch.is_monty,
         "folder": launch.folder,
     }
-    file = files("duologue.tools.sandbox").joinpath(f"{launch.worker}.py")
+    file = files("duologue.tools.sandbox").joinpath("sandbox_worker.py")
     text = await asyncio.to_thread(file.read_text, "utf-8")
     filled = None if launch.filter is None else await _open_filled_pipe(launch.filter)
     command = [part.replace("{filter}", str(filled)) for part in launch.command]
@@ -304,7 +305,6 @@ def launch_bubblewrap(sandbox: Sandbox) -> Launch:
     return Launch(
         command=_command(["--seccomp", "{filter}"] if filter_ else []),
         filter=filter_,
-        worker="sandbox_worker",
         environment={},
         limits={**LIMITS, "AS": sandbox.memory_mib << 20},
         packages=[inside for _, inside in _packages()],

@@ -2,23 +2,17 @@
 
 It is separate from the library's process because Monty's client is native code: a large value or a
 crash would end the process. The untrusted code runs in a further process, which this process
-starts. `tools.sandbox.launch` starts this process.
+starts. `tools.sandbox.sandbox_worker` is this process.
 """
 
 import ast
 import base64
 import builtins
-import json
-import os
-import signal
-import sys
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 import pydantic_monty as monty
-
-if sys.platform != "win32":
-    import fcntl
 
 MODULES: Final = (
     *("asyncio", "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime"),
@@ -46,14 +40,14 @@ _FRAMES: Final = 10
 
 
 class Call:
-    """One run of code: the order to run it, and the file descriptor for its output."""
+    """One run of code: the order to run it, and the function that writes its output."""
 
-    def __init__(self, order: dict[str, Any], answers: int) -> None:
+    def __init__(self, order: dict[str, Any], say: Callable[[bytes], None]) -> None:
         self._order = order
-        self._answers = answers
+        self._write = say
 
     def _say(self, stream: str, text: str) -> None:
-        write(self._answers, text.encode(errors="replace"))
+        self._write(text.encode(errors="replace"))
 
     def run_safely(self, pool: monty.Monty) -> tuple[int, bytes]:
         """Run the code, and replace an unexpected exception with a note to the code's author."""
@@ -198,68 +192,22 @@ def _is_missing(said: str) -> bool:
     return any(missing in what for missing in _MISSING)
 
 
-def write(answers: int, data: bytes) -> None:
-    """Write all bytes."""
-    while data:
-        data = data[os.write(answers, data) :]
+def start_monty(say: Callable[[bytes], None]) -> Callable[[dict[str, Any]], tuple[int, bytes]]:
+    """Start Monty, and return the function that runs an order.
 
-
-def _read(orders: int, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = os.read(orders, size - len(data))
-        if not part:
-            os._exit(0)
-        data += part
-    return data
-
-
-def _watch(orders: int, on: bool) -> None:
-    if sys.platform != "win32":
-        flags = fcntl.fcntl(orders, fcntl.F_GETFL)
-        fcntl.fcntl(orders, fcntl.F_SETFL, flags | os.O_ASYNC if on else flags & ~os.O_ASYNC)
-
-
-def _aside(call: Call, pool: monty.Monty) -> tuple[int, bytes]:
-    """Make a call in a separate thread, so that this thread can handle the signal."""
-    found: list[tuple[int, bytes]] = []
-    thread = threading.Thread(target=lambda: found.append(call.run_safely(pool)))
-    thread.start()
-    thread.join()
-    return found[0]
-
-
-def main() -> None:
-    """Run orders until stdin ends."""
-    orders, answers = os.dup(0), os.dup(1)
-    if sys.platform != "win32":
-        # This process and the interpreter end when the parent process is gone, even during a call.
-        signal.signal(signal.SIGIO, lambda *_: os.killpg(0, signal.SIGKILL))
-        fcntl.fcntl(orders, fcntl.F_SETOWN, os.getpid())
-    # Error messages of this process are not for the code's author.
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 1)
-    os.dup2(nothing, 2)
-    try:
-        _answer(orders, answers)
-    except Exception as error:
-        write(answers, f"{type(error).__name__}: {error}".encode(errors="replace"))
-        raise
-
-
-def _answer(orders: int, answers: int) -> None:
+    Args:
+        say: Writes the output of the code.
+    """
     # Each of Monty's workers serves one call, so that sessions cannot see each other's data.
-    with monty.Monty(min_processes=1, max_processes=1, max_checkouts_per_worker=1) as pool:
-        write(answers, b"ready\n")
-        while True:
-            order = json.loads(_read(orders, int.from_bytes(_read(orders, 4), "big")))
-            mark = order["mark"].encode()
-            write(answers, mark + b"<")
-            _watch(orders, True)
-            code, memory = _aside(Call(order, answers), pool)
-            _watch(orders, False)
-            write(answers, mark + b">%d %d\n" % (code, len(memory)) + memory)
+    pool = monty.Monty(min_processes=1, max_processes=1, max_checkouts_per_worker=1).__enter__()
 
+    def run(order: dict[str, Any]) -> tuple[int, bytes]:
+        # In a separate thread, so that the main thread can handle the signal.
+        found: list[tuple[int, bytes]] = []
+        call = Call(order, say)
+        thread = threading.Thread(target=lambda: found.append(call.run_safely(pool)))
+        thread.start()
+        thread.join()
+        return found[0]
 
-if __name__ == "__main__":
-    main()
+    return run

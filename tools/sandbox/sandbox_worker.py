@@ -1,7 +1,8 @@
-"""The process inside the sandbox that contains the interpreter.
+"""The process that contains the interpreter, inside the sandbox or beside Monty.
 
 It runs the text of this file with `python -c`. It shares its memory with untrusted code, so all of
 its output is untrusted data. It uses only the standard library, and runs on Python 3.9 and later.
+Only for Monty, whose code runs in a further process, it imports this package.
 `tools.sandbox.launch` starts it.
 """
 
@@ -133,12 +134,28 @@ def _watch(orders: int, on: bool) -> None:
     fcntl.fcntl(orders, fcntl.F_SETFL, flags | os.O_ASYNC if on else flags & ~os.O_ASYNC)
 
 
+def _wait_for(*channels: int) -> None:
+    """Make reads and writes wait. Any program that shares a pipe may have changed that."""
+    if sys.platform != "win32":
+        for channel in channels:
+            os.set_blocking(channel, True)
+
+
 def main() -> None:
     """Run orders until stdin ends."""
     settings = json.loads(sys.argv[1])
     orders, answers = _channels()
     _limit(settings)
     sys.path[:] = [path for path in sys.path if path] + settings["packages"]
+    run_in_monty = None
+    if settings["monty"]:
+        from duologue.tools.sandbox.monty_worker import start_monty
+
+        run_in_monty = start_monty(lambda data: _write(answers, data))
+        # Error messages of this process are not for the code's author.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
     sys.argv[:] = [""]
     own = types.ModuleType("__main__")
     sys.modules["__main__"] = own
@@ -149,22 +166,22 @@ def main() -> None:
     while True:
         order = _order(orders, settings["folder"])
         number += 1
-        mark = order["mark"].encode()
-        # Any program that shares the pipe may have made it non-blocking, even if it has ended.
-        os.set_blocking(answers, True)
+        mark, memory = order["mark"].encode(), b""
+        _wait_for(answers)
         _streams()
         if settings["group"]:
             _watch(orders, True)
         _write(answers, mark + b"<")
-        if order["language"] == "python":
+        if run_in_monty is not None:
+            code, memory = run_in_monty(order)
+        elif order["language"] == "python":
             code = _python(order["code"], own.__dict__, number)
         else:
             code = _shell(order["code"], settings["shell"])
         if settings["group"]:
             _watch(orders, False)
-        os.set_blocking(answers, True)
-        os.set_blocking(orders, True)
-        _write(answers, mark + b">%d 0\n" % code)
+        _wait_for(answers, orders)
+        _write(answers, mark + b">%d %d\n" % (code, len(memory)) + memory)
 
 
 if __name__ == "__main__":
