@@ -117,11 +117,7 @@ class Cells:
 
     def __iter__(self) -> Iterator[Cell]:
         """Yield all cells."""
-        return self.each()
-
-    def each(self, first: int = 1) -> Iterator[Cell]:
-        """Yield the cells from a number on."""
-        return map(self.cell, range(first, self.count + 1))
+        return map(self.cell, range(1, self.count + 1))
 
     def cell(self, number: int) -> Cell:
         """Return the cell with this number, from 1."""
