@@ -385,6 +385,7 @@ RESULTS: dict[str, tuple[object, str | None, list[bytes]]] = {
     "dataclass": (Pair(PNG, "Bee"), '{"picture": "[image, 38 bytes]", "title": "Bee"}', [PNG]),
     "in a text": ({"text": b"abc"}, '{"text": "abc"}', []),
     "no bytes": ({"a": [1, {"b": None}]}, '{"a": [1, {"b": null}]}', []),
+    "rows": ([{"a": 1}, {"a": 2}], '[{"a": 1}, {"a": 2}]', []),
     "a loop": (LOOP, str(LOOP), []),
 }
 """Results, each with the text that the model reads and the files. Not checked if None."""

@@ -292,6 +292,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"hooks": {"h": Hook}}, "hooks: 'h' must be a Hook, not the class Hook"),
     ({"schemas": {"s": int}}, "schemas: 's' must be a pydantic model's class, not the class int"),
     ({"tools": [plain]}, "tools.0: the function 'plain' has no docstring; add"),
+    ({"tools": [thing, thing]}, "tools: two tools are named 'thing'; give each a unique name"),
     *(
         ({kind: one}, f"{kind}: must be a dict from names to {kind}, not ")
         for kind in sorted(NOUNS.keys() - {"tools"})

@@ -1,4 +1,4 @@
-"""The tool executor: counted errors, capped rounds, timeouts, and the input and output of tools."""
+"""The tool executor: calls and their results, errors, rounds, timeouts, and what others hear."""
 
 import asyncio
 import json
@@ -15,14 +15,16 @@ from langchain_core.tools import (
     tool,
 )
 from langgraph.prebuilt import InjectedState, ToolRuntime
-from langgraph.types import Command, interrupt
+from langgraph.types import interrupt
 
 from duologue.graphs import Conversation, Reason, Result, Session, aconverse, load_conversation
+from duologue.graphs.events import ToolRoundLimitReached
 from duologue.graphs.rules.outcome import OutcomeStepKind
+from duologue.graphs.session.events import events_of_session
 from duologue.nodes.execute.call import CallResult
 from duologue.nodes.testing import Line, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, ToolState, Turn
-from support.log import Failure, fields_of
+from support.log import Failure, fields_of, kind_of
 
 from .adding import add, call, calls, fail
 
@@ -54,6 +56,119 @@ def answers(result: Result) -> list[ToolMessage]:
 def reason(result: Result) -> Reason:
     assert result.outcome is not None
     return result.outcome.reason
+
+
+# Calls, and the messages that others hear
+
+
+async def test_a_tools_answer_goes_back_to_its_caller_and_others_hear_only_text() -> None:
+    """The tools are offered in the speaker's order, and to no other speaker."""
+    script: list[Line] = [
+        calls(call("add", {"a": 20, "b": 3}), text="Let me see."),
+        "I have it.",
+        "Thanks.",
+    ]
+    result, model = await run(script, [add, fail], talk("fail", "add"))
+    assert result.transcript == [("Ann", "Let me see."), ("Ann", "I have it."), ("Bob", "Thanks.")]
+    [answer] = answers(result)
+    assert (answer.text, answer.tool_call_id, answer.status) == ("23", "c1", "success")
+    asked, told = model.calls[1].prompt[-2:]
+    assert [asked[key] for key in ("role", "content", "name")] == [
+        "assistant",
+        "Let me see.",
+        "Ann",
+    ]
+    assert [made["id"] for made in asked["tool_calls"]] == ["c1"]
+    assert told == {"role": "tool", "content": "23", "tool_call_id": "c1"}
+    offered = [[offer["function"]["name"] for offer in asked.tools] for asked in model.calls]
+    assert offered == [["fail", "add"], ["fail", "add"], []]
+    heard = model.calls[2].prompt
+    assert {message["role"] for message in heard} == {"system", "user"}
+    assert not any("tool_calls" in message for message in heard)
+    text = "\n".join(message["content"] for message in heard)
+    assert ["Let me see." in text, "I have it." in text, "23" in text] == [True, True, False]
+
+
+async def test_calls_run_side_by_side_and_answer_in_their_order() -> None:
+    second_ran = asyncio.Event()
+    order: list[str] = []
+
+    @tool
+    async def first() -> str:
+        """Waits for the second."""
+        await second_ran.wait()
+        order.append("first")
+        return "one"
+
+    @tool
+    async def second() -> str:
+        """Ends before the first."""
+        order.append("second")
+        second_ran.set()
+        return "two"
+
+    made = calls(call("first", {}, "c1"), call("second", {}, "c2"))
+    async with asyncio.timeout(30):
+        result, _ = await run([made, "Hm.", "Ok."], [first, second], talk("first", "second"))
+    assert order == ["second", "first"]
+    found = [(answer.tool_call_id, answer.text) for answer in answers(result)]
+    assert found == [("c1", "one"), ("c2", "two")]
+
+
+@pytest.mark.part(3)
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (call("ad", {"a": 1}), ["no tool 'ad'", "add, fail"]),
+        (call("sleep", {}), ["no tool 'sleep'", "add, fail"]),
+        (call("add", "{a: 1"), ["arguments of add are not valid JSON"]),
+        (call("add", "[1, 2]"), ["arguments of add"]),
+        (call("add", {"a": 1}), ["arguments of add do not fit", "b"]),
+        (call("add", {"a": "one", "b": 2}), ["arguments of add do not fit", "a"]),
+        (call("fail", {"reason": "disk on fire"}), ["fail failed: OSError: disk on fire"]),
+    ],
+)
+async def test_whatever_goes_wrong_with_a_call_is_told_to_the_model(
+    wrong: ScriptedToolCall, words: list[str]
+) -> None:
+    made = calls(wrong, call("add", {"a": 1, "b": 2}, "c2"))
+    others = [{"name": "Ann", "tools": ["add", "fail"]}, {"name": "Bob", "tools": ["sleep"]}]
+    conversation = talk(speakers=others)
+    result, model = await run([made, "Hm.", "Ok."], [add, fail, sleep], conversation)
+    told = {message["tool_call_id"]: message["content"] for message in model.calls[1].prompt[-2:]}
+    assert told["c2"] == "3"
+    assert [word for word in words if word not in told["c1"]] == []
+    status = {answer.tool_call_id: answer.status for answer in answers(result)}
+    assert status == {"c1": "error", "c2": "success"}
+
+
+async def test_broken_calls_are_answered_behind_the_good_ones_as_the_client_reads_them() -> None:
+    made = calls(call("add", "{a", "c1"), call("add", {"a": 1, "b": 2}, "c2"))
+    result, _ = await run([made, "Hm.", "Ok."], [add], talk("add"))
+    asked = next(message for message in result.messages if kind_of(message) == "tool_calls")
+    assert isinstance(asked, AIMessage)
+    # LangChain keeps no order between valid and invalid calls.
+    assert [made["id"] for made in [*asked.tool_calls, *asked.invalid_tool_calls]] == ["c2", "c1"]
+    assert [answer.tool_call_id for answer in answers(result)] == ["c2", "c1"]
+
+
+async def test_a_broken_call_alone_is_answered_too() -> None:
+    result, model = await run([calls(call("add", "{a")), "Hm.", "Ok."], [add], talk("add"))
+    asked, told = model.calls[1].prompt[-2:]
+    assert [made["id"] for made in asked["tool_calls"]] == ["c1"]
+    assert told["role"] == "tool"
+    assert told["content"].startswith("The arguments of add are not valid JSON: ")
+    assert result.transcript == [("Ann", "Hm."), ("Bob", "Ok.")]
+
+
+@pytest.mark.parametrize("given", ["", "call_0"])
+async def test_each_call_has_its_own_result_whatever_ids_a_server_gives(given: str) -> None:
+    first, *both = (call("add", {"a": n, "b": n}, given) for n in (1, 5, 7))
+    script: list[Line] = [calls(first), "2.", "Ok.", calls(*both), "10 and 14.", "Ok."]
+    result, model = await run(script, [add], talk("add", end_chat={"max_iterations": 2}))
+    told = [message["content"] for message in model.calls[4].prompt if message["role"] == "tool"]
+    assert told == ["2", "10", "14"]
+    assert len({answer.tool_call_id for answer in answers(result)}) == 3
 
 
 # Errors, counted per turn and kind (Y19)
@@ -210,74 +325,91 @@ async def test_only_rounds_in_which_a_call_succeeds_count() -> None:
     assert result.transcript == [("Ann", "It is 4."), ("Bob", "Ok.")]
 
 
+async def test_calls_after_the_last_round_are_not_run() -> None:
+    made = [calls(call("add", {"a": n, "b": n}, f"c{n}"), text="Go.") for n in range(2)]
+    result, _ = await run([*made, "Ok."], [add], talk("add", max_tool_rounds=1))
+    assert [answer.text for answer in answers(result)] == ["0"]
+    assert result.transcript == [("Ann", "Go."), ("Ann", "Go."), ("Bob", "Ok.")]
+
+
+async def test_each_turn_has_its_rounds_of_calls_anew() -> None:
+    one, two = (calls(call("add", {"a": 1, "b": n}, f"c{n}")) for n in range(2))
+    conversation = talk("add", max_tool_rounds=1, end_chat={"max_iterations": 2})
+    script: list[Line] = [one, "One.", "Ok.", two, "Two.", "Fine."]
+    result, model = await run(script, [add], conversation)
+    offered = [bool(asked.tools) for asked in model.calls]
+    assert offered == [True, False, False, True, False, False]
+    assert [answer.text for answer in answers(result)] == ["1", "2"]
+    reached = [one for one in events_of_session(result) if isinstance(one, ToolRoundLimitReached)]
+    assert [(one.speaker, one.rounds) for one in reached] == [("Ann", 1), ("Ann", 1)]
+    assert result.outcome is not None
+    (warning,) = result.outcome.warnings
+    assert warning.startswith("Ann reached max_tool_rounds (1) in 2 turns")
+
+
+async def test_twenty_rounds_by_default_and_failures_are_no_rounds() -> None:
+    """Z7: a round without success only counts towards the turn's errors."""
+    assert talk("add").max_tool_rounds == 20
+    made = [calls(call("add", {"a": 1, "b": n}, f"c{n}")) for n in range(19)]
+    failed = calls(call("add", {"a": "one"}, "f"))
+    result, _ = await run([*made[:9], failed, *made[9:], "Enough.", "Ok."], [add], talk("add"))
+    assert not [one for one in events_of_session(result) if isinstance(one, ToolRoundLimitReached)]
+    assert result.outcome is not None
+    assert result.outcome.warnings == ()
+
+
 # Timeouts, and tools that behave oddly
 
 
-async def test_a_call_that_takes_too_long_is_given_up_and_its_siblings_are_not() -> None:
-    @tool
-    async def sleep() -> str:
-        """Never answers."""
-        await asyncio.Event().wait()
-        return ""
+@tool
+async def sleep() -> str:
+    """Never answers."""
+    await asyncio.Event().wait()
+    return ""
 
-    script: list[Line] = [
-        calls(call("sleep", {}), call("add", {"a": 1, "b": 2}, "c2")),
-        "3.",
-        "Ok.",
-    ]
-    conversation = talk("sleep", "add", tool_timeout=0.1)
-    result, _ = await run(script, [sleep, add], conversation)
-    late, good = answers(result)
-    assert late.text == "sleep took longer than 0.1 s and was stopped"
-    assert fields_of(late).failure is Failure.TOOL
+
+@tool
+def late() -> str:
+    """Raises a timeout."""
+    raise TimeoutError("the server is silent")
+
+
+@tool
+def strict() -> str:
+    """Raises an error whose text is for the model, as Yacana's ToolError does."""
+    raise ToolException("n must be above 3")
+
+
+@tool
+def parse() -> str:
+    """Validates an empty conversation: its own mistake, and not the model's."""
+    Conversation.model_validate({})
+    return ""
+
+
+hurry = sleep.model_copy(update={"name": "hurry", "metadata": {"timeout": 0.05}})
+
+
+@pytest.mark.parametrize(
+    ("odd", "told"),
+    [
+        (sleep, "sleep took longer than 0.1 s and was stopped"),
+        (hurry, "hurry took longer than 0.05 s and was stopped"),
+        (late, "late failed: TimeoutError: the server is silent"),
+        (strict, "strict failed: n must be above 3"),
+        (parse, "parse failed: ValidationError"),
+    ],
+)
+async def test_a_tool_that_fails_or_takes_too_long_is_told_and_its_siblings_answer(
+    odd: BaseTool, told: str
+) -> None:
+    made = calls(call(odd.name, {}), call("add", {"a": 1, "b": 2}, "c2"))
+    conversation = talk(odd.name, "add", tool_timeout=0.1)
+    result, _ = await run([made, "Hm.", "Ok."], [odd, add], conversation)
+    failed, good = answers(result)
+    assert failed.text.startswith(told)
+    assert fields_of(failed).failure is Failure.TOOL
     assert good.text == "3"
-
-
-async def test_a_tool_says_itself_how_long_it_may_take() -> None:
-    @tool
-    async def sleep() -> str:
-        """Never answers."""
-        await asyncio.Event().wait()
-        return ""
-
-    sleep.metadata = {"timeout": 0.05}
-    result, _ = await run([calls(call("sleep", {})), "Hm.", "Ok."], [sleep], talk("sleep"))
-    assert "took longer than 0.05 s" in answers(result)[0].text
-
-
-async def test_a_tool_that_runs_into_a_timeout_of_its_own_has_failed() -> None:
-    @tool
-    def late() -> str:
-        """Raises a timeout."""
-        raise TimeoutError("the server is silent")
-
-    result, _ = await run([calls(call("late", {})), "Hm.", "Ok."], [late], talk("late"))
-    assert answers(result)[0].text == "late failed: TimeoutError: the server is silent"
-
-
-async def test_what_a_tool_says_to_the_model_stands_there_without_the_class() -> None:
-    """This applies to Yacana's ToolError and LangChain's ToolException."""
-
-    @tool
-    def strict(n: int) -> str:
-        """Needs a larger number."""
-        raise ToolException("n must be above 3")
-
-    result, _ = await run([calls(call("strict", {"n": 1})), "Hm.", "Ok."], [strict], talk("strict"))
-    assert answers(result)[0].text == "strict failed: n must be above 3"
-
-
-async def test_a_tools_own_validation_error_is_not_the_models_fault() -> None:
-    @tool
-    def parse() -> str:
-        """Validates an empty conversation."""
-        Conversation.model_validate({})
-        return ""
-
-    result, _ = await run([calls(call("parse", {})), "Hm.", "Ok."], [parse], talk("parse"))
-    [answer] = answers(result)
-    assert fields_of(answer).failure is Failure.TOOL
-    assert answer.text.startswith("parse failed: ValidationError")
 
 
 @pytest.mark.parametrize("raised", [SystemExit(2), KeyboardInterrupt(2)], ids=["exit", "ctrl-c"])
@@ -346,28 +478,6 @@ async def test_a_tool_that_waits_for_a_person_leaves_the_session_waiting() -> No
     result, _ = await run([calls(call("ask", {"question": "Well?"}))], [ask], talk("ask"))
     assert result.outcome is None
     assert [question.kind for question in result.pending] == ["tool"]
-
-
-async def test_what_is_no_text_is_named() -> None:
-    @tool
-    def draw() -> list[dict[str, str]]:
-        """Draws."""
-        image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
-        return [{"type": "text", "text": "A cat:"}, image]
-
-    result, _ = await run([calls(call("draw", {})), "Hm.", "Ok."], [draw], talk("draw"))
-    assert answers(result)[0].text == "A cat:\n[image/png, not shown]"
-
-
-async def test_a_tool_may_not_command_the_graph() -> None:
-    @tool
-    def jump() -> Command[Any]:
-        """Would end it all."""
-        return Command(goto="__end__", update={"outcome": {}})
-
-    result, _ = await run([calls(call("jump", {})), "Hm.", "Ok."], [jump], talk("jump"))
-    assert "jump failed" in answers(result)[0].text
-    assert reason(result) is Reason.MAX_ITERATIONS
 
 
 # Input of a tool
