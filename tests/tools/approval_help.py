@@ -19,8 +19,6 @@ Saver = BaseCheckpointSaver[Any]
 APPROVE: dict[str, Any] = {"type": "approve"}
 REJECT: dict[str, Any] = {"type": "reject", "message": "Not on a Sunday."}
 RESPOND: dict[str, Any] = {"type": "respond", "message": "Already sent."}
-YES: Any = object()
-"""Placeholder for an answer that approves all calls of the question."""
 
 
 def edited(name: str = "mail", **args: Any) -> dict[str, Any]:
@@ -104,6 +102,10 @@ class Talk:
     async def values(self) -> Any:  # noqa: ANN401
         return (await self.graph.aget_state(self.config)).values
 
+    async def reasons(self) -> list[str]:
+        """Return the reasons of the end."""
+        return list((await self.values())["outcome"]["reasons"])
+
     async def results(self) -> list[ToolMessage]:
         log = log_of(await self.values())
         return [one for one in log if isinstance(one, ToolMessage)]
@@ -126,3 +128,13 @@ LOOK = call("look", "c2", at="it")
 BOTH = calls(MAIL, LOOK)
 END: list[Scripted] = ["Done.", "Fine."]
 ASKS: dict[str, Any] = {"interrupt_on": {"mail": True}}
+
+
+async def decided(
+    saver: Saver, *decisions: dict[str, Any], made: Reply | None = None, **ann: Any
+) -> Talk:
+    """Run a conversation in which Ann makes calls, with a person's decisions about them."""
+    talk = Talk(saver, [made or calls(MAIL), *END], **ASKS | ann)
+    await talk.start()
+    assert await talk.decide(*decisions) == []
+    return talk
