@@ -93,6 +93,7 @@ async def test_known_sessions_are_judged_when_the_batch_asks_for_it(store: str) 
     judge = ScriptedChatModel(lambda prompt: HALF)
     rows = await run(store, judge, judge_at_end=False)
     assert [(row["error"], row["score.criteria"]) for row in rows] == [(UNJUDGED, None)] * 2
+    assert ([row["score.findings"] for row in rows], judge.calls) == ([None] * 2, [])
     rows = await run(store, judge)
     assert [(row["error"], row["score.criteria"], row["calls"]) for row in rows] == [
         (None, 0.5, 4)

@@ -3,19 +3,17 @@
 import asyncio
 import pickle
 from bisect import bisect_left
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
-from duologue.graphs import BatchLimits, ModelUnavailableError, arun_batch
+from duologue.graphs import BatchLimits, ModelUnavailableError
 from duologue.graphs.batch.limiter import PATIENCE, Limiter
 from duologue.graphs.common.errors import PausedError
 from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.models.gate import PlannedCall, StepGate
-from duologue.nodes.testing import Reply, ScriptedChatModel
 from support.cases import drawn_cases
 from support.tables import read_rows
 from support.virtual_time import VirtualLoop, virtually
@@ -424,43 +422,3 @@ async def test_a_step_with_answers_ends_in_a_pause_but_not_beyond_a_budget() -> 
     begun.count("m", Usage(calls=1, input_tokens=4))
     with pytest.raises(PausedError, match="Ctrl-C"):
         await begun.enter(PlannedCall("m", 1))
-
-
-ANSWER = "word " * 60
-PRICES = {"ScriptedChatModel": {"input": 1.0, "output": 6.0}}
-
-
-def batch(**limits: float) -> dict[str, Any]:
-    return {
-        "conversation": {
-            "task": "Plan.",
-            "speakers": [{"name": "Ann"}, {"name": "Bob"}],
-            "end_chat": {"max_iterations": 2},
-            "prices": PRICES,
-        },
-        "vary": {"task": [f"Plan garden {number}." for number in range(25)]},
-        "limits": limits,
-    }
-
-
-@pytest.mark.exhaustive
-async def test_twenty_sessions_at_once_exceed_a_budget_by_their_calls_in_flight(
-    tmp_path: Path,
-) -> None:
-    store, model = (
-        tmp_path / "s.db",
-        ScriptedChatModel(lambda prompt: Reply(text=ANSWER, delay=0.01)),
-    )
-    limited = batch(max_cost=0.02)
-    status = await arun_batch(limited, name="b", model=model, store=store)
-    largest = (status.cost or 0) / status.calls * 1.5
-    assert 0.02 <= (status.cost or 0) < 0.02 + 20 * largest
-    assert status.stopped == "limits.max_cost of 0.02 is used up"
-    assert status.calls == len(model.calls), "the calls in flight are stored"
-    status = await arun_batch(limited, name="b", model=model, store=store)
-    assert (status.calls, status.stopped) == (
-        len(model.calls),
-        "limits.max_cost of 0.02 is used up",
-    )
-    status = await arun_batch(batch(max_cost=1), name="b", model=model, store=store)
-    assert (status.finished, status.calls) == (25, len(model.calls)), "no call was repeated"

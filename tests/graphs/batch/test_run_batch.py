@@ -1,6 +1,7 @@
 """Batches in Python: cells, resumed runs, failures, scores, limits, people."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -23,7 +24,10 @@ from duologue.graphs import (
     alist_batches,
     alist_sessions,
     arun_batch,
+    run_batch,
 )
+from duologue.graphs.batch.status import BatchStatus
+from duologue.graphs.common.settings import environment_variables, load_settings
 from duologue.graphs.store.sql_tables import SqlSessionLease, SqlStore
 from duologue.nodes.testing import Call, Line, Prompt, Reply, ScriptedChatModel
 from support.stores import CellRow, CellsWanted, open_store
@@ -326,26 +330,62 @@ async def test_a_cell_that_waits_for_a_person_goes_on_once_it_is_answered(store:
     assert (status.finished, status.of("waiting"), len(player.calls)) == (1, 3, 5)
 
 
-async def test_no_more_sessions_than_asked_for_run_at_once(store: str) -> None:
-    at_once = most = 0
-
-    async def slow(turn: object) -> str:
-        nonlocal at_once, most
-        at_once += 1
-        most = max(most, at_once)
-        await asyncio.sleep(0.01)
-        at_once -= 1
-        return "Hello."
-
+async def test_one_driver_runs_no_more_sessions_at_once_than_asked_for(store: str) -> None:
+    at_once, most, refused = 0, 0, list[str]()
     speakers = [{"name": name, "replies": [{"kind": "function", "name": "slow"}]} for name in "AB"]
     greetings = Batch(
         conversation={"task": "Greet.", "speakers": speakers, "end_chat": {"max_iterations": 1}},
         trials=9,
     )
-    status = await arun_batch(
-        greetings, name="b", store=store, functions={"slow": slow}, concurrency=3
-    )
-    assert (status.finished, most) == (9, 3)
+
+    async def slow(turn: object) -> str:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        if not refused:
+            refused.append("")
+            assert (await BatchRun("b", store=store).astatus()).is_running
+            with pytest.raises(BatchError, match="running already"):
+                await run()
+        await asyncio.sleep(0.01)
+        at_once -= 1
+        return "Hello."
+
+    async def run() -> BatchStatus:
+        options: dict[str, Any] = {"functions": {"slow": slow}, "concurrency": 3}
+        return await arun_batch(greetings, name="b", store=store, **options)
+
+    assert ((await run()).finished, most) == (9, 3)
+
+
+def test_a_batch_that_ray_should_run_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(
+        SpecError, match=r"^ray: needs more packages; run `pip install '\.\[ray\]'` or "
+    ):
+        run_batch(batch(), name="b", model=Player().model, ray="auto", store=store)
+
+
+def test_a_process_elsewhere_has_the_settings_of_this_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another process gets the settings without the file, and no key of an unrelated address."""
+    for name in environment_variables():
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "of the environment")
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "1")
+    monkeypatch.chdir(tmp_path)
+    Path(".env").write_text("OPENAI_BASE_URL=http://127.0.0.1:9/v1\nDUOLOGUE_MODEL=m\n")
+    here, sent = load_settings(), environment_variables()
+    assert (here.api_key, here.model, here.max_retries) == (None, "m", 1)
+    monkeypatch.chdir(tmp_path.parent)
+    for name, value in sent.items():
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert load_settings().model_dump() == here.model_dump()
 
 
 async def test_deleting_a_batch_deletes_its_sessions_and_no_others(store: str) -> None:
@@ -376,6 +416,10 @@ async def test_deleting_a_batch_deletes_its_sessions_and_no_others(store: str) -
         ({}, {"name": 3}, SpecError, "3 is not a valid name of a batch"),
         ({"conversation": {"kind": "chat", "tools": ["nope"]}, "vary": {}}, {}, SpecError, "nope"),
         ({"limits": {"max_cost": 1}}, {}, SpecError, "prices"),
+        *(
+            ({}, {"patience": patience}, SpecError, "^patience: must be a number of seconds, 0 or")
+            for patience in (-1, float("nan"), float("inf"), True, "1h")
+        ),
     ],
 )
 async def test_what_is_wrong_is_said_before_any_call_and_nothing_is_stored(
@@ -390,53 +434,6 @@ async def test_what_is_wrong_is_said_before_any_call_and_nothing_is_stored(
     there = store if await asyncio.to_thread(Path(store).exists) else "memory:none"
     assert await alist_batches(store=there) == []
     assert await alist_sessions(store=there) == []
-
-
-async def test_two_drivers_of_one_batch_are_refused(store: str) -> None:
-    running, free = asyncio.Event(), asyncio.Event()
-
-    async def slow(turn: object) -> str:
-        running.set()
-        await free.wait()
-        return "Hello."
-
-    one = Batch(
-        conversation={
-            "task": "Greet.",
-            "speakers": [
-                {"name": name, "replies": [{"kind": "function", "name": "slow"}]} for name in "AB"
-            ],
-            "end_chat": {"max_iterations": 1},
-        }
-    )
-    first = asyncio.create_task(arun_batch(one, name="b", store=store, functions={"slow": slow}))
-    await running.wait()
-    assert (await BatchRun("b", store=store).astatus()).is_running
-    with pytest.raises(BatchError, match="running already"):
-        await arun_batch(one, name="b", store=store, functions={"slow": slow})
-    free.set()
-    assert (await first).finished == 1
-
-
-async def test_sessions_that_nobody_judged_have_no_score_and_their_rows_say_why(store: str) -> None:
-    said = ScriptedChatModel(lambda prompt: "Forty." if len(prompt) < 3 else "DEAL")
-    judge = ScriptedChatModel(lambda prompt: {"criterion_1": "met"})
-    grid = {
-        "conversation": {
-            "task": "Sell.",
-            "speakers": [{"name": "Ann", "checks_completion": True}, {"name": "Bob"}],
-            "judge": {"criteria": ["A price is named."], "model": "judge"},
-            "end_chat": {"max_iterations": 9, "when": [{"kind": "done_token", "token": "DEAL"}]},
-        },
-        "trials": 2,
-        "score": ["criteria", "findings"],
-    }
-    await arun_batch(grid, name="b", model=said, models={"judge": judge}, store=store)
-    why = "the scores 'criteria', 'findings' are missing: the session ended before it was judged"
-    for row in await BatchRun("b", store=store).arows():
-        assert (row["reason"], row["error"]) == ("done_token", why)
-        assert (row["score.criteria"], row["score.findings"]) == (None, None)
-    assert not judge.calls
 
 
 @pytest.mark.exhaustive
@@ -465,9 +462,3 @@ async def test_an_agent_whose_server_goes_down_continues_its_session(
     status = await arun_batch(one, name="b", concurrency=1, **options)
     assert (status.finished, status.failed, status.calls) == (3, 0, 12)
     assert len(model.calls) == 12 + 3
-
-
-@pytest.mark.parametrize("patience", [-1, float("nan"), float("inf"), True, "1h"])
-async def test_patience_is_a_number_of_seconds(patience: Any, store: str) -> None:  # noqa: ANN401
-    with pytest.raises(SpecError, match=r"^patience: must be a number of seconds, 0 or more, not"):
-        await arun_batch(batch(), name="b", store=store, patience=patience)
