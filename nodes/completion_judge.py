@@ -8,7 +8,7 @@ read either, the log records that, and the next speaker in order speaks.
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import create_model
 
 from ..graphs.common.errors import SpecError, list_names
@@ -19,8 +19,6 @@ from ..graphs.conversation.judges import (
     SeparateJudge,
     TurnFunction,
 )
-from ..graphs.conversation.usage import Usage
-from ..graphs.log.messages import make_message
 from ..graphs.log.metadata import NOBODY, SpeakerChoice
 from ..graphs.log.state import State
 from ..graphs.prompts import prompts
@@ -35,7 +33,6 @@ from .judge.self_judge import judge_yourself
 from .judge.separate_judge import ask_observer, judge_criteria
 from .models.answers import get_thought
 from .models.model import Model
-from .turn.long_histories import ModelAnswer
 from .turn.node_context import NodeContext, Resources, heard_messages
 
 
@@ -48,7 +45,7 @@ async def completion_judge(state: State, resources: Resources) -> dict[str, Any]
     if due is Phase.CHECKED:
         # In a separate step, so that the speaker's message is stored even if a predicate raises an
         # error.
-        return await context.step(record_phase(context.position, Phase.CHECKED), [])
+        return await context.step(record_phase(context.position, Phase.CHECKED))
     if due is Phase.CHOSEN:
         return await choose(context)
     if isinstance(judge, SeparateJudge):
@@ -75,8 +72,7 @@ async def choose(context: NodeContext) -> dict[str, Any]:
     if len(names) == 1:
         return await _record_choice(context, AIMessage(names[0]), names[0])
     model = await context.model(order.model)
-    found = await _ask_moderator(context, order, model, names)
-    return await _record_choice(context, found.answer, found.found, found.new, found.usage)
+    return await _record_choice(context, *await _ask_moderator(context, order, model, names))
 
 
 async def _call_order(context: NodeContext, function: str) -> str:
@@ -97,7 +93,7 @@ async def _call_order(context: NodeContext, function: str) -> str:
 
 async def _ask_moderator(
     context: NodeContext, order: Moderator, model: Model, names: Sequence[str]
-) -> ModelAnswer[str | None]:
+) -> tuple[AIMessage, str | None]:
     own = ModelSettings(temperature=order.temperature)
     settings = context.settings("turn_order", own, VERDICT_TEMPERATURE)
     render_prompt, known = context.conversation.render_prompt, ", ".join(names)
@@ -146,11 +142,7 @@ def _build_schema(names: Sequence[str]) -> type[OwnAnswer]:
 
 
 async def _record_choice(
-    context: NodeContext,
-    answer: AIMessage,
-    name: str | None,
-    new: Sequence[AnyMessage] = (),
-    usage: dict[str, Usage] | None = None,
+    context: NodeContext, answer: AIMessage, name: str | None
 ) -> dict[str, Any]:
     if name is None and context.position.phase is not Phase.UNCHOSEN:
         position = record_phase(context.position, Phase.UNCHOSEN)
@@ -162,5 +154,5 @@ async def _record_choice(
         problem=None if name is not None else UNREADABLE_CHOICE,
         thought=get_thought(answer),
     )
-    choice = make_message(len(context.log) + len(new), answer.text, about, answer=answer)
-    return await context.step(position, [*new, choice], usage)
+    context.add(answer.text, about, answer)
+    return await context.step(position)

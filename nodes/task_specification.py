@@ -17,9 +17,9 @@ from ..graphs.conversation.conversation import Conversation
 from ..graphs.conversation.conversation_options import first_difference
 from ..graphs.conversation.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.conversation.served import AssistantSettings, prompts_set
-from ..graphs.conversation.usage import Usage, dump_usage, read_usage
+from ..graphs.conversation.usage import dump_usage, read_usage
 from ..graphs.log.memory import list_known
-from ..graphs.log.messages import make_message, metadata
+from ..graphs.log.messages import metadata
 from ..graphs.log.metadata import NOBODY, Draft, Flaw, SpecifiedTask
 from ..graphs.log.state import State, apply_update, hide_removed, log_of, update_of
 from ..graphs.prompts import prompts
@@ -154,7 +154,8 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
     if rewriting is None:
         remembers = start.sayer is not None and start.is_first
         before = start.run_input.make_memories(conversation, start.sayer or "") if remembers else []
-        update = await _begin(context, conversation.task, before, context.usage)
+        context.new.extend(before)
+        update = await _begin(context, conversation.task)
     else:
         update = await _rewrite(context, rewriting)
     return join_updates(start.begun, update)
@@ -203,7 +204,7 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
         purpose=SpecifiedTask,
         marks=LabelledFormat(lines=(f"{task.rstrip(' .')}.",)) if is_short else None,
     )
-    usage = context.add_call_usage(model, answer)
+    context.count_call(model, answer)
     text = _remove_quotes(answer.text)
     problem = _find_problem(text, task, limit, render_prompt)
     thought = get_thought(answer)
@@ -214,8 +215,8 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
             problem=problem.text,
             thought=thought,
         )
-        draft = make_message(len(context.log), text, rejected, answer=answer)
-        return {"usage": dump_usage(usage), **update_of([draft], context.log)}
+        context.add(text, rejected, answer)
+        return {"usage": dump_usage(context.usage), **update_of(context.new, context.log)}
     is_kept = problem is not None and problem.flaw is Flaw.NO_REPLY
     # A blank rewritten task keeps the original, too.
     specified = task if is_kept else cut(text, limit) or task
@@ -224,8 +225,8 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
         thought=thought,
         problem=problem.text if is_kept and problem is not None else None,
     )
-    record = make_message(len(context.log), specified, about, answer=answer)
-    return await _begin(context, specified, [record], usage)
+    context.add(specified, about, answer)
+    return await _begin(context, specified)
 
 
 def _find_problem(text: str, task: str, limit: int, render_prompt: RenderPrompt) -> Problem | None:
@@ -250,12 +251,10 @@ def _find_problem(text: str, task: str, limit: int, render_prompt: RenderPrompt)
     )
 
 
-async def _begin(
-    context: NodeContext, task: str | None, new: list[AnyMessage], usage: dict[str, Usage]
-) -> dict[str, Any]:
+async def _begin(context: NodeContext, task: str | None) -> dict[str, Any]:
     """Return the update that lets the speakers begin."""
-    new = [*new, *list_known(context.conversation, len(context.log) + len(new))]
-    return {"specified_task": task or ""} | await context.step(Position(), new, usage)
+    context.new.extend(list_known(context.conversation, context.next_place()))
+    return {"specified_task": task or ""} | await context.step(Position())
 
 
 def _remove_quotes(text: str) -> str:

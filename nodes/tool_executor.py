@@ -32,18 +32,16 @@ from ..graphs.rules.questions import (
     needing_approval,
     read_answer,
 )
-from ..graphs.rules.transitions import record_leaving, record_pause
 from ..graphs.rules.turns import person_of
 from ..graphs.speakers.call_settings import Action, AnyDecision, Approval, Decisions, Edit
-from ..graphs.speakers.speaker import Speaker
 from ..tools.registry.functions import check_arguments, parameters_of
 from ..tools.registry.hooks import ArgumentsError
-from .execute.call import describe_argument_errors, usage_with_calls
+from .execute.call import describe_argument_errors
 from .execute.calls import (
     CallsRun,
     Interpreter,
+    add_results,
     interrupt_calls,
-    result_lines,
     return_results,
     return_turn,
     run_result_hooks,
@@ -58,39 +56,37 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     context = await NodeContext.read(state, resources)
     if (repaired := await context.repair_position()) is not None:
         return repaired
-    speaker = context.conversation.speaker(context.turn.speaker)
-    hooks = resources.registry.hooks_of(speaker)
+    hooks = resources.registry.hooks_of(context.speaker)
     message = newest_calls(context.log)
     if context.position.phase is Phase.RAN:
-        answers = await run_result_hooks(context, speaker, hooks, message)
-        return await return_results(context, speaker, message, answers)
-    if (stopped := await _stop_calls(context, state, speaker, message)) is not None:
+        answers = await run_result_hooks(context, hooks, message)
+        return await return_results(context, message, answers)
+    if (stopped := await _stop_calls(context, state, message)) is not None:
         return stopped
     decisions = read_decisions(state, message)
-    request = build_question(context, speaker, message) if decisions is None else None
+    request = _build_question(context, message) if decisions is None else None
     if request is not None:
         # In a separate step: the decision must be stored before anything runs.
-        decided_now = ask_for_approval(context, request, speaker, message)
+        decided_now = _ask_for_approval(context, request, message)
         if decided_now is None:
-            leaving = Leaving(by=person_of(context.conversation, speaker.name), reason="quit")
-            return await context.step(record_leaving(context.position, context.turn, leaving), [])
+            person = person_of(context.conversation, context.turn.speaker)
+            return await context.leave(Leaving(by=person, reason="quit"))
         return {"decisions": decided_now}
     before = state.get("interpreter") or {}
     interpreter = Interpreter(context.conversation.sandbox, before)
-    answers = await CallsRun(context, speaker, hooks, interpreter).run_all(message, decisions or {})
+    answers = await CallsRun(context, hooks, interpreter).run_all(message, decisions or {})
     if any(hook.after_tool for _, hook in hooks):
-        ran = record_pause(context.position, context.turn, Phase.RAN)
-        lines = result_lines(context, speaker, answers, final=False)
-        update = await context.step(ran, lines, usage_with_calls(context.usage, answers.values()))
+        add_results(context, answers, final=False)
+        update = await context.pause(Phase.RAN)
     else:
-        update = await return_results(context, speaker, message, answers)
+        update = await return_results(context, message, answers)
     kept = interpreter.dump()
     update |= {"interpreter": kept} if kept not in ({}, before) else {}
     return update | ({"decisions": {}} if state.get("decisions") else {})
 
 
 async def _stop_calls(
-    context: NodeContext, state: State, speaker: Speaker, message: AIMessage
+    context: NodeContext, state: State, message: AIMessage
 ) -> dict[str, Any] | None:
     """Return the update of a step in which no call runs, or None if the calls may run now.
 
@@ -98,57 +94,48 @@ async def _stop_calls(
     next step.
     """
     if stops_calls(context):
-        return await return_turn(context, speaker, message)
-    person = None if is_seen(state, message) else await ask_about_calls(context)
+        return await return_turn(context, message)
+    is_seen = (state.get("decisions") or {}).get("message") == place_of(message)
+    person = None if is_seen else await ask_about_calls(context)
     if isinstance(person, Leaving):
-        return await context.step(record_leaving(context.position, context.turn, person), [])
+        return await context.leave(person)
     if person is not None and person.content:
-        return await interrupt_calls(context, speaker, message, person)
-    return None if person is None else record_seen(message)
+        return await interrupt_calls(context, message, person)
+    # In a separate step. Otherwise the step's next question would get the same answer.
+    return None if person is None else {"decisions": {"message": place_of(message)}}
 
 
-def build_question(context: NodeContext, speaker: Speaker, message: AIMessage) -> Approval | None:
+def _build_question(context: NodeContext, message: AIMessage) -> Approval | None:
     """Return the question to a person about the calls of a message, or None if there is none."""
     if isinstance(metadata(message), CodeCalls):
         return None
-    tools = _find_tools(context, speaker)
-    return build_approval(speaker, message.tool_calls, lambda name: parameters_of(tools[name]))
+    tools = _find_tools(context)
+    calls = message.tool_calls
+    return build_approval(context.speaker, calls, lambda name: parameters_of(tools[name]))
 
 
-def _find_tools(context: NodeContext, speaker: Speaker) -> dict[str, BaseTool]:
+def _find_tools(context: NodeContext) -> dict[str, BaseTool]:
     """Return the speaker's tools, by their registered names."""
-    return dict(zip(speaker.tools, context.resources.registry.tools_of(speaker), strict=True))
+    tools = context.resources.registry.tools_of(context.speaker)
+    return dict(zip(context.speaker.tools, tools, strict=True))
 
 
-def ask_for_approval(
-    context: NodeContext, request: Approval, speaker: Speaker, message: AIMessage
+def _ask_for_approval(
+    context: NodeContext, request: Approval, message: AIMessage
 ) -> dict[str, Any] | None:
     """Ask a person about the calls of a message. None of them may have run before.
 
     Returns the decisions to store, or None if the person leaves the conversation.
     """
-    fitting = _make_answer_type(request, _find_tools(context, speaker))
+    fitting = _make_answer_type(request, _find_tools(context))
     again = context.resources.serves_clients
     answer: Decisions | None = ask(request.payload(), fitting, asks_again=again)
     if answer is None:
         return None
-    calls = needing_approval(speaker, message.tool_calls)
+    calls = needing_approval(context.speaker, message.tool_calls)
     dumped = answer.model_dump(mode="json")["decisions"]
     ids = [str(call["id"]) for call in calls]
     return {"message": place_of(message), "decisions": dict(zip(ids, dumped, strict=True))}
-
-
-def record_seen(message: AIMessage) -> dict[str, Any]:
-    """Record that a person has seen the calls of a message and lets them run.
-
-    This is a separate step. Otherwise the step's next question would get the same answer.
-    """
-    return {"decisions": {"message": place_of(message)}}
-
-
-def is_seen(state: State, message: AIMessage) -> bool:
-    """Return whether a person has seen the calls of a message."""
-    return (state.get("decisions") or {}).get("message") == place_of(message)
 
 
 def read_decisions(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:

@@ -6,13 +6,13 @@ runs a conversation becomes an inner session of the caller.
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, ToolException
@@ -28,10 +28,9 @@ from pydantic_core import to_jsonable_python
 from ...graphs.common.content import Block, describe_file, files_of, is_inline_file, text_block
 from ...graphs.common.content_input import read_bytes
 from ...graphs.conversation.questions import describe_misfit
-from ...graphs.conversation.usage import Usage, add_models, read_usage
-from ...graphs.log.memory import select_heard, talk_of
-from ...graphs.log.messages import make_message, metadata, parts_of_result, storable, store_artifact
-from ...graphs.log.metadata import CallOutcome, Failure, InnerSession, UnheardResult
+from ...graphs.log.memory import talk_of
+from ...graphs.log.messages import metadata, parts_of_result, storable, store_artifact
+from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
 from ...graphs.rules.questions import (
     call_shown,
 )
@@ -42,7 +41,6 @@ from ...graphs.speakers.call_settings import (
     Reject,
     Respond,
 )
-from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import check_arguments, is_cancelled, parameters_of
 from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState, timeout_of
 from ...tools.registry.registry import ConversationTool
@@ -132,16 +130,11 @@ def refuse_unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:
     return CallResult(f"There is no tool {name!r}. {there_are}.", Failure.CALL)
 
 
-def tool_state(context: NodeContext, speaker: Speaker, run_code: RunCode) -> ToolState:
+def tool_state(context: NodeContext, run_code: RunCode) -> ToolState:
     """Return the state for a tool: only information that its caller has."""
-    return ToolState(
-        session=session_id(),
-        speaker=speaker.name,
-        messages=talk_of(
-            select_heard(context.conversation, context.log, speaker.name), speaker.name
-        ),
-        run_code=run_code,
-    )
+    name = context.turn.speaker
+    messages = talk_of(context.heard(), name)
+    return ToolState(session=session_id(), speaker=name, messages=messages, run_code=run_code)
 
 
 async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: float) -> CallResult:
@@ -373,7 +366,7 @@ def _describe_bytes(value: object, files: list[Block], depth: int = 0) -> object
 
 
 async def call_conversation(
-    context: NodeContext, speaker: Speaker, call: ToolCall, tool: ConversationTool
+    context: NodeContext, call: ToolCall, tool: ConversationTool
 ) -> CallResult:
     """Run one call of a tool that runs a conversation. Every failure becomes text for the model."""
     name, given = call["name"], call["args"]
@@ -386,7 +379,7 @@ async def call_conversation(
         fault = f"{tool.argument}: must not be empty; write a text or leave it out"
         return CallResult(f"The arguments of {name} do not fit: {fault}", Failure.CALL)
     seconds, call_id = timeout_of(tool), str(call["id"])
-    found = await run_inner(context, speaker, tool.conversation, text, call_id, seconds)
+    found = await run_inner(context, tool.conversation, text, call_id, seconds)
     inner = found.about.model_dump(mode="json", exclude_defaults=True)
     if found.error is not None:
         return CallResult(
@@ -397,19 +390,6 @@ async def call_conversation(
         return CallResult(f"{name} failed: {end}", Failure.TOOL, inner=inner)
     value = to_jsonable_python(found.output.value, fallback=str)
     return CallResult(found.output.text, parsed=value, inner=inner)
-
-
-def inner_lines(answers: Iterable[CallResult], number: int) -> list[AnyMessage]:
-    """Return the messages of the log that contain the inner sessions of calls."""
-    found = [InnerSession.model_validate(one.inner) for one in answers if one.inner is not None]
-    return [make_message(place, "", about) for place, about in enumerate(found, start=number)]
-
-
-def usage_with_calls(usage: dict[str, Usage], answers: Iterable[CallResult]) -> dict[str, Usage]:
-    """Return the usage by model with the usage of the inner sessions of calls added."""
-    for answer in answers:
-        usage = add_models(usage, read_usage(answer.inner or {}))
-    return usage
 
 
 def answer_for_person(call: ToolCall, decision: AnyDecision | None) -> CallResult | None:

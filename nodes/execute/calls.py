@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, get_args
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
@@ -20,13 +20,15 @@ from ...graphs.common.errors import AnswerError, SpecError
 from ...graphs.conversation.conversation import hand_off_targets
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.sandbox import Kept, Language, Sandbox, new_key
+from ...graphs.conversation.usage import read_usage
 from ...graphs.log.heard_text import describe_handoffs
-from ...graphs.log.messages import make_message, make_tool_message, metadata
+from ...graphs.log.messages import make_tool_message, metadata
 from ...graphs.log.metadata import (
     NOBODY,
     CallOutcome,
     CodeCalls,
     Failure,
+    InnerSession,
     Source,
     Speech,
     ToolResult,
@@ -36,7 +38,6 @@ from ...graphs.prompts.prompts import HAND_OFF_UNDONE, NOT_RUN
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import record_pause, record_turn
 from ...graphs.speakers.call_settings import AnyDecision, DecisionType
-from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.hooks import RunCode, languages_of, timeout_of
 from ...tools.registry.registry import ConversationTool
 from ...tools.sandbox import sandbox as sandboxes
@@ -53,14 +54,12 @@ from .call import (
     apply_decision,
     call_conversation,
     classify_decision,
-    inner_lines,
     note_edit,
     read_new_result,
     read_result,
     refuse_unknown_tool,
     run_call,
     tool_state,
-    usage_with_calls,
 )
 
 _OUTCOME: Final = CallOutcome.model_fields.keys()
@@ -70,14 +69,12 @@ Answers = Mapping[str, CallResult]
 """The result of each call by its id, in the order of the calls."""
 
 
-async def run_result_hooks(
-    context: NodeContext, speaker: Speaker, hooks: Hooks, message: AIMessage
-) -> Answers:
+async def run_result_hooks(context: NodeContext, hooks: Hooks, message: AIMessage) -> Answers:
     """Run the hooks after the tools, and return the final result of each call."""
-    turn = turn_of(context, speaker, context.log)
+    turn = turn_of(context)
     calls: Mapping[str | None, ToolCall] = {call["id"]: call for call in message.tool_calls}
     answers: dict[str, CallResult] = {}
-    handoffs = answer_handoffs(context, speaker, message)
+    handoffs = answer_handoffs(context, message)
     for found in context.log[context.log.index(message) + 1 :]:
         if not isinstance(found, ToolMessage):
             # A message that somebody sent meanwhile.
@@ -114,19 +111,18 @@ async def run_result_hooks(
 
 
 async def return_results(
-    context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
+    context: NodeContext, message: AIMessage, answers: Answers
 ) -> dict[str, Any]:
     """Record the results of the calls, for the speaker to use or as the speaker's message."""
-    usage = usage_with_calls(context.usage, answers.values())
     is_code = isinstance(metadata(message), CodeCalls)
-    handoffs = answer_handoffs(context, speaker, message)
+    handoffs = answer_handoffs(context, message)
     others = {call_id: one for call_id, one in answers.items() if call_id not in handoffs}
     undone = settle_handoffs(context, handoffs, others)
     # A person's refusal is not an error, so the calls count as a round here. Otherwise a turn could
     # continue forever.
     counts = (None, Failure.PERSON)
     succeeded = not is_code and any(answer.failure in counts for answer in others.values())
-    is_direct = not (is_code or handoffs) and _is_direct(context, speaker, message, answers)
+    is_direct = not (is_code or handoffs) and _is_direct(context, message, answers)
     is_said = is_code or is_direct or (bool(handoffs) and undone is None)
     told = {**answers, **(undone or {})}
     phase = Phase.GIVEN if is_said else Phase.RETURNED
@@ -137,17 +133,21 @@ async def return_results(
         for call in message.tool_calls:
             answer = told[str(call["id"])]
             told[str(call["id"])] = answer._replace(text=note_edit(call, answer))
-    lines = result_lines(context, speaker, told, final=not is_code, tool_round=tool_round)
-    return await context.step(position, lines, usage)
+    add_results(context, told, final=not is_code, tool_round=tool_round)
+    return await context.step(position)
+
+
+def _refuse_all(message: AIMessage, text: str) -> Answers:
+    """Return the results of the calls of a message that a person did not let run."""
+    calls = (*message.tool_calls, *message.invalid_tool_calls)
+    return {str(call["id"]): CallResult(text, Failure.PERSON) for call in calls}
 
 
 async def interrupt_calls(
-    context: NodeContext, speaker: Speaker, message: AIMessage, person: Interruption
+    context: NodeContext, message: AIMessage, person: Interruption
 ) -> dict[str, Any]:
     """Record that each call was interrupted, and then the person's message."""
-    text = f"Not run: {person.speaker} sent a message instead."
-    calls = (*message.tool_calls, *message.invalid_tool_calls)
-    answers = {str(call["id"]): CallResult(text, Failure.PERSON) for call in calls}
+    answers = _refuse_all(message, f"Not run: {person.speaker} sent a message instead.")
     about = Speech(
         speaker=person.speaker,
         audience=context.conversation.speaker(person.speaker).speaks_to,
@@ -157,72 +157,62 @@ async def interrupt_calls(
     )
     # The interruption counts as a round. Otherwise a turn could continue forever.
     position = record_pause(context.position, context.turn, Phase.RETURNED, succeeded=True)
-    tool_round = position.tool_rounds
-    lines = result_lines(context, speaker, answers, final=True, tool_round=tool_round)
+    add_results(context, answers, tool_round=position.tool_rounds)
     waiting = context.find_waiting_message(person.speaker)
-    message_id = None if waiting is None else waiting.id
-    spoken = make_message(len(context.log) + len(lines), person.content, about, id=message_id)
-    return await context.step(position, [*lines, spoken])
+    context.add(person.content, about, id=None if waiting is None else waiting.id)
+    return await context.step(position)
 
 
-async def return_turn(context: NodeContext, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
+async def return_turn(context: NodeContext, message: AIMessage) -> dict[str, Any]:
     """End a turn without running its calls when a guard passes the turn to a person."""
-    calls = (*message.tool_calls, *message.invalid_tool_calls)
-    answers = {str(call["id"]): CallResult(NOT_RUN, Failure.PERSON) for call in calls}
-    position = record_turn(context, context.turn)
-    return await context.step(position, result_lines(context, speaker, answers, final=True))
+    add_results(context, _refuse_all(message, NOT_RUN))
+    return await context.step(record_turn(context, context.turn))
 
 
-def _is_direct(
-    context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
-) -> bool:
+def _is_direct(context: NodeContext, message: AIMessage, answers: Answers) -> bool:
     """Return whether results become the speaker's message (Yacana; LangChain's return_direct)."""
     by_person = ("reject", "respond")
     if any(answer.failure or answer.decision in by_person for answer in answers.values()):
         return False
     ran = [answers[str(call["id"])].tool or call["name"] for call in message.tool_calls]
-    return returns_directly(context, speaker, ran)
+    return returns_directly(context, ran)
 
 
-def result_lines(
-    context: NodeContext,
-    speaker: Speaker,
-    answers: Answers,
-    *,
-    final: bool,
-    tool_round: int | None = None,
-) -> list[AnyMessage]:
-    """Return the log lines of results.
+def add_results(
+    context: NodeContext, answers: Answers, *, final: bool = True, tool_round: int | None = None
+) -> None:
+    """Add results and their inner sessions to the log.
 
     If `final` is True, the speaker who called the tools hears them. Otherwise hooks see them first,
     or the speaker reports them in a message.
     """
-    lines = inner_lines(answers.values(), len(context.log))
-    kind, audience = (ToolResult, (speaker.name,)) if final else (UnheardResult, NOBODY)
+    for answer in answers.values():
+        if answer.inner is not None:
+            context.add_usage(read_usage(answer.inner))
+            context.add("", InnerSession.model_validate(answer.inner))
+    name = context.turn.speaker
+    kind, audience = (ToolResult, (name,)) if final else (UnheardResult, NOBODY)
     last = [*answers][-1:]
     # The results follow without a gap, because the next step reads the newest messages.
     for call_id, answer in answers.items():
         about = kind(
-            speaker=speaker.name,
+            speaker=name,
             audience=audience,
             tool_round=tool_round if call_id in last else None,
             **{name: one for name, one in answer._asdict().items() if name in _OUTCOME},
         )
         kept: Any = {"files": answer.files, "artifact": answer.artifact}
-        number = len(context.log) + len(lines)
-        lines.append(make_tool_message(number, answer.text, about, call_id, **kept))
-    return lines
+        place = context.next_place()
+        context.new.append(make_tool_message(place, answer.text, about, call_id, **kept))
 
 
-def answer_handoffs(
-    context: NodeContext, speaker: Speaker, message: AIMessage
-) -> dict[str, CallResult]:
+def answer_handoffs(context: NodeContext, message: AIMessage) -> dict[str, CallResult]:
     """Return the result of each handoff of a message by its id, as if the other calls succeeded.
 
     It is empty if the speaker may not hand over.
     """
     given = read_hand_over_calls(message).to
-    results = describe_handoffs(context.conversation, speaker.name, given)
+    results = describe_handoffs(context.conversation, context.turn.speaker, given)
     failure = None if any(name for name, _ in results) else Failure.CALL
     ids = (str(call["id"]) for call in message.tool_calls if call["name"] == HAND_OFF)
     return {
@@ -326,14 +316,13 @@ class CallsRun:
     """One execution of all calls of a message."""
 
     context: NodeContext
-    speaker: Speaker
     hooks: Hooks
     interpreter: Interpreter
 
     async def run_all(self, message: AIMessage, decisions: Mapping[str, AnyDecision]) -> Answers:
         """Run the calls after their hooks, and return the result of each."""
         is_code = isinstance(metadata(message), CodeCalls)
-        found = answer_handoffs(self.context, self.speaker, message)
+        found = answer_handoffs(self.context, message)
         asked: list[_Call] = []
         for made in message.tool_calls:
             if str(made["id"]) in found:
@@ -397,7 +386,7 @@ class CallsRun:
         """Run the hooks before all calls, so that a failing hook does not lose a tool's result."""
         if not any(hook.before_tool for _, hook in self.hooks):
             return asked
-        turn = turn_of(self.context, self.speaker, self.context.log)
+        turn = turn_of(self.context)
 
         async def record() -> dict[str, Any]:
             made = []
@@ -405,7 +394,7 @@ class CallsRun:
                 call, instead = await run_before_tool(self.hooks, turn, one.call)
                 if is_code and not isinstance(call["args"].get("code"), str):
                     raise SpecError(
-                        f"a before_tool hook of {self.speaker.name!r} set the argument `code` to a "
+                        f"a before_tool hook of {turn.speaker!r} set the argument `code` to a "
                         "value that is not text; return a string"
                     )
                 answer = instead and read_new_result(instead, call["name"]).dump()
@@ -437,13 +426,14 @@ class CallsRun:
 
     async def _run_tool(self, call: ToolCall) -> CallResult:
         registry, conversation = self.context.resources.registry, self.context.conversation
-        allowed = self.speaker.tools if self.speaker.tool_choice != "none" else ()
+        speaker = self.context.speaker
+        allowed = speaker.tools if speaker.tool_choice != "none" else ()
         tool = registry.tool(call["name"]) if call["name"] in allowed else None
         if tool is None:
-            hands_over = [HAND_OFF] if hand_off_targets(conversation, self.speaker.name) else []
+            hands_over = [HAND_OFF] if hand_off_targets(conversation, speaker.name) else []
             return refuse_unknown_tool(call["name"], [*allowed, *hands_over])
         if isinstance(tool, ConversationTool):
-            return await call_conversation(self.context, self.speaker, call, tool)
+            return await call_conversation(self.context, call, tool)
         seconds = timeout_of(tool)
         if seconds is None:
             # The sandbox ends a call that runs code, and reports it.
@@ -451,7 +441,7 @@ class CallsRun:
             seconds = (
                 conversation.sandbox.seconds + _SLACK if runs_code else conversation.tool_timeout
             )
-        state = tool_state(self.context, self.speaker, self._run_code_for(tool))
+        state = tool_state(self.context, self._run_code_for(tool))
         return await run_call(call, tool, state, seconds)
 
     def _run_code_for(self, tool: BaseTool) -> RunCode:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Self
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BeforeValidator, Field, model_validator
 
 from ...graphs.conversation.judges import (
@@ -18,22 +18,22 @@ from ...graphs.conversation.judges import (
     SeparateJudge,
     Verdict,
 )
-from ...graphs.log.messages import make_message, metadata
+from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
 from ...graphs.log.viewpoint import order_messages
 from ...graphs.prompts import prompts
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import record_phase, record_unread_verdict, record_verdict
 from ...graphs.speakers.reply_parts import StopCause
-from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
+from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ..models.answers import get_thought
 from ..models.model import Model
 from ..models.settings import CallSettings
 from ..models.stops import stop_of
-from ..turn.long_histories import ModelAnswer, ask_model
+from ..turn.long_histories import ask_speaker
 from ..turn.node_context import NodeContext
-from ..turn.prompt import view_of
+from ..turn.prompt import PromptAdditions, view_of
 from .verdicts_in_words import yes_or_no
 
 _MORE = 8
@@ -74,19 +74,17 @@ def answer_limit(
 
 
 async def record_unreadable(
-    context: NodeContext, found: ModelAnswer[Any], before: Sequence[AnyMessage], speaker: str | None
+    context: NodeContext, answer: AIMessage, speaker: str | None
 ) -> dict[str, Any]:
-    """Record an unreadable answer, and before it the given messages."""
-    answer = found.answer
+    """Record an unreadable answer."""
     about = Reflection(
         speaker=speaker,
         audience=NOBODY,
         problem=prompts.UNREADABLE,
         thought=get_thought(answer),
     )
-    place = len(context.log) + len(found.new) + len(before)
-    new = [*found.new, *before, make_message(place, answer.text, about, answer=answer)]
-    return await context.step(record_unread_verdict(context), new, found.usage)
+    context.add(answer.text, about, answer)
+    return await context.step(record_unread_verdict(context))
 
 
 _MOST_OBJECTIVES = 5
@@ -121,70 +119,69 @@ class Judgement(OwnAnswer):
 
 async def judge_yourself(context: NodeContext) -> dict[str, Any]:
     """Ask the speaker of the last turn whether its task is complete."""
-    conversation = context.conversation
-    speaker = conversation.speaker(context.turn.speaker)
-    model = await context.model(speaker.model)
-    assert isinstance(conversation.judge, Judge)  # noqa: S101  # a separate judge has its own module
-    judge = conversation.judge
+    model = await context.model(context.speaker.model)
+    judge = context.conversation.judge
+    assert isinstance(judge, Judge)  # noqa: S101  # a separate judge has its own module
     if judge.form == "structured":
-        return await _ask_with_schema(context, speaker, model, judge)
+        return await _ask_with_schema(context, model, judge)
     if (left := _find_first_answer(context)) is None:
-        return await _ask_what_is_left(context, speaker, model, judge)
-    return await _ask_if_complete(context, speaker, model, judge, left)
+        return await _ask_what_is_left(context, model, judge)
+    return await _ask_if_complete(context, model, judge, left)
 
 
 def _make_settings(
     context: NodeContext,
-    speaker: Speaker,
     judge: Judge,
     most: int | None,
     temperature: float | str | None,
     default: float = VERDICT_TEMPERATURE,
 ) -> CallSettings:
     # The speaker's stop texts and output limit are for its messages; a verdict has its own form.
-    own = speaker.model_settings.model_copy(
+    own = context.speaker.model_settings.model_copy(
         update={"temperature": temperature, "stop": (), "max_tokens": judge.max_tokens}
     )
-    return context.settings(context.path_of(speaker, "model_settings"), own, default, most)
+    return context.settings(context.path_of("model_settings"), own, default, most)
 
 
-def _find_audience(speaker: Speaker) -> tuple[str, ...]:
-    return (speaker.name,) if speaker.keep_self_reflection else NOBODY
+def _find_audience(context: NodeContext) -> tuple[str, ...]:
+    return (context.turn.speaker,) if context.speaker.keep_self_reflection else NOBODY
 
 
-async def _ask_with_schema(
-    context: NodeContext, speaker: Speaker, model: Model, judge: Judge
-) -> dict[str, Any]:
+async def _ask_with_schema(context: NodeContext, model: Model, judge: Judge) -> dict[str, Any]:
     words = context.conversation.render_prompt(prompts.JUDGE_OWN_TASK)
-    question = HumanMessage(phrase_question(context, words))
+    additions = PromptAdditions(last=[HumanMessage(phrase_question(context, words))])
     most = answer_limit(context, judge, model, _STRUCTURED)
+    speaker = context.speaker
 
-    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
+    async def ask() -> tuple[AIMessage, Judgement | None]:
         return await model.answer_by_schema(
-            order_messages([*view_of(context, speaker, log, behind=[question]), question]),
+            _build_prompt(context, additions),
             Judgement,
-            _make_settings(context, speaker, judge, most, judge.temperature),
+            _make_settings(context, judge, most, judge.temperature),
             purpose=Reflection,
             instead='judge.form = "two_questions"',
             speaker=speaker.name,
             tool_calling=speaker.tool_calling,
         )
 
-    found = await ask_model(context, speaker, model, ask, behind=[question], most=most)
-    judgement = found.found
-    if judgement is None and not is_last(context, judge, found.answer):
-        before = [_make_question(context, found, words, NOBODY)]
-        return await record_unreadable(context, found, before, speaker.name)
+    answer, judgement = await ask_speaker(context, model, ask, additions, most=most)
     if judgement is None:
         verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
-        text = str(found.answer.text)
+        text = str(answer.text)
     else:
         left = tuple(judgement.objectives_left)
         verdict = Verdict(speaker=speaker.name, complete=judgement.complete, objectives_left=left)
         text = _describe_verdict(context, verdict)
     # An unreadable answer has no use in the speaker's view.
-    audience = _find_audience(speaker) if verdict.readable else NOBODY
-    return await _record_answer(context, found, words, text, audience, verdict)
+    audience = _find_audience(context) if verdict.readable else NOBODY
+    context.add(words, JudgeQuestion(audience=audience))
+    if judgement is None and not is_last(context, judge, answer):
+        return await record_unreadable(context, answer, speaker.name)
+    return await _record_answer(context, answer, text, audience, verdict)
+
+
+def _build_prompt(context: NodeContext, additions: PromptAdditions) -> list[BaseMessage]:
+    return order_messages([*view_of(context, additions), *additions.last])
 
 
 def _describe_verdict(context: NodeContext, verdict: Verdict) -> str:
@@ -210,100 +207,76 @@ def _find_first_answer(context: NodeContext) -> tuple[BaseMessage, BaseMessage] 
     return None
 
 
-async def _ask_what_is_left(
-    context: NodeContext, speaker: Speaker, model: Model, judge: Judge
-) -> dict[str, Any]:
+async def _ask_what_is_left(context: NodeContext, model: Model, judge: Judge) -> dict[str, Any]:
     words = context.conversation.render_prompt(prompts.LIST_OBJECTIVES_LEFT)
-    question = HumanMessage(words)
     most = answer_limit(context, judge, model, _LEFT)
-    own = speaker.model_settings.temperature
-    settings = _make_settings(context, speaker, judge, most, own, SPEAKER_TEMPERATURE)
-    found = await _ask_in_text(context, speaker, model, [question], settings)
-    text = found.answer.text
-    return await _record_answer(context, found, words, text, _find_audience(speaker), None)
+    own = context.speaker.model_settings.temperature
+    settings = _make_settings(context, judge, most, own, SPEAKER_TEMPERATURE)
+    answer = await _ask_in_text(context, model, [HumanMessage(words)], settings)
+    audience = _find_audience(context)
+    context.add(words, JudgeQuestion(audience=audience))
+    return await _record_answer(context, answer, answer.text, audience, None)
 
 
 async def _ask_if_complete(
-    context: NodeContext,
-    speaker: Speaker,
-    model: Model,
-    judge: Judge,
-    left: tuple[BaseMessage, BaseMessage],
+    context: NodeContext, model: Model, judge: Judge, left: tuple[BaseMessage, BaseMessage]
 ) -> dict[str, Any]:
     first, reflection = left
     render_prompt = context.conversation.render_prompt
     words = render_prompt(prompts.IS_TASK_COMPLETE)
-    question = HumanMessage(phrase_question(context, words))
     # Kept reflections are in the view already; others are shown for this question only.
     before: list[BaseMessage] = []
-    if not speaker.keep_self_reflection:
-        answer = reflection.text.strip() or render_prompt(prompts.NO_OBJECTIVES_LEFT)
-        before = [HumanMessage(first.text), AIMessage(answer)]
-    behind, most = [*before, question], answer_limit(context, judge, model, _WORD)
-    settings = _make_settings(context, speaker, judge, most, judge.temperature)
-    found = await _ask_in_text(context, speaker, model, behind, settings)
-    text = found.answer.text
-    complete = yes_or_no(text)
-    if complete is None and not is_last(context, judge, found.answer):
-        return await record_unreadable(context, found, [], speaker.name)
+    if not context.speaker.keep_self_reflection:
+        shown = reflection.text.strip() or render_prompt(prompts.NO_OBJECTIVES_LEFT)
+        before = [HumanMessage(first.text), AIMessage(shown)]
+    most = answer_limit(context, judge, model, _WORD)
+    settings = _make_settings(context, judge, most, judge.temperature)
+    asked = [*before, HumanMessage(phrase_question(context, words))]
+    answer = await _ask_in_text(context, model, asked, settings)
+    complete = yes_or_no(answer.text)
+    if complete is None and not is_last(context, judge, answer):
+        return await record_unreadable(context, answer, context.turn.speaker)
     verdict = Verdict(
-        speaker=speaker.name,
+        speaker=context.turn.speaker,
         complete=complete is True,
         objectives_left=() if complete else (reflection.text,),
         readable=complete is not None,
     )
-    return await _record_answer(context, found, words, text, NOBODY, verdict)
+    context.add(words, JudgeQuestion(audience=NOBODY))
+    return await _record_answer(context, answer, answer.text, NOBODY, verdict)
 
 
 async def _record_answer(
     context: NodeContext,
-    found: ModelAnswer[Any],
-    question: str,
+    answer: AIMessage,
     text: str,
     audience: tuple[str, ...],
     verdict: Verdict | None,
 ) -> dict[str, Any]:
-    """Record a question and its answer, with a verdict unless it is the first of two questions."""
-    number = len(context.log) + len(found.new)
-    speaker = context.turn.speaker
+    """Record an answer, with a verdict unless it is the first of two answers."""
     about = Reflection(
-        speaker=speaker,
+        speaker=context.turn.speaker,
         audience=audience,
         verdict=verdict,
-        thought=get_thought(found.answer),
+        thought=get_thought(answer),
     )
-    lines = [
-        _make_question(context, found, question, audience),
-        make_message(number + 1, text, about, answer=found.answer),
-    ]
-    position = (
+    context.add(text, about, answer)
+    return await context.step(
         record_phase(context.position, Phase.ASKED)
         if verdict is None
         else record_verdict(context, complete=verdict.complete)
     )
-    return await context.step(position, [*found.new, *lines], found.usage)
-
-
-def _make_question(
-    context: NodeContext, found: ModelAnswer[Any], text: str, audience: tuple[str, ...]
-) -> AnyMessage:
-    """Return the log line of a question, placed before its answer."""
-    about = JudgeQuestion(audience=audience)
-    return make_message(len(context.log) + len(found.new), text, about)
 
 
 async def _ask_in_text(
-    context: NodeContext,
-    speaker: Speaker,
-    model: Model,
-    behind: Sequence[BaseMessage],
-    settings: CallSettings,
-) -> ModelAnswer[None]:
+    context: NodeContext, model: Model, last: Sequence[BaseMessage], settings: CallSettings
+) -> AIMessage:
     """Ask a question after the messages that the speaker sees."""
+    additions, speaker = PromptAdditions(last=last), context.speaker
 
-    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
+    async def ask() -> tuple[AIMessage, None]:
         answer = await model.answer(
-            order_messages([*view_of(context, speaker, log, behind=behind), *behind]),
+            _build_prompt(context, additions),
             settings,
             purpose=Reflection,
             speaker=speaker.name,
@@ -312,4 +285,5 @@ async def _ask_in_text(
         return answer, None
 
     most = settings.values.get("max_tokens")
-    return await ask_model(context, speaker, model, ask, behind=behind, most=most)
+    answer, _ = await ask_speaker(context, model, ask, additions, most=most)
+    return answer

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from pydantic import Field, create_model
 
-from ...graphs.common.errors import ContextTooLongError
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.judges import (
     VERDICT_TEMPERATURE,
@@ -23,7 +22,7 @@ from ...graphs.conversation.judges import (
     Verdict,
 )
 from ...graphs.conversation.usage import Usage
-from ...graphs.log.messages import make_message, metadata, place_of
+from ...graphs.log.messages import metadata, place_of
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Summary
 from ...graphs.log.transcript import format_transcript, numbered_transcript, transcript_lines
 from ...graphs.prompts import prompts
@@ -35,10 +34,10 @@ from ...graphs.speakers.call_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ...graphs.text.words import tokens_of
-from ..models.answers import get_thought, ran_out_of_room
+from ..models.answers import get_thought
 from ..models.gate import StepGate
 from ..models.model import Model
-from ..turn.long_histories import ModelAnswer, limit_after
+from ..turn.long_histories import Shortened, ask_within_room
 from ..turn.node_context import NodeContext, Resources, notify
 from ..turn.running_sessions import RunningSession
 from .self_judge import answer_limit, is_last, phrase_question, record_unreadable
@@ -47,64 +46,50 @@ from .verdicts_in_words import read_lines
 T = TypeVar("T")
 
 
-Ask = Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]]
-"""Calls a model with a prompt. Returns the answer, and the value read from it."""
-
-
 async def ask_observer(
     context: NodeContext,
     model: Model,
     system: Sequence[str],
     question: str,
-    ask: Ask[T],
+    ask: Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]],
     *,
     private: bool,
     most: int | None = None,
     is_numbered: bool = False,
-) -> ModelAnswer[T]:
+) -> tuple[AIMessage, T]:
     """Ask an observer who has heard the conversation, or read its numbered lines.
 
     If the conversation is too long for the model, or leaves no room for a whole answer, its older
     half is left out from then on. A single message that is too long is shortened.
     """
-    lines: list[AnyMessage] = [*context.log]
-    usage, has_room = context.usage, False
     limit: int | None = None
-    refused: int | None = None
     render_prompt = context.conversation.render_prompt
-    while True:
+
+    def ask_in_prompt() -> Awaitable[tuple[AIMessage, T]]:
+        seen = _select_seen(context.lines())
         transcript = (
-            numbered_transcript(context.log, _select_seen(lines))
+            numbered_transcript(context.log, seen)
             if is_numbered
-            else format_transcript(_select_seen(lines), private=private)
+            else format_transcript(seen, private=private)
         ) or render_prompt(prompts.EMPTY_CONVERSATION)
         # Constant parts first and the question last, so that most of the prompt can be cached.
         heard = render_prompt(prompts.CONVERSATION_SO_FAR, transcript=transcript, question=question)
         prompt: list[BaseMessage] = [SystemMessage("\n\n".join(system)), HumanMessage(heard)]
-        if limit is not None:
-            prompt = shorten_messages(prompt, limit, render_prompt)
-        try:
-            answer, found = await ask(prompt)
-        except ContextTooLongError as error:
-            since = _find_half(_select_seen(lines), private=private)
-            if since is None:
-                limit = limit_after(error, most or model.adapter.longest_answer, refused)
-                if limit is None:
-                    raise
-                refused = error.estimate or 0
-                continue
-        else:
-            usage = context.add_call_usage(model, answer, usage)
-            # Only once: if the next answer is cut off as well, the reason is the model's own limit.
-            has_room = has_room or not ran_out_of_room(answer, most or model.adapter.longest_answer)
-            since = None if has_room else _find_half(_select_seen(lines), private=private)
-            if since is None:
-                return ModelAnswer(answer, found, lines[len(context.log) :], usage)
-            has_room = True
-        text = fill_template(SHORTENED, name=prompts.OBSERVER)
-        about = Summary(audience=NOBODY, since=since, problem=text)
-        lines.append(make_message(len(lines), "", about))
-        notify(text)
+        return ask(prompt if limit is None else shorten_messages(prompt, limit, render_prompt))
+
+    def shorten(tokens: int | None) -> Shortened | None:
+        nonlocal limit
+        since = _find_half(_select_seen(context.lines()), private=private)
+        if since is not None:
+            text = fill_template(SHORTENED, name=prompts.OBSERVER)
+            context.add("", Summary(audience=NOBODY, since=since, problem=text))
+            return Shortened(text)
+        if tokens is None:
+            return None
+        limit = tokens
+        return Shortened(is_limited=True)
+
+    return await ask_within_room(context, model, ask_in_prompt, shorten, most=most)
 
 
 def _select_seen(log: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -155,15 +140,12 @@ class _ReasonedFinding(OwnAnswer):
 
 async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str, Any]:
     """Ask the separate judge about its criteria, and record the verdict."""
-    speaker = context.conversation.speaker(context.turn.speaker)
-    model = await context.model(judge.model)
-    found = await ask_criteria(context, judge, model)
-    answer, decisions = found.answer, found.found
-    number = len(context.log) + len(found.new)
+    speaker = context.speaker
+    answer, decisions = await ask_criteria(context, judge, await context.model(judge.model))
     asked = context.conversation.render_prompt(prompts.JUDGE_CRITERIA)
-    question = make_message(number, asked, JudgeQuestion(audience=NOBODY))
+    context.add(asked, JudgeQuestion(audience=NOBODY))
     if decisions is None and not is_last(context, judge, answer):
-        return await record_unreadable(context, found, [question], None)
+        return await record_unreadable(context, answer, None)
     is_final = not context.is_judged()
     verdict = make_verdict(speaker.name, decisions, is_final=is_final)
     kept = (speaker.name,) if speaker.keep_self_reflection and verdict.readable else NOBODY
@@ -172,12 +154,11 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
         words = "; ".join(f"{one} ({verdict.describe_finding(one)})" for one in verdict.findings)
         text = context.conversation.render_prompt(prompts.JUDGE_VERDICT, verdict=words)
     about = Reflection(audience=kept, verdict=verdict, thought=get_thought(answer))
-    lines = [question, make_message(number + 1, text, about, answer=answer)]
+    context.add(text, about, answer)
     # A final verdict is requested after a cap was reached. It only reports the state; the cap
     # remains the reason for the end.
     completes = verdict.complete and not verdict.final
-    position = record_verdict(context, complete=completes)
-    return await context.step(position, [*found.new, *lines], found.usage)
+    return await context.step(record_verdict(context, complete=completes))
 
 
 def make_verdict(speaker: str, decisions: Decisions | None, *, is_final: bool) -> Verdict:
@@ -201,7 +182,7 @@ def make_verdict(speaker: str, decisions: Decisions | None, *, is_final: bool) -
 
 async def ask_criteria(
     context: NodeContext, judge: SeparateJudge, model: Model
-) -> ModelAnswer[Decisions | None]:
+) -> tuple[AIMessage, Decisions | None]:
     """Ask the judge about its criteria. The decisions are None if its answer can't be read."""
     each = _EACH + (_EACH_REASON if judge.with_reasons else 0)
     most = answer_limit(context, judge, model, _TOKENS + each * len(judge.criteria))
@@ -352,5 +333,5 @@ async def judge_log(
     context = NodeContext(
         conversation, position, log=[*log], resources=resources, session=running, task=task
     )
-    found = await ask_criteria(context, judge, model)
-    return LogDecisions(found.found, str(found.answer.text), found.usage)
+    answer, decisions = await ask_criteria(context, judge, model)
+    return LogDecisions(decisions, str(answer.text), context.usage)

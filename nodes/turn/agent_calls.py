@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Final
@@ -25,7 +25,7 @@ from ...graphs.common.errors import (
     list_names,
 )
 from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.usage import Charges, Usage, add_usage
+from ...graphs.conversation.usage import Charges, Usage
 from ...graphs.ends.limits import ends_by_money
 from ...graphs.text.words import tokens_of_message
 from ..models.adapters.provider_parameters import (
@@ -79,7 +79,8 @@ class ModelCalls(BaseCallbackHandler):
         self._prices: dict[str, Charges | None] = {}
         self._has_list = False
         self._asked: dict[UUID, tuple[str, Sequence[BaseMessage], object]] = {}
-        self._used: list[tuple[str, Usage]] = []
+        self.used: list[tuple[str, Usage]] = []
+        """The model and the usage of each call."""
         self._recording: list[asyncio.Task[None]] = []
         self._unpriced: SpecError | None = None
         # Models may be called in other threads, and within other nodes.
@@ -97,7 +98,7 @@ class ModelCalls(BaseCallbackHandler):
             # Marks show the beginnings of runs. All records before this run's mark are from earlier
             # runs.
             if "model" in found:
-                self._used.append((found["model"], Usage.model_validate(found["used"])))
+                self.used.append((found["model"], Usage.model_validate(found["used"])))
 
     async def finish_recording(self) -> None:
         """Wait until all calls are recorded.
@@ -112,16 +113,9 @@ class ModelCalls(BaseCallbackHandler):
             # The agent may have caught this error, or raised another one instead.
             raise self._unpriced
 
-    def add_to_usage(self, usage: Mapping[str, Usage]) -> dict[str, Usage]:
-        """Return the usage by model, with the usage of these calls added."""
-        found = dict(usage)
-        for model, used in self._used:
-            found[model] = add_usage((found.get(model, Usage()), used))
-        return found
-
     def count_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Count the calls by their messages' usage metadata, if no callback has reported any."""
-        if self._used:
+        if self.used:
             return
         for one in messages:
             if isinstance(one, AIMessage) and one.usage_metadata is not None:
@@ -171,7 +165,7 @@ class ModelCalls(BaseCallbackHandler):
         self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage], request: object = None
     ) -> dict[str, Any]:
         used = Usage().plus(count_usage(answer, prompt, [request]), self._prices.get(model))
-        self._used.append((model, used))
+        self.used.append((model, used))
         return {"model": model, "used": used.model_dump(mode="json")}
 
     def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:

@@ -58,7 +58,6 @@ from ...graphs.rules.met_ends import limit_inner
 from ...graphs.rules.outcome import Outcome, find_output, output_text, output_value
 from ...graphs.rules.position import max_steps
 from ...graphs.speakers.reply_parts import THOUGHT
-from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import Agent, is_cancelled, is_remote, takes_state
 from ...tools.sandbox import sandbox
 from ..models.answers import normalise_answer
@@ -67,7 +66,7 @@ from ..models.model import NO_STREAM
 from .agent_calls import GatedModelCalls, ModelCalls
 from .hooks import DraftReply
 from .interrupt import describe_unstorable
-from .log_writer import CallsMade, calls_of_agent
+from .log_writer import CallsMade, add_agent_calls
 from .node_context import NodeContext
 from .running_sessions import RunningSessions, runs_in_threads, use_saver_in_threads
 
@@ -92,21 +91,13 @@ _STEPS: Final = 10_000
 """Maximum number of steps of a graph that sets no limit, about as many as LangGraph's default."""
 
 
-async def ask_agent(
-    context: NodeContext,
-    speaker: Speaker,
-    name: str,
-    view: Sequence[BaseMessage],
-    new: list[AnyMessage],
-) -> DraftReply:
-    """Ask an agent for a reply. Its calls of tools before the reply become messages of the log.
+async def ask_agent(context: NodeContext, name: str, view: Sequence[BaseMessage]) -> DraftReply:
+    """Ask an agent for the speaker's reply. Its earlier calls of tools become messages of the log.
 
     Args:
         context: The session's state.
-        speaker: The speaker for whom the agent replies.
         name: The agent's name.
         view: The messages for the agent, which it may change.
-        new: The messages of this turn that are not in the log yet.
     """
     agent = context.resources.registry.agent(name)
     conversation, gate = context.conversation, context.gate
@@ -118,7 +109,7 @@ async def ask_agent(
         calls = GatedModelCalls(name, conversation, gate)
     await calls.begin()
     try:
-        found = await _run(agent, name, speaker.name, view, calls)
+        found = await _run(agent, name, context.turn.speaker, view, calls)
     except Exception as error:
         if not is_cancelled():
             await calls.finish_recording()
@@ -144,8 +135,10 @@ async def ask_agent(
     if made and made[-1][0].text.strip() == reply.text:
         # The text of the calls is the reply, so it is not said with the calls as well.
         made[-1] = made[-1][0].model_copy(update={"content": ""}), made[-1][1]
-    lines = [*new, *calls_of_agent(context, speaker, len(context.log) + len(new), made)]
-    return DraftReply(reply, Source.AGENT, lines, calls.add_to_usage(context.usage), parsed)
+    add_agent_calls(context, made)
+    for model, used in calls.used:
+        context.add_usage({model: used})
+    return DraftReply(reply, Source.AGENT, parsed)
 
 
 def _join_last(messages: Sequence[BaseMessage], heard: Container[str | None]) -> list[BaseMessage]:
@@ -373,7 +366,6 @@ INNER_STATE: Final = (
 
 async def run_inner(
     context: NodeContext,
-    speaker: Speaker,
     inner: Conversation,
     text: str | None,
     call_id: str | None = None,
@@ -383,7 +375,6 @@ async def run_inner(
 
     Args:
         context: The context of the outer node.
-        speaker: The speaker that replies by the conversation, or has called it.
         inner: The conversation.
         text: Its task, or its person's first message. If None, it has its own task, and its person
             is asked for the first message.
@@ -416,7 +407,7 @@ async def run_inner(
         # Objects that users pass, such as chat models, may raise any error.
         error = raised
     await close_inner(values)
-    return _read_run(speaker, inner, values, call_id, error)
+    return _read_run(context.turn.speaker, inner, values, call_id, error)
 
 
 def input_of_inner(inner: Conversation, text: str | None) -> dict[str, Any]:
@@ -434,7 +425,7 @@ def _begin_stream(
     """Return a generator of the state of the inner graph after each step."""
     compile_inner = context.resources.compile_inner
     assert compile_inner is not None  # noqa: S101  # `graphs.build` sets it
-    facts = count_facts_now(context, context.usage)
+    facts = count_facts_now(context)
     speaker = context.turn.speaker
     limit = partial(limit_inner, outer=context.conversation, facts=facts, speaker=speaker)
     graph = compile_inner(
@@ -460,16 +451,16 @@ async def close_inner(values: State) -> None:
         await sandbox.close(kept["key"])
 
 
-def count_facts_now(context: NodeContext, usage: dict[str, Usage]) -> Facts:
+def count_facts_now(context: NodeContext) -> Facts:
     """Return the counts of a session, with its usage and the seconds up to now."""
     before, speaker = context.position.facts, context.turn.speaker
-    facts = with_usage(before, usage.values(), before, speaker)
+    facts = with_usage(before, context.usage.values(), before, speaker)
     seconds = facts.seconds + time.monotonic() - context.began
     return facts.model_copy(update={"seconds": seconds})
 
 
 def _read_run(
-    speaker: Speaker,
+    speaker: str,
     inner: Conversation,
     values: State,
     call_id: str | None,
@@ -483,7 +474,7 @@ def _read_run(
     count = count_spoken(log)
     of = f"{count} {'message' if count == 1 else 'messages'}"
     about = InnerSession(
-        speaker=speaker.name,
+        speaker=speaker,
         audience=NOBODY,
         summary=f"{of}: {end}",
         conversation=values.get("spec") or inner.stored(),

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
-    AnyMessage,
     BaseMessage,
     HumanMessage,
     ToolCall,
@@ -17,12 +16,9 @@ from pydantic import JsonValue
 
 from ...graphs.common.content import Content, replace_text, text_of
 from ...graphs.common.errors import SpecError
-from ...graphs.conversation.usage import Usage
-from ...graphs.log.memory import select_heard
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import Source
 from ...graphs.log.viewpoint import copy_view, describe_news, drop_thoughts
-from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
 from ...tools.registry.hooks import Hook, Turn
 from ..models.answers import why_unstorable
@@ -146,26 +142,19 @@ class DraftReply(NamedTuple):
     """The reply: text, or tool calls."""
     source: Source
     """The source of the reply."""
-    new: list[AnyMessage]
-    """The new messages of the log before the reply."""
-    usage: dict[str, Usage]
-    """The usage so far."""
     parsed: JsonValue = None
     """The reply as plain values. None if its source does not provide them."""
     handed: HandedOver = HandedOver()
     """The reply's calls of ``hand_off``."""
 
 
-def copy_turn_view(
-    context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]
-) -> list[BaseMessage]:
-    """Return a speaker's view of the log for functions, hooks and agents, which may change it."""
-    return copy_view(drop_thoughts(view_of(context, speaker, log)))
+def copy_turn_view(context: NodeContext) -> list[BaseMessage]:
+    """Return the speaker's view of the log for functions, hooks and agents, which may change it."""
+    return copy_view(drop_thoughts(view_of(context)))
 
 
-def turn_of(context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
+def turn_of(context: NodeContext) -> Turn:
     """Return the turn as functions and hooks see it."""
-    view = tuple(copy_turn_view(context, speaker, log))
-    heard = select_heard(context.conversation, log, speaker.name)
-    news = text_of(describe_news(context.conversation, heard, speaker.name))
-    return Turn(session_id(), speaker.name, view, news)
+    name = context.turn.speaker
+    news = text_of(describe_news(context.conversation, context.heard(), name))
+    return Turn(session_id(), name, tuple(copy_turn_view(context)), news)

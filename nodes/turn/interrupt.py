@@ -72,7 +72,7 @@ async def ask_for_message(context: NodeContext) -> Leaving | Content | None:
     turn = context.turn
     asked = context.find_question(turn.speaker, turn.stage)
     if asked is None:
-        if context.conversation.speaker(turn.speaker).human is None:
+        if context.speaker.human is None:
             return None
         waiting = context.find_waiting_message(turn.speaker)
         return None if waiting is None else waiting.content

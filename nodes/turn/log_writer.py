@@ -7,20 +7,18 @@ of their speakers.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, InvalidToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolMessage
 from langchain_core.messages.tool import ToolCall
-from pydantic import BaseModel, JsonValue
+from pydantic import JsonValue
 
 from ...graphs.common.content import Content, files_of, make_content
 from ...graphs.conversation.conversation import (
-    Conversation,
     find_first_allowed,
     may_hand_off_privately,
 )
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.log.memory import is_told, list_heard
 from ...graphs.log.messages import (
-    make_message,
     make_tool_message,
     metadata,
     newest_calls,
@@ -47,24 +45,23 @@ from ...graphs.log.metadata import (
 from ...graphs.log.parsing import code_blocks, languages_run, open_blocks, parse
 from ...graphs.prompts.prompts import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import Decision, record_pause, record_turn
+from ...graphs.rules.transitions import record_turn
 from ...graphs.speakers.reply_parts import ALOUD, THOUGHT
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ..models.answers import get_thought
 from ..models.listeners import texts_by_id
 from ..models.stops import with_stop
 from ..models.tool_binding import HandedOver
-from .hooks import DraftReply, has_reply_hooks
+from .hooks import has_reply_hooks
 from .node_context import NodeContext
 
 CallsMade: TypeAlias = tuple[AIMessage, Sequence[ToolMessage]]
 """A message with tool calls, and the results of its calls."""
 
 
-def audience_of(
-    conversation: Conversation, turn: Decision, speaker: Speaker, handed: HandedOver
-) -> tuple[str, ...] | None:
-    """Return the speakers who hear a turn's message. None if all do."""
+def audience_of(context: NodeContext, handed: HandedOver) -> tuple[str, ...] | None:
+    """Return the speakers who hear the turn's message. None if all do."""
+    conversation, turn = context.conversation, context.turn
     alone = turn.stage is Stage.PRIVATE or (
         turn.stage is Stage.OPENING and not conversation.opening.reconcile
     )
@@ -73,7 +70,7 @@ def audience_of(
         return (find_first_allowed(conversation, turn.speaker, handed.to) or turn.speaker,)
     if alone:
         return (turn.speaker,)
-    return speaker.speaks_to if turn.stage in ALOUD else None
+    return context.speaker.speaks_to if turn.stage in ALOUD else None
 
 
 def is_call(message: AIMessage) -> bool:
@@ -82,22 +79,18 @@ def is_call(message: AIMessage) -> bool:
 
 
 async def write_answer(
-    context: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
+    context: NodeContext, message: AIMessage, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write an accepted answer to the log: for everyone, or first only for the speaker's hooks."""
-    hooks = context.resources.registry.hooks_of(speaker)
-    number = len(context.log) + len(given.new)
-    message = given.message
+    hooks = context.resources.registry.hooks_of(context.speaker)
     if is_call(message):
         message, about = _renew_ids(message, about, context.log)
     sees = bool(message.text.strip()) or not is_call(message)
     if sees and hooks and has_reply_hooks(hooks):
-        about = as_reply(UnheardReply, about, audience=NOBODY)
-        waiting = record_pause(context.position, context.turn, Phase.ANSWERED)
-        return await context.step(
-            waiting, [*given.new, _make_line(number, message.content, message, about)], given.usage
-        )
-    return await write_message(context, speaker, given._replace(message=message), about)
+        unheard = as_reply(UnheardReply, about, audience=NOBODY)
+        context.add(message.content, unheard, message, with_calls=True)
+        return await context.pause(Phase.ANSWERED)
+    return await write_message(context, message, about)
 
 
 def _renew_ids(
@@ -119,90 +112,66 @@ def _renew_ids(
 
 
 async def write_message(
-    context: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
+    context: NodeContext, message: AIMessage, about: SpeakerReply
 ) -> dict[str, Any]:
-    """Write a speaker's message or calls to the log."""
-    position, turn = context.position, context.turn
-    number = len(context.log) + len(given.new)
-    if is_call(given.message):
+    """Write the speaker's message or calls to the log."""
+    if is_call(message):
         kind = CodeCalls if about.source is Source.CODE else ToolCalls
-        called = as_reply(kind, about)
-        lines = [*given.new, _make_line(number, given.message.content, given.message, called)]
-        return await context.step(record_pause(position, turn, Phase.CALLED), lines, given.usage)
-    schema = context.resources.registry.schema_of(speaker)
-    about = about.model_copy(update=read_by_format(speaker, given.message.text, about, schema))
-    message_id = None
-    if (
-        about.source is Source.HUMAN
-        and (waiting := context.find_waiting_message(speaker.name)) is not None
-    ):
-        message_id = waiting.id
+        context.add(message.content, as_reply(kind, about), message, with_calls=True)
+        return await context.pause(Phase.CALLED)
+    about = read_by_format(context, context.speaker, message.text, about)
+    waiting = None
+    if about.source is Source.HUMAN:
+        waiting = context.find_waiting_message(context.turn.speaker)
+    if waiting is not None:
         about = about.model_copy(update={"from_client": True})
-    spoken = make_message(number, given.message.content, about, id=message_id, answer=given.message)
-    return await context.step(record_turn(context, turn), [*given.new, spoken], given.usage)
+    context.add(message.content, about, message, id=None if waiting is None else waiting.id)
+    return await context.step(record_turn(context, context.turn))
 
 
 def read_by_format(
-    speaker: Speaker, text: str, about: SpeakerReply, schema: type[BaseModel] | None
-) -> dict[str, object]:
-    """Read a message by the speaker's output format."""
+    context: NodeContext, speaker: Speaker, text: str, about: SpeakerReply
+) -> SpeakerReply:
+    """Return the metadata of a message, read by its speaker's output format."""
     if speaker.format is None or about.source is Source.CODE:
         # The results of code have a different format, and are parsed already.
-        return {}
-    found = parse(
-        speaker.format, text, stop=speaker.model_settings.stop, schema=schema, name=speaker.name
-    )
+        return about
+    # A reply that stopped early did not end with a stop text.
+    stop = speaker.model_settings.stop if about.stop is None else ()
+    schema = context.resources.registry.schema_of(speaker)
+    found = parse(speaker.format, text, stop=stop, schema=schema, name=speaker.name)
     read: dict[str, object] = {"parsed": found.value}
-    if found.problem is None or about.source in (Source.MODEL, Source.HUMAN):
+    if found.problem is not None and about.source not in (Source.MODEL, Source.HUMAN):
         # A model's message was checked already, and people may ignore the format.
-        return read
-    return read | {"flaw": Flaw.FORM, "problem": found.problem}
+        read |= {"flaw": Flaw.FORM, "problem": found.problem}
+    return about.model_copy(update=read)
 
 
-def _make_line(
-    number: int, content: Content, answer: AIMessage, about: SpeakerReply | PendingAnswer
-) -> AnyMessage:
-    return make_message(
-        number,
-        content,
-        about,
-        answer=answer,
-        tool_calls=answer.tool_calls,
-        invalid_tool_calls=answer.invalid_tool_calls,
-    )
-
-
-def calls_of_agent(
-    context: NodeContext, speaker: Speaker, number: int, calls: Sequence[CallsMade]
-) -> Iterator[AnyMessage]:
-    """Yield the log messages of the calls that a user's own agent made before its reply.
+def add_agent_calls(context: NodeContext, calls: Sequence[CallsMade]) -> None:
+    """Add the calls that a user's own agent made before its reply to the log.
 
     Only the speaker sees them.
     """
     ids = fresh_ids([message for message, _ in calls], context.log)
-    about = ToolCalls(
-        speaker=speaker.name,
-        audience=(speaker.name,),
-        stage=context.turn.stage,
-        source=Source.AGENT,
-    )
+    name = context.turn.speaker
+    about = ToolCalls(speaker=name, audience=(name,), stage=context.turn.stage, source=Source.AGENT)
     for message, results in calls:
         new = {call["id"]: next(ids) for call in message.tool_calls}
         made = [{**call, "id": new[call["id"]]} for call in message.tool_calls]
         answer = message.model_copy(update={"tool_calls": made, "invalid_tool_calls": []})
-        yield _make_line(number, answer.content, answer, about)
-        for number, found in enumerate(results, start=number + 1):  # noqa: B020
+        context.add(answer.content, about, answer, with_calls=True)
+        for found in results:
             artifact, problem = store_artifact(found.name or "a tool", found.artifact)
             text, files = parts_of_result(found)
             result = ToolResult(
-                speaker=speaker.name,
-                audience=(speaker.name,),
+                speaker=name,
+                audience=(name,),
                 failure=Failure.TOOL if found.status == "error" else None,
                 artifact_problem=problem,
             )
             kept: Any = {"files": files, "artifact": artifact, "id": found.id}
-            yield make_tool_message(number, text, result, new[found.tool_call_id], **kept)
-        number += 1
+            place, call_id = context.next_place(), new[found.tool_call_id]
+            context.new.append(make_tool_message(place, text, result, call_id, **kept))
 
 
 def _list_calls(message: AIMessage) -> list[ToolCall | InvalidToolCall]:
@@ -228,11 +197,10 @@ def fresh_ids(answers: Sequence[AIMessage], log: Sequence[BaseMessage]) -> Itera
         yield call_id
 
 
-def code_calls(
-    conversation: Conversation, log: Sequence[BaseMessage], speaker: Speaker
-) -> AIMessage | None:
-    """Return the code blocks of the newest message that a speaker hears, as calls to run."""
-    places = {*list_heard(log, speaker.name)}
+def code_calls(context: NodeContext) -> AIMessage | None:
+    """Return the code blocks of the newest message that the speaker hears, as calls to run."""
+    log = context.lines()
+    places = {*list_heard(log, context.turn.speaker)}
     heard = [message for message in log if place_of(message) in places]
     # The conversation's own instructions, such as a speaker's cue, do not count.
     said = [message for message in heard if not is_told(metadata(message))]
@@ -240,7 +208,7 @@ def code_calls(
     newest = metadata(said[-1]) if said else None
     is_data = isinstance(newest, SpeakerReply) and newest.source in (Source.CODE, Source.TOOL)
     text = said[-1].text if said and not is_data else ""
-    languages = languages_run(conversation, speaker)
+    languages = languages_run(context.conversation, context.speaker)
     whole, parts = code_blocks(text, languages), open_blocks(text, languages)
     if not whole and not parts:
         return None
@@ -271,10 +239,11 @@ class ToolOutput(NamedTuple):
     """For code, the exit code and the outputs, as plain values. None for tools."""
 
 
-def returns_directly(context: NodeContext, speaker: Speaker, names: Iterable[str]) -> bool:
+def returns_directly(context: NodeContext, names: Iterable[str]) -> bool:
     """Return whether the results of these tools are the speaker's message."""
     tools = (context.resources.registry.tool(name) for name in names)
-    return speaker.return_direct or all(tool is not None and tool.return_direct for tool in tools)
+    are_direct = all(tool is not None and tool.return_direct for tool in tools)
+    return context.speaker.return_direct or are_direct
 
 
 def join_outputs(log: Sequence[BaseMessage]) -> ToolOutput:
@@ -320,17 +289,17 @@ def exit_code_of(parsed: JsonValue, *, failed: bool) -> int:
     return code if isinstance(code, int) else int(failed)
 
 
-def make_pending(number: int, speaker: str, answer: AIMessage) -> AnyMessage:
-    """Return the log message that stores an answer until its speaker's turn comes."""
+def add_pending(context: NodeContext, answer: AIMessage) -> None:
+    """Add an answer to the log, which stores it until its speaker's turn comes."""
     about = PendingAnswer(
-        speaker=speaker,
+        speaker=context.turn.speaker,
         audience=NOBODY,
         source=Source.MODEL,
         # Whole, because the model may receive it again while its calls run.
         thought=get_thought(answer, goes_back=True),
         to_user=texts_by_id(answer, answer.tool_calls),
     )
-    return _make_line(number, answer.text, answer, about)
+    context.add(answer.text, about, answer, with_calls=True)
 
 
 def read_pending(message: AIMessage) -> AIMessage:

@@ -4,11 +4,10 @@ The log itself is never shortened.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
-    AnyMessage,
     BaseMessage,
     HumanMessage,
     SystemMessage,
@@ -17,9 +16,7 @@ from langchain_core.messages import (
 
 from ...graphs.common.content import describe_content
 from ...graphs.common.errors import ContextTooLongError
-from ...graphs.conversation.usage import Usage
-from ...graphs.log.memory import select_heard
-from ...graphs.log.messages import make_message, metadata
+from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import NOBODY, Summary
 from ...graphs.log.transcript import format_call, format_line, quote_text
 from ...graphs.log.viewpoint import SILENCE
@@ -30,88 +27,105 @@ from ...graphs.speakers.call_settings import (
     SUMMARY_TEMPERATURE,
     ModelSettings,
     RunningSummary,
-    SmallModelPrompt,
 )
-from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.words import cut
 from ..models.answers import get_thought, ran_out_of_room
 from ..models.model import Model
 from .node_context import NodeContext, notify
-from .prompt import prompt_overhead, view_of
+from .prompt import PromptAdditions, prompt_overhead, view_of
 
 T = TypeVar("T")
 
-
-class ModelAnswer(NamedTuple, Generic[T]):
-    """A model's answer, with the log messages and the usage that it caused."""
-
-    answer: AIMessage
-    """The answer."""
-    found: T
-    """The value read from the answer."""
-    new: list[AnyMessage]
-    """The new messages of the log, including notes about shortened histories."""
-    usage: dict[str, Usage]
-    """The usage so far."""
+Ask: TypeAlias = Callable[[], Awaitable[tuple[AIMessage, T]]]
+"""Calls a model. Returns its answer, and the value read from the answer."""
 
 
-async def ask_model(
+class Shortened(NamedTuple):
+    """A prompt that was shortened."""
+
+    notice: str = ""
+    """A note for people about the messages that are left out. Empty if there are none."""
+    is_limited: bool = False
+    """Whether the messages that are left were shortened to a limit."""
+
+
+async def ask_within_room(
     context: NodeContext,
-    speaker: Speaker,
     model: Model,
-    ask: Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]],
+    ask: Ask[T],
+    shorten: Callable[[int | None], Shortened | None],
     *,
-    new: Sequence[AnyMessage] = (),
     most: object = None,
-    short: SmallModelPrompt | None = None,
-    behind: Sequence[BaseMessage] = (),
     goes_on: bool = False,
-) -> ModelAnswer[T]:
-    """Ask a speaker's model. If its prompt is too long for the model, shorten it and ask again.
+) -> tuple[AIMessage, T]:
+    """Ask a model. If the prompt is too long for it, shorten the prompt and ask again.
 
-    Each time, the older half of the history is left out for good, and a log message records that.
     The same happens if an answer was cut off because the context was full. If the limit on answers
-    is unknown, the context is only the likely cause; then the history is not shortened if a further
+    is unknown, the context is only the likely cause; then the prompt is not shortened if a further
     answer continues the reply (`goes_on`).
 
-    If the newest turn alone is too long, its messages are shortened in prompts until it ends.
+    Args:
+        context: The context of the node.
+        model: The model.
+        ask: Calls the model.
+        shorten: Shortens the prompt, if possible to this number of tokens. Returns None if that
+            is not possible.
+        most: Maximum number of tokens of the answer. The model's own limit if None.
+        goes_on: Whether a further answer continues one that was cut off.
     """
-    lines: list[AnyMessage] = [*context.log, *new]
-    usage, has_room = context.usage, False
-    refused: int | None = None
     limit = most if isinstance(most, int) else model.adapter.longest_answer
-
-    def leave_out(prompt_limit: int | None) -> AnyMessage | None:
-        overhead = prompt_overhead(context, speaker, short, behind=behind)
-        return _cut_history(context, speaker, lines, overhead, prompt_limit)
-
-    def show(log: Sequence[BaseMessage]) -> list[BaseMessage]:
-        return view_of(context, speaker, log, short, behind=behind)
-
+    # If the limit on answers is unknown, a full context is only the likely cause.
+    has_room = goes_on and limit is None
+    refused: int | None = None
     while True:
-        cut: AnyMessage | None
         try:
-            answer, found = await ask([*lines])
+            answer, found = await ask()
         except ContextTooLongError as error:
-            cut = leave_out(limit_after(error, limit, refused))
-            # The same prompt would be refused again.
-            if cut is None or show(lines) == show([*lines, cut]):
+            shortened = shorten(limit_after(error, limit, refused))
+            if shortened is None:
                 raise
-            about = metadata(cut)
-            if isinstance(about, Summary) and about.limit is not None:
+            if shortened.is_limited:
                 refused = error.estimate or 0
         else:
-            usage = context.add_call_usage(model, answer, usage)
+            context.count_call(model, answer)
             # Only once: a second cut-off answer was cut off by the model's own limit.
-            is_guessed = goes_on and limit is None
-            has_room = has_room or is_guessed or not ran_out_of_room(answer, limit)
-            cut = None if has_room else leave_out(None)
-            if cut is None:
-                return ModelAnswer(answer, found, lines[len(context.log) :], usage)
+            has_room = has_room or not ran_out_of_room(answer, limit)
+            shortened = None if has_room else shorten(None)
+            if shortened is None:
+                return answer, found
             has_room = True
-        lines.append(cut)
-        about = metadata(cut)
-        notify((about.problem if isinstance(about, Summary) else None) or "")
+        if shortened.notice:
+            notify(shortened.notice)
+
+
+def ask_speaker(
+    context: NodeContext,
+    model: Model,
+    ask: Ask[T],
+    additions: PromptAdditions,
+    *,
+    most: object = None,
+    goes_on: bool = False,
+) -> Awaitable[tuple[AIMessage, T]]:
+    """Ask the speaker's model. See `ask_within_room`.
+
+    If a prompt is too long, the older half of the history is left out for good, and a log message
+    records that. If the newest turn alone is too long, its messages are shortened in prompts until
+    it ends.
+    """
+
+    def shorten(limit: int | None) -> Shortened | None:
+        before = view_of(context, additions)
+        cut = _cut_history(context, prompt_overhead(context, additions), limit)
+        if cut is None:
+            return None
+        if before == view_of(context, additions):
+            # The same prompt would have the same answer.
+            context.new.pop()
+            return None
+        return Shortened(cut.problem or "", is_limited=cut.limit is not None)
+
+    return ask_within_room(context, model, ask, shorten, most=most, goes_on=goes_on)
 
 
 def limit_after(
@@ -139,19 +153,15 @@ def limit_after(
 
 
 def _cut_history(
-    context: NodeContext,
-    speaker: Speaker,
-    lines: Sequence[BaseMessage],
-    overhead: PromptOverhead,
-    limit: int | None,
-) -> AnyMessage | None:
-    """Return a log message that leaves out the older half, or None if nothing can be left out.
+    context: NodeContext, overhead: PromptOverhead, limit: int | None
+) -> Summary | None:
+    """Add a log message that leaves out the older half. Return None if nothing can be left out.
 
     If that is not enough, the message limits the tokens of the prompts until the turn ends. No
     limit if None.
     """
-    history = context.reader.history(speaker.name)
-    heard = select_heard(context.conversation, lines, speaker.name)
+    name = context.turn.speaker
+    history, heard = context.reader.history(name), context.heard()
     since = None if limit is None else history.cut_to_newest(heard, overhead, limit)
     if since is None and (halved := history.halve(heard, overhead)) is not None:
         since, limit = halved, None
@@ -160,57 +170,64 @@ def _cut_history(
     if since is None:
         return None
     # The earlier summary remains known.
-    before = history.last_summary(lines)
-    text = SHORTENED if limit is None else SHORTENED_MESSAGES
-    about = Summary(
-        speaker=speaker.name,
-        audience=NOBODY,
-        since=since,
-        limit=limit,
-        problem=prompts.fill_template(text, name=speaker.name),
-    )
-    return make_message(len(lines), before.text if before is not None else "", about)
+    before = history.last_summary(context.lines())
+    problem = prompts.fill_template(SHORTENED if limit is None else SHORTENED_MESSAGES, name=name)
+    about = Summary(speaker=name, audience=NOBODY, since=since, limit=limit, problem=problem)
+    context.add(before.text if before is not None else "", about)
+    return about
 
 
-async def summarize_left_out(
-    context: NodeContext, speaker: Speaker
-) -> tuple[AnyMessage, dict[str, Usage]] | None:
-    """Summarize the messages that no longer fit into a speaker's prompts. None if all of them fit.
+async def summarize_left_out(context: NodeContext) -> bool:
+    """Summarize the messages that no longer fit into the speaker's prompts.
 
-    The speaker's context policy is a running summary.
+    The speaker's context policy is a running summary. Return whether there were such messages.
     """
-    short = None
+    speaker, short = context.speaker, None
     if speaker.small_model_prompt is not None and speaker.has_model:
         # A short prompt needs less space.
         model = await context.model(speaker.model)
         short = model.adapter.prompting.small_model_prompt(speaker)
-    overhead = prompt_overhead(context, speaker, short)
-    log = select_heard(context.conversation, context.log, speaker.name)
-    left_out = context.reader.history(speaker.name).to_summarise(log, overhead)
-    return None if left_out is None else await summarize(context, speaker, *left_out)
+    overhead = prompt_overhead(context, PromptAdditions(short))
+    left_out = context.reader.history(speaker.name).to_summarise(context.heard(), overhead)
+    if left_out is not None:
+        await summarize(context, *left_out)
+    return left_out is not None
 
 
-async def summarize(
-    context: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], since: str
-) -> tuple[AnyMessage, dict[str, Usage]]:
-    """Ask a model to summarize the messages that are left out of a speaker's prompts from now on.
+async def summarize(context: NodeContext, lines: Sequence[BaseMessage], since: str) -> None:
+    """Ask a model to summarize the messages that are left out of the speaker's prompts from now on.
 
     If a model refuses the request as too long, only the newer half is sent. If the answer is blank,
     the earlier summary stays. A single message that is too long is shortened.
     """
+    speaker = context.speaker
     policy = speaker.context
     assert isinstance(policy, RunningSummary)  # noqa: S101  # only this policy has a summary
     model = await context.model(policy.model or speaker.model)
     settings = context.settings(
-        context.path_of(speaker, "context"),
+        context.path_of("context"),
         ModelSettings(temperature=policy.temperature),
         SUMMARY_TEMPERATURE,
     )
     old = context.reader.history(speaker.name).last_summary(context.log)
     before = old.text.strip() if old is not None else ""
-    usage, text, answer = context.usage, "", AIMessage("")
-    read: list[BaseMessage] = [*lines]
-    prompt = _build_summary_prompt(context, speaker, policy, before, read)
+    text, answer, read = "", AIMessage(""), [*lines]
+    render_prompt = context.conversation.render_prompt
+
+    def build_prompt() -> list[BaseMessage]:
+        # The speaker has read large messages shortened, too.
+        shown = shorten_messages(read, policy.limit, render_prompt)
+        request = render_prompt(
+            prompts.SUMMARY_REQUEST,
+            me=speaker.name,
+            before=before or render_prompt(prompts.NO_EARLIER_SUMMARY),
+            transcript=transcript(shown, speaker.name),
+            words=policy.words,
+        )
+        role = render_prompt(prompts.SUMMARY_ROLE, me=speaker.name)
+        return [SystemMessage(role), HumanMessage(request)]
+
+    prompt = build_prompt()
     refused: int | None = None
     while read:
         try:
@@ -219,8 +236,7 @@ async def summarize(
             limit = limit_after(error, model.adapter.longest_answer, refused)
             if len(read) == 1 and limit is not None:
                 refused = error.estimate or 0
-                longer = _build_summary_prompt(context, speaker, policy, before, read)
-                shorter = shorten_messages(longer, limit, context.conversation.render_prompt)
+                shorter = shorten_messages(build_prompt(), limit, render_prompt)
                 # The same prompt would be refused again.
                 if shorter != prompt:
                     prompt = shorter
@@ -228,34 +244,13 @@ async def summarize(
             read = read[(len(read) + 1) // 2 :]
             part = "the older half of the messages" if read else "all messages"
             notify(f"{error}; the summary leaves out {part}")
-            prompt = _build_summary_prompt(context, speaker, policy, before, read)
+            prompt = build_prompt()
             continue
-        usage, text = context.add_call_usage(model, answer), cut(answer.text.strip(), policy.words)
+        context.count_call(model, answer)
+        text = cut(answer.text.strip(), policy.words)
         break
     about = Summary(speaker=speaker.name, audience=NOBODY, since=since, thought=get_thought(answer))
-    return make_message(len(context.log), text or before, about, answer=answer), usage
-
-
-def _build_summary_prompt(
-    context: NodeContext,
-    speaker: Speaker,
-    policy: RunningSummary,
-    before: str,
-    lines: Sequence[BaseMessage],
-) -> list[BaseMessage]:
-    render_prompt = context.conversation.render_prompt
-    request = render_prompt(
-        prompts.SUMMARY_REQUEST,
-        me=speaker.name,
-        before=before or render_prompt(prompts.NO_EARLIER_SUMMARY),
-        # The speaker has read large messages shortened, too.
-        transcript=transcript(shorten_messages(lines, policy.limit, render_prompt), speaker.name),
-        words=policy.words,
-    )
-    return [
-        SystemMessage(render_prompt(prompts.SUMMARY_ROLE, me=speaker.name)),
-        HumanMessage(request),
-    ]
+    context.add(text or before, about, answer)
 
 
 def transcript(lines: Sequence[BaseMessage], name: str) -> str:

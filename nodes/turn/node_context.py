@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,8 +18,9 @@ from ...graphs.conversation.fields import Opening
 from ...graphs.conversation.judges import Concurrent, RoundRobin
 from ...graphs.conversation.limits import has_limits
 from ...graphs.conversation.served import check_host
-from ...graphs.conversation.usage import Usage, dump_usage
+from ...graphs.conversation.usage import Usage, add_models, dump_usage
 from ...graphs.ends.end import Facts
+from ...graphs.log.memory import select_heard
 from ...graphs.log.messages import make_message, metadata, says_something, stored_metadata
 from ...graphs.log.metadata import (
     INPUT,
@@ -33,12 +34,20 @@ from ...graphs.log.state import State, hide_messages, update_of, with_own_ids
 from ...graphs.prompts import prompts
 from ...graphs.rules.log_counter import Reader, with_usage
 from ...graphs.rules.outcome import list_after_output, outcome
-from ...graphs.rules.position import BETWEEN_TURNS, CALL_OF_SPEAKER, TURN_ENDS, Phase, Position
+from ...graphs.rules.position import (
+    BETWEEN_TURNS,
+    CALL_OF_SPEAKER,
+    TURN_ENDS,
+    Leaving,
+    Phase,
+    Position,
+)
 from ...graphs.rules.transitions import (
     Decision,
     Node,
     decide,
     position_after_removals,
+    record_leaving,
     record_pause,
 )
 from ...graphs.rules.turns import Dialogue
@@ -157,7 +166,9 @@ class NodeContext(Dialogue):
     session: RunningSession
     """The running session, with its spec and a log reader."""
     usage: dict[str, Usage] = field(default_factory=dict)
-    """The usage so far, by model."""
+    """The usage so far, by model, with the calls of this step."""
+    new: list[AnyMessage] = field(default_factory=list)
+    """The messages that this step adds to the log."""
     task: str | None = None
     """The task of the conversation."""
     messages: Sequence[AnyMessage] = ()
@@ -187,7 +198,7 @@ class NodeContext(Dialogue):
             log=session.log(state),
             resources=resources,
             session=session,
-            usage=session.usage(state),
+            usage={**session.usage(state)},
             task=state.get("specified_task") or None,
             messages=state.get("messages") or (),
         )
@@ -211,6 +222,45 @@ class NodeContext(Dialogue):
         """The next step, according to the rules."""
         return self.session.turn(self.position)
 
+    @cached_property
+    def speaker(self) -> Speaker:
+        """The speaker of the turn, as in its stage."""
+        return adapt_to_stage(self.turn.stage, self.conversation.speaker(self.turn.speaker))
+
+    def lines(self) -> Sequence[AnyMessage]:
+        """Return the log with the messages that this step adds."""
+        return [*self.log, *self.new] if self.new else self.log
+
+    def heard(self) -> Sequence[AnyMessage]:
+        """Return the part of the log that the speaker hears, with the messages of this step."""
+        lines = [*self.log, *self.new] if self.new else self.log
+        return select_heard(self.conversation, lines, self.turn.speaker)
+
+    def next_place(self) -> int:
+        """Return the place of the next message in the log."""
+        return len(self.log) + len(self.new)
+
+    def add(
+        self,
+        content: Content,
+        about: MessageMetadata,
+        answer: AIMessage | None = None,
+        *,
+        id: str | None = None,  # noqa: A002  # as LangChain calls it
+        with_calls: bool = False,
+    ) -> None:
+        """Add a message to the log, also the calls of its answer if `with_calls` is true."""
+        message = make_message(
+            len(self.log) + len(self.new),
+            content,
+            about,
+            id=id,
+            answer=answer,
+            tool_calls=answer.tool_calls if answer and with_calls else (),
+            invalid_tool_calls=answer.invalid_tool_calls if answer and with_calls else (),
+        )
+        self.new.append(message)
+
     def begin_at_once(self, speaker: str) -> "NodeContext":
         """Return the context in which a speaker's model is called at the same time as others.
 
@@ -223,6 +273,7 @@ class NodeContext(Dialogue):
             resources=replace(self.resources, progress=None),
             position=record_pause(self.position, turn, Phase.REQUESTED),
             usage={},
+            new=[],
             is_recorded=True,
         )
 
@@ -264,27 +315,22 @@ class NodeContext(Dialogue):
             model_settings, where, temperature=temperature, max_tokens=max_tokens, seed=seed
         )
 
-    def path_of(self, speaker: Speaker, field: str) -> str:
-        """Return the path of a speaker's field in the conversation, for errors."""
-        return f"speakers.{self.conversation.names.index(speaker.name)}.{field}"
+    def path_of(self, field: str) -> str:
+        """Return the path of a field of the speaker in the conversation, for errors."""
+        return f"speakers.{self.conversation.names.index(self.turn.speaker)}.{field}"
 
-    def add_call_usage(
-        self, model: Model, answer: AIMessage, usage: dict[str, Usage] | None = None
-    ) -> dict[str, Usage]:
-        """Return the usage after an answered call of a model.
-
-        Args:
-            model: The model.
-            answer: Its answer.
-            usage: The usage before the call. The session's usage if None.
-        """
-        usage = self.usage if usage is None else usage
-        before, price = usage.get(model.label, Usage()), model.price(self.conversation.prices)
+    def count_call(self, model: Model, answer: AIMessage) -> None:
+        """Count the usage of an answered call of a model."""
+        before, price = self.usage.get(model.label, Usage()), model.price(self.conversation.prices)
         if model.gate is not None:
             model.gate.count(model.label, Usage().plus(answer, price))
         if self.resources.progress is not None:
             self.resources.progress.note_answer()
-        return usage | {model.label: before.plus(answer, price)}
+        self.usage[model.label] = before.plus(answer, price)
+
+    def add_usage(self, usage: Mapping[str, Usage]) -> None:
+        """Add the usage of other calls, by model."""
+        self.usage.update(add_models(self.usage, usage))
 
     async def repair_position(self) -> dict[str, Any] | None:
         """Return the update to an earlier position if a message that the node needs was removed.
@@ -292,27 +338,26 @@ class NodeContext(Dialogue):
         None if no such message was removed.
         """
         position = position_after_removals(self.position, self.log)
-        return None if position is self.position else await self.step(position, [])
+        return None if position is self.position else await self.step(position)
 
-    async def step(
-        self,
-        position: Position,
-        messages: Sequence[AnyMessage],
-        usage: dict[str, Usage] | None = None,
-        *,
-        tells: bool = True,
-    ) -> dict[str, Any]:
+    async def pause(self, phase: Phase, *, succeeded: bool = False) -> dict[str, Any]:
+        """Return a node's update after a phase within a turn; `succeeded` counts a tool round."""
+        return await self.step(record_pause(self.position, self.turn, phase, succeeded=succeeded))
+
+    async def leave(self, leaving: Leaving) -> dict[str, Any]:
+        """Return a node's update after a person has ended the conversation instead of speaking."""
+        return await self.step(record_leaving(self.position, self.turn, leaving))
+
+    async def step(self, position: Position, *, tells: bool = True) -> dict[str, Any]:
         """Return a node's update: the new position and messages and, at the end, the outcome.
 
         Args:
             position: The new position.
-            messages: The new messages of the log.
-            usage: The new usage. Unchanged if None.
             tells: Whether to add the instructions before the next turn. False if they are in the
                 log already.
         """
-        usage = self.usage if usage is None else usage
-        messages = with_own_ids(messages, self.log)
+        usage = self.usage
+        messages = with_own_ids(self.new, self.log)
         log = [*self.log, *messages]
         facts = await self._count_facts(position, log, usage)
         position = position.model_copy(update={"facts": facts})
@@ -359,6 +404,11 @@ class NodeContext(Dialogue):
             self.resources.registry.predicate,
         )
         return tuple([name for name in asked if await call("predicate", name, find(name), said)])
+
+
+def adapt_to_stage(stage: Stage, speaker: Speaker) -> Speaker:
+    """Return a speaker for a stage: answers to private prompts have no output format."""
+    return speaker.model_copy(update={"format": None}) if stage is Stage.PRIVATE else speaker
 
 
 def session_id(config: RunnableConfig | None = None) -> str | None:

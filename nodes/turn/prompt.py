@@ -7,7 +7,7 @@ reasoning is sent.
 
 from collections.abc import Sequence
 from itertools import pairwise, takewhile
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
@@ -22,7 +22,7 @@ from ...graphs.common.content import join_content, replace_text
 from ...graphs.conversation.conversation import has_hand_off_tool, restore_conversation
 from ...graphs.conversation.usage import read_usage
 from ...graphs.ends.call_guards import TURN_ERRORS
-from ...graphs.log.memory import pending_answers, select_heard
+from ...graphs.log.memory import pending_answers
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import (
     Source,
@@ -39,7 +39,6 @@ from ...graphs.rules.met_ends import is_answer_due
 from ...graphs.rules.position import BETWEEN_TURNS, Phase, Position
 from ...graphs.speakers.call_settings import RunningSummary, SmallModelPrompt, TokenBudget
 from ...graphs.speakers.formats import SchemaFormat
-from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.words import tokens_of, tokens_of_message
 from ..models.adapters.base import Prompting
 from ..models.adapters.families import find_prompting
@@ -71,18 +70,30 @@ def calls_of_turn(log: Sequence[BaseMessage], name: str | None) -> list[ToolCall
     return [one for one in turn if isinstance(one, ToolCalls) and one.speaker == name]
 
 
-def prompt_overhead(
-    context: NodeContext,
-    speaker: Speaker,
-    short: SmallModelPrompt | None = None,
-    *,
-    behind: Sequence[BaseMessage] = (),
-) -> PromptOverhead:
+class PromptAdditions(NamedTuple):
+    """The parts of a turn's prompts that the log does not contain. They are never stored."""
+
+    short: SmallModelPrompt | None = None
+    """The short prompt that a small model receives. None if the model receives the usual one."""
+    notice: str = ""
+    """The notice that the end is near. It follows the newest message heard. Empty if there is none.
+    """
+    last: Sequence[BaseMessage] = ()
+    """The last messages: a question, or the draft, if there is one, and the request for another
+    reply."""
+
+
+NO_ADDITIONS: Final = PromptAdditions()
+"""The additions of a prompt that contains only the speaker's view."""
+
+
+def prompt_overhead(context: NodeContext, additions: PromptAdditions) -> PromptOverhead:
     """Estimate the tokens of everything in a speaker's prompt that is not in the log.
 
     This builds the tools' schemas, which takes time.
     """
-    front = _shown_messages(context, speaker, [], short)
+    speaker, short = context.speaker, additions.short
+    front = _shown_messages(context, [], short)
     tools = tokens_of_tools(context.conversation, context.resources.registry, speaker)
     # The thoughts of this turn go back to the model.
     thoughts = sum(
@@ -91,19 +102,21 @@ def prompt_overhead(
         if one.thought is not None
     )
     reminded = short.reminder if short is not None else ""
+    behind = [*([HumanMessage(additions.notice)] if additions.notice else []), *additions.last]
     return PromptOverhead(
         sum(map(tokens_of_message, front)) + tools + thoughts,
-        tokens_of(prompts.fill_template(reminded, task=_given_task(context, speaker))),
+        tokens_of(prompts.fill_template(reminded, task=_given_task(context))),
         sum(map(tokens_of_message, behind)),
         tools + thoughts,
     )
 
 
-def prompt_limit(speaker: Speaker, log: Sequence[BaseMessage]) -> int | None:
-    """Return the maximum number of tokens of a speaker's prompts, or None."""
+def _prompt_limit(context: NodeContext) -> int | None:
+    """Return the maximum number of tokens of the speaker's prompts, or None."""
+    speaker = context.speaker
     set_by = speaker.context
     limit = set_by.limit if isinstance(set_by, TokenBudget | RunningSummary) else None
-    for message in reversed(log):
+    for message in reversed(context.lines()):
         about = metadata(message)
         if isinstance(about, Summary) and about.speaker == speaker.name and about.limit is not None:
             return about.limit if limit is None else min(limit, about.limit)
@@ -112,69 +125,41 @@ def prompt_limit(speaker: Speaker, log: Sequence[BaseMessage]) -> int | None:
     return limit
 
 
-def _given_task(context: NodeContext, speaker: Speaker) -> str:
-    return context.conversation.task or speaker.task or ""
+def _given_task(context: NodeContext) -> str:
+    return context.conversation.task or context.speaker.task or ""
 
 
 def _shown_messages(
-    context: NodeContext,
-    speaker: Speaker,
-    lines: Sequence[BaseMessage],
-    short: SmallModelPrompt | None,
+    context: NodeContext, lines: Sequence[BaseMessage], short: SmallModelPrompt | None
 ) -> list[BaseMessage]:
-    """Return a speaker's view of these messages, as a short prompt if its model needs one."""
+    """Return the speaker's view of these messages, as a short prompt if its model needs one."""
+    speaker = context.speaker
     schema = context.resources.registry.schema_of(speaker)
     system = context.conversation.system_prompt(speaker, context.task, schema)
     view = context.reader.view(lines, speaker.name, system, in_prompt=short is None)
     if short is None:
         return view
-    given = _given_task(context, speaker)
+    given = _given_task(context)
     return _build_small_model_prompt(view, short, context.task or given, given)
 
 
-def view_of(
-    context: NodeContext,
-    speaker: Speaker,
-    log: Sequence[BaseMessage],
-    short: SmallModelPrompt | None = None,
-    *,
-    behind: Sequence[BaseMessage] = (),
-) -> list[BaseMessage]:
+def view_of(context: NodeContext, additions: PromptAdditions = NO_ADDITIONS) -> list[BaseMessage]:
     """Return the speaker's view of the log that its model receives.
 
     Its messages are shortened if a single turn is larger than the limit of the prompt.
     """
-    limit = prompt_limit(speaker, log)
-    overhead = PromptOverhead(0)
-    if limit is not None:
-        overhead = prompt_overhead(context, speaker, short, behind=behind)
-    log = select_heard(context.conversation, log, speaker.name)
-    kept = context.reader.history(speaker.name).shorten(log, overhead)
-    view = order_messages(_shown_messages(context, speaker, kept.lines, short))
+    limit = _prompt_limit(context)
+    overhead = PromptOverhead(0) if limit is None else prompt_overhead(context, additions)
+    kept = context.reader.history(context.turn.speaker).shorten(context.heard(), overhead)
+    view = order_messages(_shown_messages(context, kept.lines, additions.short))
     if limit is None:
         return view
     left = limit - overhead.outside - overhead.behind
     return shorten_messages(view, left, context.conversation.render_prompt)
 
 
-class TurnInstructions(NamedTuple):
-    """The instructions added to this turn's prompts. They are never stored."""
-
-    notice: str
-    """The notice that the end is near. It follows the newest message heard. Empty if there is none.
-    """
-    retry: list[BaseMessage]
-    """The last messages if the model is asked for something else: the draft, if there is one, and
-    the request."""
-
-    @property
-    def messages(self) -> list[BaseMessage]:
-        """All instructions, to estimate their length."""
-        return [*([HumanMessage(self.notice)] if self.notice else []), *self.retry]
-
-
-def turn_instructions(context: NodeContext) -> TurnInstructions:
-    """Return the instructions added to this turn's prompts. They are never stored."""
+def turn_additions(context: NodeContext, short: SmallModelPrompt | None) -> PromptAdditions:
+    """Return the notice and the request that this turn's prompts contain."""
     retry: list[BaseMessage] = []
     if context.position.phase in (Phase.REJECTED, Phase.CUT_OFF):
         draft = context.log[-1]
@@ -184,15 +169,16 @@ def turn_instructions(context: NodeContext) -> TurnInstructions:
     elif (count := _count_last_failure(context)) > 0:
         request = context.conversation.render_prompt(prompts.FAILED_CALLS, count=count)
         retry.append(HumanMessage(request))
-    return TurnInstructions(_make_end_notice(context), retry)
+    return PromptAdditions(short, _make_end_notice(context), retry)
 
 
 def _count_last_failure(context: NodeContext) -> int:
     """Return the number of failed calls if the next failure ends the conversation, otherwise 0."""
+    if context.position.phase is not Phase.RETURNED:
+        return 0
     conversation, facts = context.conversation, context.position.facts
     counts = ((facts.count(one.reason), one.limit(conversation)) for one in TURN_ERRORS)
-    is_due = context.position.phase is Phase.RETURNED
-    return max((count for count, limit in counts if is_due and count == limit - 1), default=0)
+    return max((count for count, limit in counts if count == limit - 1), default=0)
 
 
 def _make_end_notice(context: NodeContext) -> str:
@@ -207,27 +193,21 @@ def _make_end_notice(context: NodeContext) -> str:
         if not end_chat.tell_rounds_left or left is None or context.turn.stage is not Stage.ROUNDS:
             return ""
         notice = conversation.render_prompt(prompts.ROUNDS_LEFT, count=left)
-    return conversation.mark_instruction(conversation.speaker(context.turn.speaker), notice)
+    return conversation.mark_instruction(context.speaker, notice)
 
 
-def build_prompt(
-    context: NodeContext,
-    speaker: Speaker,
-    log: Sequence[BaseMessage],
-    instructions: TurnInstructions,
-    short: SmallModelPrompt | None,
-) -> list[BaseMessage]:
-    """Return the prompt for a speaker's turn."""
-    view = view_of(context, speaker, log, short, behind=instructions.messages)
+def build_prompt(context: NodeContext, additions: PromptAdditions) -> list[BaseMessage]:
+    """Return the prompt for the speaker's turn."""
+    view = view_of(context, additions)
     if not view or isinstance(view[-1], SystemMessage | AIMessage):
         # The message to answer was removed. Many models refuse a prompt without a user message at
         # its end.
         has_spoken = bool(view) and isinstance(view[-1], AIMessage)
         cue = prompts.CONTINUE_CONVERSATION if has_spoken else prompts.BEGIN
         view = [*view, HumanMessage(context.conversation.render_prompt(cue))]
-    if instructions.notice:
-        view = _add_notice(view, instructions.notice)
-    return order_messages([*view, *instructions.retry]) if instructions.retry else view
+    if additions.notice:
+        view = _add_notice(view, additions.notice)
+    return order_messages([*view, *additions.last]) if additions.last else view
 
 
 def _add_notice(view: Sequence[BaseMessage], notice: str) -> list[BaseMessage]:
@@ -259,10 +239,9 @@ def _build_small_model_prompt(
     ]
 
 
-def callable_tools(
-    context: NodeContext, speaker: Speaker, offers: type[ToolOffer]
-) -> tuple[list[BaseTool], str]:
-    """Return the tools described to a speaker, and its tool choice."""
+def callable_tools(context: NodeContext, offers: type[ToolOffer]) -> tuple[list[BaseTool], str]:
+    """Return the tools described to the speaker, and its tool choice."""
+    speaker = context.speaker
     may_call = context.position.tool_rounds < context.conversation.max_tool_rounds
     are_described = may_call or (offers.is_in_prompt and bool(speaker.tools))
     tools = offered_tools(context.resources.registry, speaker) if are_described else []
@@ -276,11 +255,6 @@ def callable_tools(
     hand_off = make_hand_off_tool(conversation, speaker)
     # A call that names the next speaker does not count as a tool round.
     return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
-
-
-def adapt_to_stage(stage: Stage, speaker: Speaker) -> Speaker:
-    """Return a speaker for a stage: answers to private prompts have no output format."""
-    return speaker.model_copy(update={"format": None}) if stage is Stage.PRIVATE else speaker
 
 
 async def last_prompt(
@@ -329,23 +303,26 @@ async def _rebuild_prompt(
 ) -> list[BaseMessage]:
     session = RunningSession(restore_conversation(before.get("spec") or after["spec"]))
     context = NodeContext.make(session, before, resources)
-    prompting = _find_prompting(context, before, after, name)
-    speaker = adapt_to_stage(context.turn.stage, context.conversation.speaker(name))
+    if context.turn.speaker != name:
+        # The answer was requested together with that of the speaker whose turn it was.
+        context = context.begin_at_once(name)
+    context.new.extend(log[len(context.log) :])
+    prompting, speaker = _find_prompting(context, before, after), context.speaker
     offers = choose_offer(prompting, speaker.tool_calling)
     # A prompt with a limit is measured, with the schemas of its tools.
-    needs_tools = offers.is_in_prompt or prompt_limit(speaker, log) is not None
+    needs_tools = offers.is_in_prompt or _prompt_limit(context) is not None
     if isinstance(speaker.format, SchemaFormat) or (speaker.tools and needs_tools):
         await resources.find(context.conversation)
-    short = prompting.small_model_prompt(speaker)
-    prompt = drop_thoughts(build_prompt(context, speaker, log, turn_instructions(context), short))
+    additions = turn_additions(context, prompting.small_model_prompt(speaker))
+    prompt = drop_thoughts(build_prompt(context, additions))
     if not offers.is_in_prompt:
         return prompt
-    return offers(*callable_tools(context, speaker, offers)).prompt(prompt, prompting)
+    return offers(*callable_tools(context, offers)).prompt(prompt, prompting)
 
 
-def _find_prompting(context: NodeContext, before: State, after: State, name: str) -> Prompting:
+def _find_prompting(context: NodeContext, before: State, after: State) -> Prompting:
     """Return the prompting rules of the model that answered: the one whose usage has grown."""
     used, now = read_usage(before), read_usage(after)
     label = next((label for label in now if now[label] != used.get(label)), None)
-    called = context.conversation.speaker(name).model or context.conversation.model
+    called = context.speaker.model or context.conversation.model
     return find_prompting(called, label)

@@ -3,11 +3,11 @@
 A model's reply is text, tool calls or JSON. A reply that was cut off is continued.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.config import get_stream_writer
 from pydantic import BaseModel
 
@@ -19,13 +19,11 @@ from ...graphs.conversation.conversation import (
     may_hand_off_privately,
 )
 from ...graphs.conversation.judges import HAND_OFF, Concurrent, Handoff
-from ...graphs.conversation.usage import add_models
 from ...graphs.ends.end_chat import Reason
 from ...graphs.log.heard_text import HeardText, join_texts, may_say_token
 from ...graphs.log.marks import begins, length_of
 from ...graphs.log.memory import list_heard, pending_answer, select_heard, talk_of
 from ...graphs.log.messages import (
-    make_message,
     metadata,
     newest_calls,
     place_of,
@@ -44,7 +42,7 @@ from ...graphs.log.transcript import format_line
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import Prompt
 from ...graphs.rules.met_ends import is_out_of_budget
-from ...graphs.rules.position import Phase, Position
+from ...graphs.rules.position import Phase
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.replies import (
     AgentReply,
@@ -71,7 +69,7 @@ from ..models.tool_binding import (
     read_transfers,
 )
 from .agents import InnerOutput, InnerRun, ask_agent, count_facts_now, run_inner
-from .checks import take_written_calls
+from .checks import ReplyCheck
 from .hooks import (
     DraftReply,
     copy_turn_view,
@@ -87,70 +85,63 @@ from .log_writer import (
     read_pending,
     returns_directly,
 )
-from .long_histories import ask_model
+from .long_histories import ask_speaker
 from .node_context import NodeContext
 from .prompt import (
     build_prompt,
     callable_tools,
     is_thought_unopened,
-    turn_instructions,
+    turn_additions,
 )
 
 
-async def ask_for_reply(
-    context: NodeContext, speaker: Speaker, new: list[AnyMessage]
-) -> DraftReply:
-    """Ask the speaker's model. `new` are log messages of this turn that are not stored yet."""
+async def ask_for_reply(context: NodeContext) -> DraftReply:
+    """Ask the speaker's model."""
+    speaker = context.speaker
     model = await context.model(speaker.model)
-    short = model.adapter.prompting.small_model_prompt(speaker)
-    where = context.path_of(speaker, "model_settings")
+    where = context.path_of("model_settings")
     settings = context.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
-    form, instructions = speaker.format, turn_instructions(context)
+    additions = turn_additions(context, model.adapter.prompting.small_model_prompt(speaker))
+    form = speaker.format
     is_structured = isinstance(form, SchemaFormat) and form.form == "structured"
     schema = context.resources.registry.schema_of(speaker) if is_structured else None
 
-    def ask(log: list[BaseMessage]) -> Awaitable[tuple[AIMessage, HandedOver]]:
-        prompt = build_prompt(context, speaker, log, instructions, short)
+    def ask() -> Awaitable[tuple[AIMessage, HandedOver]]:
+        prompt = build_prompt(context, additions)
         if schema is not None:
-            return _ask_for_structure(context, speaker, model, schema, prompt, settings)
-        return _ask_for_text(context, speaker, model, prompt, settings)
+            return _ask_for_structure(context, model, schema, prompt, settings)
+        return _ask_for_text(context, model, prompt, settings)
 
-    found = await ask_model(
+    answer, handed = await ask_speaker(
         context,
-        speaker,
         model,
         ask,
-        new=new,
+        additions,
         most=settings.values.get("max_tokens"),
-        short=short,
-        behind=instructions.messages,
         goes_on=speaker.on_length != "accept" and not context.position.cut_off,
     )
-    return DraftReply(found.answer, Source.MODEL, found.new, found.usage, handed=found.found)
+    return DraftReply(answer, Source.MODEL, handed=handed)
 
 
 async def _ask_for_text(
-    context: NodeContext,
-    speaker: Speaker,
-    model: Model,
-    prompt: list[BaseMessage],
-    settings: CallSettings,
+    context: NodeContext, model: Model, prompt: list[BaseMessage], settings: CallSettings
 ) -> tuple[AIMessage, HandedOver]:
     """Ask for a message: text, tool calls, or a hand-over."""
+    speaker = context.speaker
     offers = choose_offer(model.adapter.prompting, speaker.tool_calling)
-    tools, choice = callable_tools(context, speaker, offers)
+    tools, choice = callable_tools(context, offers)
     continues = context.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
-    purpose = _choose_purpose(context, speaker)
+    purpose = _choose_purpose(context)
 
     def read(answer: AIMessage) -> AIMessage:
         if not tools or choice == "none":
             return answer
         heard = select_heard(context.conversation, context.log, speaker.name)
-        return take_written_calls(context.conversation, speaker, heard, tools, answer)
+        return ReplyCheck(context.conversation, speaker, heard).take_written_calls(tools, answer)
 
     # JSON in the speaker's format is no call, so it is shown while it arrives.
     may_write = bool(tools) and not isinstance(speaker.format, SchemaFormat)
-    listeners = _make_listeners(context, speaker, purpose, read if may_write else None)
+    listeners = _make_listeners(context, purpose, read if may_write else None)
     speaking = None
     if speaker.speaks_with_tool_calls and purpose is Speech:
         write = get_stream_writer()
@@ -167,7 +158,7 @@ async def _ask_for_text(
         tool_choice=choice,
         tool_calling=speaker.tool_calling,
         listeners=listeners,
-        private=_is_private(context, speaker),
+        private=_is_private(context),
     )
     answer = read(answer)
     if speaker.speaks_with_tool_calls:
@@ -179,7 +170,6 @@ async def _ask_for_text(
 
 def _make_listeners(
     context: NodeContext,
-    speaker: Speaker,
     purpose: type[ModelOutput],
     read: Callable[[AIMessage], AIMessage] | None = None,
 ) -> list[Listener]:
@@ -193,39 +183,42 @@ def _make_listeners(
         # The answer is streamed, too: a slow server that sends pieces does not time out as a silent
         # one does.
         return [Listener()]
-    write, conversation = get_stream_writer(), context.conversation
+    write, name = get_stream_writer(), context.turn.speaker
 
     def show(kind: str, text: str, answer: str) -> None:
-        write({kind: {"speaker": speaker.name, "text": text, "answer": answer}})
+        write({kind: {"speaker": name, "text": text, "answer": answer}})
 
     counts = context.turn.stage in ALOUD
-    heard = partial(HeardText, conversation if counts else None, speaker.name)
-    is_unopened = is_thought_unopened(context.log, speaker.name)
+    heard = partial(HeardText, context.conversation if counts else None, name)
+    is_unopened = is_thought_unopened(context.log, name)
     has_calls = None if read is None else lambda text: is_call(read(AIMessage(text)))
     return [Tokens(show, heard, is_unopened=is_unopened, is_call=has_calls)]
 
 
-def _is_private(context: NodeContext, speaker: Speaker) -> bool:
+def _is_private(context: NodeContext) -> bool:
     """Return whether streams of chat messages leave out the message while its model writes it.
 
     This applies if some speakers may not hear it, as far as is known in advance, or if clients
     would see a done token in it.
     """
-    conversation = context.conversation
-    audience = audience_of(conversation, context.turn, speaker, HandedOver())
-    shows_token = context.resources.serves_clients and may_say_token(conversation, speaker.name)
-    return audience is not None or may_hand_off_privately(conversation) or shows_token
+    conversation, name = context.conversation, context.turn.speaker
+    shows_token = context.resources.serves_clients and may_say_token(conversation, name)
+    is_heard_by_some = audience_of(context, HandedOver()) is not None
+    return is_heard_by_some or may_hand_off_privately(conversation) or shows_token
 
 
-def _choose_purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:
+def _choose_purpose(context: NodeContext) -> type[ModelOutput]:
     """Return the kind of an answer: a speech, shown while it arrives, or an unheard reply."""
     if context.position.phase in (Phase.REJECTED, Phase.CUT_OFF, Phase.REQUESTED):
         # A second answer may repeat the request, be only a part, or be dropped for the first draft.
         # An answer in a round in which all speak at once waits for its speaker's turn.
         return UnheardReply
+    speaker = context.speaker
     hooks = context.resources.registry.hooks_of(speaker)
     # A person who follows the stream must not see another speaker's private text.
-    hides = any(one.human for one in context.conversation.speakers if one != speaker) and (
+    hides = any(
+        one.human for one in context.conversation.speakers if one.name != speaker.name
+    ) and (
         context.turn.stage not in ALOUD
         or speaker.speaks_to is not None
         or may_hand_off_privately(context.conversation)
@@ -235,23 +228,22 @@ def _choose_purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]
 
 async def _ask_for_structure(
     context: NodeContext,
-    speaker: Speaker,
     model: Model,
     schema: type[BaseModel],
     prompt: list[BaseMessage],
     settings: CallSettings,
 ) -> tuple[AIMessage, HandedOver]:
-    purpose = _choose_purpose(context, speaker)
+    purpose = _choose_purpose(context)
     answer, _ = await model.answer_by_schema(
         prompt,
         schema,
         settings,
         purpose=purpose,
-        instead=f'{context.path_of(speaker, "format.form")} = "text"',
-        speaker=speaker.name,
-        tool_calling=speaker.tool_calling,
-        listeners=_make_listeners(context, speaker, purpose),
-        private=_is_private(context, speaker),
+        instead=f'{context.path_of("format.form")} = "text"',
+        speaker=context.turn.speaker,
+        tool_calling=context.speaker.tool_calling,
+        listeners=_make_listeners(context, purpose),
+        private=_is_private(context),
     )
     return answer, HandedOver()
 
@@ -259,18 +251,19 @@ async def _ask_for_structure(
 _REQUESTS = {"continue": prompts.CONTINUE_REPLY, "retry": prompts.SHORTEN_REPLY}
 
 
-def continuation_request(speaker: Speaker, position: Position, text: str) -> Prompt | None:
+def continuation_request(context: NodeContext, text: str) -> Prompt | None:
     """Return the request for the rest of a cut-off reply, or for a shorter reply.
 
     None if the cut-off reply is accepted. There is only one such request in a turn.
     """
-    if position.cut_off or not text.strip():
+    if context.position.cut_off or not text.strip():
         return None
-    return _REQUESTS.get(speaker.on_length)
+    return _REQUESTS.get(context.speaker.on_length)
 
 
-def join_reply(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMessage:
-    """Return the whole reply, joined from the cut-off one and its continuation."""
+def join_reply(context: NodeContext, answer: AIMessage) -> AIMessage:
+    """Return the whole reply, joined from the cut-off one in the log and its continuation."""
+    speaker, before = context.speaker, context.log[-1]
     if not answer.text.strip() and not is_call(answer):
         # There is no continuation, so the first part stays unchanged.
         about = metadata(before)
@@ -294,9 +287,7 @@ def _remove_repeated_mark(speaker: Speaker, first: str, rest: str) -> str:
     return rest
 
 
-async def reply_of(
-    context: NodeContext, speaker: Speaker, said_by_person: Content | None
-) -> DraftReply:
+async def reply_of(context: NodeContext, said_by_person: Content | None) -> DraftReply:
     """Return the reply of the speaker whose turn it is.
 
     In the middle of a turn it comes from the turn's calls or from the model. A turn's first reply
@@ -304,68 +295,85 @@ async def reply_of(
     """
     match context.position.phase:
         case Phase.GIVEN:
-            return _reply_by_calls(context, speaker)
+            return _reply_by_calls(context)
         case Phase.REJECTED | Phase.CUT_OFF | Phase.RETURNED:
-            return await ask_for_reply(context, speaker, [])
-    new: list[AnyMessage] = []
+            return await ask_for_reply(context)
     text: str | None = None
-    if hooks := context.resources.registry.hooks_of(speaker):
-        turn = turn_of(context, speaker, context.log)
+    if hooks := context.resources.registry.hooks_of(context.speaker):
+        turn = turn_of(context)
         changed, text = await run_before_speaker(hooks, turn)
         if changed.heard != turn.heard:
-            new = [_record_hook_version(context, speaker, changed.heard)]
+            _add_hook_version(context, changed.heard)
     if said_by_person is not None:
-        said = AIMessage(storable_content(said_by_person))
-        return DraftReply(said, Source.HUMAN, new, context.usage)
+        return DraftReply(AIMessage(storable_content(said_by_person)), Source.HUMAN)
     if text is not None:
-        return DraftReply(AIMessage(text), Source.HOOK, new, context.usage)
-    for reply in speaker.replies:
+        return DraftReply(AIMessage(text), Source.HOOK)
+    for reply in context.speaker.replies:
         # People were asked before.
         source = _SOURCES.get(type(reply))
-        found = None if source is None else await source(context, speaker, reply, new)
+        found = None if source is None else await source(context, reply)
         if found is not None:
             return found
-    return DraftReply(AIMessage(""), Source.FUNCTION, new, context.usage)
+    return DraftReply(AIMessage(""), Source.FUNCTION)
 
 
-def _reply_by_calls(context: NodeContext, speaker: Speaker) -> DraftReply:
+def _reply_by_calls(context: NodeContext) -> DraftReply:
     """Return the results of the newest calls, or their handoff, as the speaker's message."""
     output, calls = join_outputs(context.log), newest_calls(context.log)
     # The text beside the calls was heard with them.
     handed = read_hand_over_calls(calls.model_copy(update={"content": ""}))
     if not handed.to:
-        message = AIMessage(output.content)
-        return DraftReply(message, output.source, [], context.usage, output.parsed)
+        return DraftReply(AIMessage(output.content), output.source, output.parsed)
     tools = [call["name"] for call in calls.tool_calls if call["name"] != HAND_OFF]
-    before = output.content if returns_directly(context, speaker, tools) else ""
+    before = output.content if returns_directly(context, tools) else ""
     content = make_content(join_texts(text_of(before), [handed.text]), files_of(before))
-    return DraftReply(AIMessage(content), Source.HANDOFF, [], context.usage, handed=handed)
+    return DraftReply(AIMessage(content), Source.HANDOFF, handed=handed)
 
 
-def _record_hook_version(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
-    log = select_heard(context.conversation, context.log, speaker.name)
-    places = tuple(list_heard(log, speaker.name))
-    about = HookVersion(audience=(speaker.name,), instead_of=places)
+def _add_hook_version(context: NodeContext, text: str) -> None:
+    """Add the text to the log that a hook has made of the messages that the speaker hears."""
+    log, name = context.heard(), context.turn.speaker
+    places = tuple(list_heard(log, name))
     heard = (message for message in log if place_of(message) in places)
     files = [block for message in heard for block in files_of(message.content)]
-    return make_message(len(context.log), make_content(text, files), about)
+    context.add(make_content(text, files), HookVersion(audience=(name,), instead_of=places))
 
 
-async def _reply_by_text(
-    context: NodeContext, speaker: Speaker, reply: TextReply, new: list[AnyMessage]
-) -> DraftReply | None:
-    is_first = context.turn.stage in ALOUD and context.is_first_message_due(speaker.name)
+async def _reply_by_pending_answer(context: NodeContext) -> DraftReply:
+    pending = pending_answer(context.conversation, context.log, context.turn.speaker)
+    if pending is not None:
+        return DraftReply(read_pending(pending), Source.MODEL)
+    return await ask_for_reply(context)
+
+
+def _reply_by_model(context: NodeContext, _: ModelReply) -> Awaitable[DraftReply]:
+    if isinstance(context.conversation.turn_order, Concurrent):
+        return _reply_by_pending_answer(context)
+    return ask_for_reply(context)
+
+
+async def _reply_by_code(context: NodeContext, _: CodeReply) -> DraftReply | None:
+    message = code_calls(context)
+    return None if message is None else DraftReply(message, Source.CODE)
+
+
+def _reply_by_agent(context: NodeContext, reply: AgentReply) -> Awaitable[DraftReply]:
+    view = copy_turn_view(context)
+    if not reply.with_system_prompt:
+        view = [one for one in view if one.type != "system"]
+    return ask_agent(context, reply.name, view)
+
+
+async def _reply_by_text(context: NodeContext, reply: TextReply) -> DraftReply | None:
+    is_first = context.turn.stage in ALOUD and context.is_first_message_due(context.turn.speaker)
     if reply.once and not is_first:
         return None
-    return DraftReply(AIMessage(reply.text), Source.TEXT, new, context.usage)
+    return DraftReply(AIMessage(reply.text), Source.TEXT)
 
 
-async def _reply_by_function(
-    context: NodeContext, speaker: Speaker, reply: FunctionReply, new: list[AnyMessage]
-) -> DraftReply | None:
+async def _reply_by_function(context: NodeContext, reply: FunctionReply) -> DraftReply | None:
     function = context.resources.registry.function(reply.name)
-    turn = turn_of(context, speaker, [*context.log, *new])
-    text = await call("function", reply.name, function, turn)
+    text = await call("function", reply.name, function, turn_of(context))
     if text is None:
         return None
     if not isinstance(text, str):
@@ -373,57 +381,17 @@ async def _reply_by_function(
         raise SpecError(
             f"the function {reply.name!r} failed: it must return text or None, not {kind}"
         )
-    return DraftReply(AIMessage(storable(text)), Source.FUNCTION, new, context.usage)
+    return DraftReply(AIMessage(storable(text)), Source.FUNCTION)
 
 
-async def _reply_by_agent(
-    context: NodeContext, speaker: Speaker, reply: AgentReply, new: list[AnyMessage]
-) -> DraftReply:
-    view = copy_turn_view(context, speaker, [*context.log, *new])
-    if not reply.with_system_prompt:
-        view = [one for one in view if one.type != "system"]
-    return await ask_agent(context, speaker, reply.name, view, new)
-
-
-async def _reply_by_conversation(
-    context: NodeContext, speaker: Speaker, reply: ConversationReply, new: list[AnyMessage]
-) -> DraftReply:
+async def _reply_by_conversation(context: NodeContext, reply: ConversationReply) -> DraftReply:
     inner = inner_conversation(reply)
-    text = _find_inner_task(context, speaker, new, inner)
-    found = await run_inner(context, speaker, inner, text)
-    _check_output(context, speaker.name, found)
+    found = await run_inner(context, inner, _find_inner_task(context, inner))
+    context.add_usage(found.usage)
+    _check_output(context, found)
+    context.add("", found.about)
     output = found.output or InnerOutput("", None)
-    return DraftReply(
-        AIMessage(storable(output.text)),
-        Source.CONVERSATION,
-        [*new, make_message(len(context.log) + len(new), "", found.about)],
-        add_models(context.usage, found.usage),
-        output.value,
-    )
-
-
-async def _reply_by_code(
-    context: NodeContext, speaker: Speaker, _: CodeReply, new: list[AnyMessage]
-) -> DraftReply | None:
-    message = code_calls(context.conversation, [*context.log, *new], speaker)
-    return None if message is None else DraftReply(message, Source.CODE, new, context.usage)
-
-
-async def _reply_by_pending_answer(
-    context: NodeContext, speaker: Speaker, _: ModelReply, new: list[AnyMessage]
-) -> DraftReply:
-    pending = pending_answer(context.conversation, context.log, speaker.name)
-    if pending is not None:
-        return DraftReply(read_pending(pending), Source.MODEL, new, context.usage)
-    return await ask_for_reply(context, speaker, new)
-
-
-def _reply_by_model(
-    context: NodeContext, speaker: Speaker, reply: ModelReply, new: list[AnyMessage]
-) -> Awaitable[DraftReply]:
-    if isinstance(context.conversation.turn_order, Concurrent):
-        return _reply_by_pending_answer(context, speaker, reply, new)
-    return ask_for_reply(context, speaker, new)
+    return DraftReply(AIMessage(storable(output.text)), Source.CONVERSATION, output.value)
 
 
 _SOURCES: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | None]]]] = {
@@ -437,24 +405,21 @@ _SOURCES: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | Non
 """The function for each kind of reply but a person's. If it returns None, the next is tried."""
 
 
-def _find_inner_task(
-    context: NodeContext, speaker: Speaker, new: Sequence[BaseMessage], inner: Conversation
-) -> str | None:
+def _find_inner_task(context: NodeContext, inner: Conversation) -> str | None:
     """Return the text with which the inner conversation of a speaker's reply begins.
 
     It is everything that the speaker has heard and said, with a description of each file. None if
     that is nothing, and the inner conversation has its own task.
     """
-    heard = select_heard(context.conversation, [*context.log, *new], speaker.name)
-    said = talk_of(heard, speaker.name)
+    said = talk_of(context.heard(), context.turn.speaker)
     if not said:
-        return None if inner.task else speaker.task or context.task
+        return None if inner.task else context.speaker.task or context.task
     if len(said) == 1:
         return describe_content(said[0].content)
     return "\n\n".join(format_line(one.name, describe_content(one.content)) for one in said)
 
 
-def _check_output(context: NodeContext, name: str, run: InnerRun) -> None:
+def _check_output(context: NodeContext, run: InnerRun) -> None:
     """Raise an error if an inner conversation has no output, and the outer one goes on.
 
     Raises:
@@ -466,8 +431,8 @@ def _check_output(context: NodeContext, name: str, run: InnerRun) -> None:
     is_stopped = run.outcome is not None and run.outcome.reason is Reason.STOP_REQUESTED
     if run.output is not None or is_stopped:
         return
-    facts = count_facts_now(context, add_models(context.usage, run.usage))
-    if not is_out_of_budget(context.conversation, facts):
+    if not is_out_of_budget(context.conversation, count_facts_now(context)):
         raise ModelError(
-            f"the inner conversation of {name!r} has ended without an output: {run.outcome}"
+            f"the inner conversation of {context.turn.speaker!r} has ended without an output: "
+            f"{run.outcome}"
         )

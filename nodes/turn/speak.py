@@ -11,18 +11,17 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from ...graphs.common.content import Content, replace_text
 from ...graphs.conversation.judges import Concurrent
-from ...graphs.conversation.usage import add_models, dump_usage, read_usage
+from ...graphs.conversation.usage import dump_usage, read_usage
 from ...graphs.log.memory import pending_answer, select_heard
 from ...graphs.log.messages import (
     KEY,
     PLACE,
-    make_message,
     metadata,
     storable,
     storable_content,
@@ -47,7 +46,6 @@ from ...graphs.rules.transitions import (
     Node,
     forget_verdicts,
     position_after_removals,
-    record_leaving,
     record_pause,
 )
 from ...graphs.rules.turns import Checked, Problem, Worth, better, worth_of
@@ -57,22 +55,24 @@ from ...graphs.speakers.speaker import Speaker
 from ..models.answers import get_thought
 from ..models.stops import stop_of, with_refusal
 from ..models.tool_binding import HandedOver
-from .checks import check_repeated_calls, check_reply
+from .checks import ReplyCheck, check_repeated_calls
 from .hooks import DraftReply, run_after_speaker, turn_of
 from .interrupt import ask_for_message
 from .log_writer import (
+    add_pending,
     audience_of,
     is_call,
-    make_pending,
     read_by_format,
     write_answer,
     write_message,
 )
 from .long_histories import summarize_left_out
-from .node_context import NodeContext, Resources
-from .prompt import adapt_to_stage, calls_of_turn
+from .node_context import NodeContext, Resources, adapt_to_stage
+from .prompt import calls_of_turn
 from .reply import ask_for_reply, continuation_request, join_reply, reply_of
 from .running_sessions import record_as_task
+
+Reply = TypeVar("Reply", bound=SpeakerReply)
 
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:
@@ -82,109 +82,98 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         return await _reread_edited(context, edited)
     if (repaired := await context.repair_position()) is not None:
         return repaired
-    position, turn = context.position, context.turn
-    speaker = adapt_to_stage(turn.stage, context.conversation.speaker(turn.speaker))
-    if position.phase is Phase.ANSWERED:
-        return await _run_later_hooks(context, speaker)
+    phase = context.position.phase
+    if phase is Phase.ANSWERED:
+        return await _run_later_hooks(context)
     person: Content | None = None
-    if position.phase in BETWEEN_TURNS:
+    if phase in BETWEEN_TURNS:
         # The first effect of the node, which runs again when there is an answer.
         found = await ask_for_message(context)
         if isinstance(found, Leaving):
-            return await context.step(record_leaving(position, turn, found), [])
+            return await context.leave(found)
         if found == "":
-            return await context.step(record_pause(position, turn, Phase.PASSED), [])
+            return await context.pause(Phase.PASSED)
         person = found
-    if person is None and position.phase in (*BETWEEN_TURNS, Phase.PASSED):
-        prepared = await _prepare(context, speaker)
-        if prepared is not None:
-            return prepared
-    return await _reply(context, speaker, person)
+    if person is None and phase in (*BETWEEN_TURNS, Phase.PASSED):
+        if context.conversation.sums_up(context.speaker) and await summarize_left_out(context):
+            return await context.pause(Phase.SUMMARISED)
+        if names := _list_concurrent(context):
+            return await _ask_all(context, names)
+    return await _reply(context, await reply_of(context, person))
 
 
-async def _prepare(context: NodeContext, speaker: Speaker) -> dict[str, Any] | None:
-    """Return the update of a step before the reply: a summary or the answers of all speakers.
-
-    None if the turn needs no such step.
-    """
-    is_summarized = context.conversation.sums_up(speaker)
-    if is_summarized and (left_out := await summarize_left_out(context, speaker)) is not None:
-        summary, usage = left_out
-        waiting = record_pause(context.position, context.turn, Phase.SUMMARISED)
-        return await context.step(waiting, [summary], usage)
-    if isinstance(context.conversation.turn_order, Concurrent):
-        return await ask_all(context)
-    return None
-
-
-async def _reply(context: NodeContext, speaker: Speaker, person: Content | None) -> dict[str, Any]:
-    """Obtain the reply and write it to the log as a message, as calls, or as a draft."""
-    conversation, position, turn = context.conversation, context.position, context.turn
-    given = await reply_of(context, speaker, person)
+async def _reply(context: NodeContext, given: DraftReply) -> dict[str, Any]:
+    """Write a reply to the log as a message, as calls, or as a draft."""
+    position, turn, message = context.position, context.turn, given.message
     if position.phase is Phase.CUT_OFF:
-        given = given._replace(message=join_reply(speaker, context.log[-1], given.message))
-    stop = stop_of(given.message) if given.source is Source.MODEL else None
-    whole = speaker
+        message = join_reply(context, message)
+    stop = stop_of(message) if given.source is Source.MODEL else None
     if stop is not None:
-        given = given._replace(message=with_refusal(given.message))
-        speaker = _remove_stops(whole)
-    calls = is_call(given.message)
+        message = with_refusal(message)
+    calls = is_call(message)
     about = Speech(
-        speaker=speaker.name,
-        audience=audience_of(conversation, turn, speaker, given.handed),
+        speaker=turn.speaker,
+        audience=audience_of(context, given.handed),
         stage=turn.stage,
         source=given.source,
         parsed=given.parsed,
-        thought=get_thought(given.message, goes_back=calls or bool(given.handed.to)),
+        thought=get_thought(message, goes_back=calls or bool(given.handed.to)),
         stop=stop,
         handed_to=given.handed.to,
         private=given.handed.private,
     )
     if given.source is Source.CODE and calls:
         about = about.model_copy(update={"audience": NOBODY})
-        return await write_answer(context, speaker, given, about)
-    if calls and position.tool_rounds < conversation.max_tool_rounds:
-        return await _write_calls(context, speaker, given, about)
-
-    answer = given.message
-    text, about = _take_sent_text(context.log, about, str(answer.text))
+        return await write_answer(context, message, about)
+    if calls and position.tool_rounds < context.conversation.max_tool_rounds:
+        problem = None
+        if given.source is Source.MODEL and not position.asked_again:
+            tallies = context.reader.tallies(context.log)
+            problem = check_repeated_calls(context.conversation, message, tallies)
+        if problem is None:
+            return await write_answer(context, message, about)
+        return await _write_draft(context, message, _with_problem(about, problem), Phase.REJECTED)
     if given.source is Source.MODEL:
-        is_short = about.stop is not None and about.stop.is_of_length
-        more = continuation_request(speaker, position, text) if is_short else None
-        if more is not None:
-            about = about.model_copy(update={"problem": conversation.render_prompt(more)})
-            return await _write_draft(context, given, about, Phase.CUT_OFF)
-        found = _check(context, speaker, text, context.log, about)
-        # Another request would not change why the reply is blank.
-        is_lasting = stop is not None and stop.is_lasting and not found.text.strip()
-        if found.problem is not None and not position.asked_again and not is_lasting:
-            about = about.model_copy(update=_note_problem(found.problem))
-            return await _write_draft(context, given, about, Phase.REJECTED)
-        if position.asked_again and worth_of(found) is not Worth.GOOD:
-            second = _check_again(context, speaker, found, context.log, about)
-            draft = _find_draft(context)
-            first = None if draft is None else _check_first_draft(context, whole, draft)
-            found = second if first is None else better(first, second)
-            if draft is not None and found is first:
-                unheard = as_reply(
-                    UnheardReply, about, audience=NOBODY, **_note_problem(second.problem)
-                )
-                number = len(context.log) + len(given.new)
-                kept = make_message(number, text, unheard, answer=answer)
-                given = given._replace(new=[*given.new, kept])
-                then = _read_reply_metadata(context.log[draft])
-                handed = HandedOver(then.handed_to, then.private)
-                kept_of_it = {"thought", "stop", "handed_to", "private"}
-                update = {name: getattr(then, name) for name in kept_of_it}
-                update["audience"] = audience_of(conversation, turn, speaker, handed)
-                about = about.model_copy(update=update)
-                speaker = _remove_stops(whole) if then.stop else whole
-                answer = AIMessage("")
-        text = found.text
-        about = about.model_copy(update=_note_problem(found.problem))
-    return await write_answer(
-        context, speaker, given._replace(message=_with_text(answer, text)), about
-    )
+        return await _check_and_write(context, message, about)
+    return await write_answer(context, _with_text(message, str(message.text)), about)
+
+
+async def _check_and_write(
+    context: NodeContext, answer: AIMessage, about: Speech
+) -> dict[str, Any]:
+    """Write a text of the speaker's model to the log, or the better one of two drafts."""
+    position, stop = context.position, about.stop
+    text, about = _take_sent_text(context.log, about, str(answer.text))
+    more = continuation_request(context, text) if stop and stop.is_of_length else None
+    if more is not None:
+        about = about.model_copy(update={"problem": context.conversation.render_prompt(more)})
+        return await _write_draft(context, answer, about, Phase.CUT_OFF)
+    found = _check(context, text, context.log, about)
+    # Another request would not change why the reply is blank.
+    is_lasting = stop is not None and stop.is_lasting and not found.text.strip()
+    if found.problem is not None and not position.asked_again and not is_lasting:
+        about = _with_problem(about, found.problem)
+        return await _write_draft(context, answer, about, Phase.REJECTED)
+    if position.asked_again and worth_of(found) is not Worth.GOOD:
+        second = _check_again(context, found, context.log, about)
+        draft = _find_draft(context.log)
+        first = None if draft is None else _check_first_draft(context, draft)
+        found = second if first is None else better(first, second)
+        if draft is not None and found is first:
+            rejected = _with_problem(about, second.problem)
+            context.add(text, as_reply(UnheardReply, rejected, audience=NOBODY), answer)
+            about = _take_from_draft(context, about, context.log[draft])
+            answer = AIMessage("")
+    about = _with_problem(about, found.problem)
+    return await write_answer(context, _with_text(answer, found.text), about)
+
+
+def _take_from_draft(context: NodeContext, about: Speech, draft: BaseMessage) -> Speech:
+    """Return the metadata of a message that is the turn's rejected first draft."""
+    then = _read_reply_metadata(draft)
+    audience = audience_of(context, HandedOver(then.handed_to, then.private))
+    kept = {name: getattr(then, name) for name in ("thought", "stop", "handed_to", "private")}
+    return about.model_copy(update={**kept, "audience": audience})
 
 
 def _with_text(answer: AIMessage, text: str) -> AIMessage:
@@ -199,7 +188,7 @@ def _with_text(answer: AIMessage, text: str) -> AIMessage:
 
 def _take_sent_text(log: Sequence[BaseMessage], reply: Speech, text: str) -> tuple[str, Speech]:
     """Return a model's reply. If it is blank, it is the text that calls of this turn have sent."""
-    if reply.source is not Source.MODEL or text.strip() or reply.cut_off or reply.handed_to:
+    if text.strip() or reply.cut_off or reply.handed_to:
         return text, reply
     sent: dict[str, str] = {}
     for about in calls_of_turn(log, reply.speaker):
@@ -207,77 +196,46 @@ def _take_sent_text(log: Sequence[BaseMessage], reply: Speech, text: str) -> tup
     return "\n\n".join(sent.values()) or text, reply.model_copy(update={"to_user": sent})
 
 
-async def _write_calls(
-    context: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
-) -> dict[str, Any]:
-    """Write tool calls to the log, as calls or as a draft."""
-    is_asked = given.source is Source.MODEL and not context.position.asked_again
-    calls = given.message
-    problem = None
-    if is_asked:
-        tallies = context.reader.tallies(context.log)
-        problem = check_repeated_calls(context.conversation, calls, tallies)
-    if problem is None:
-        return await write_answer(context, speaker, given, about)
-    about = about.model_copy(update=_note_problem(problem))
-    return await _write_draft(context, given, about, Phase.REJECTED)
-
-
 async def _write_draft(
-    context: NodeContext, given: DraftReply, about: SpeakerReply, phase: Phase
+    context: NodeContext, message: AIMessage, about: SpeakerReply, phase: Phase
 ) -> dict[str, Any]:
     """Write a rejected or incomplete reply to the log. The model is asked once more."""
-    about = as_reply(Draft, about, audience=NOBODY)
-    number = len(context.log) + len(given.new)
     # A rejected call is recorded, but never sent to a model, because it has no result.
-    draft = make_message(
-        number,
-        given.message.text,
-        about,
-        answer=given.message,
-        tool_calls=given.message.tool_calls,
-        invalid_tool_calls=given.message.invalid_tool_calls,
-    )
-    after = record_pause(context.position, context.turn, phase)
-    return await context.step(after, [*given.new, draft], given.usage)
-
-
-def _remove_stops(speaker: Speaker) -> Speaker:
-    """Return a speaker without stop texts, because its reply did not end with one."""
-    model_settings = speaker.model_settings.model_copy(update={"stop": ()})
-    return speaker.model_copy(update={"model_settings": model_settings})
+    context.add(message.text, as_reply(Draft, about, audience=NOBODY), message, with_calls=True)
+    return await context.pause(phase)
 
 
 def _check(
     context: NodeContext,
-    speaker: Speaker,
     text: str,
     log: Sequence[BaseMessage],
     about: SpeakerReply,
+    speaker: Speaker | None = None,
 ) -> Checked:
-    """Check a reply of the speaker's model, or the text that a hook has made of it."""
-    schema = context.resources.registry.schema_of(speaker)
-    log = select_heard(context.conversation, log, speaker.name)
-    found = check_reply(
+    """Check a reply of the model of a speaker, by default of the one whose turn it is.
+
+    The text may be the one that a hook has made of the reply.
+    """
+    speaker = speaker or context.speaker
+    found = ReplyCheck(
         context.conversation,
         speaker,
-        text,
-        log,
-        schema,
-        stop=about.stop,
-        handed_to=about.handed_to,
-        aloud=about.stage in ALOUD,
-    )
+        select_heard(context.conversation, log, speaker.name),
+        context.resources.registry.schema_of(speaker),
+        about.stop,
+        about.handed_to,
+        about.stage in ALOUD,
+    ).check(text)
     is_private = about.stage is Stage.PRIVATE
     # Only its speaker hears a private answer, so it may contain another's part.
     flips = found.problem is not None and found.problem.flaw is Flaw.ROLE_FLIP
     return Checked(found.text, None) if is_private and flips else found
 
 
-def _find_draft(context: NodeContext) -> int | None:
+def _find_draft(log: Sequence[BaseMessage]) -> int | None:
     """Return the log index of the rejected first draft, or None. A cut-off part may follow it."""
-    for place in reversed(range(len(context.log))):
-        about = metadata(context.log[place])
+    for place in reversed(range(len(log))):
+        about = metadata(log[place])
         if not isinstance(about, Draft):
             return None
         if about.flaw is not None:
@@ -291,33 +249,28 @@ def _read_reply_metadata(message: BaseMessage) -> SpeakerReply:
     return about
 
 
-def _check_first_draft(context: NodeContext, speaker: Speaker, place: int) -> Checked:
+def _check_first_draft(context: NodeContext, place: int) -> Checked:
     """Return the rejected first draft, checked as if it were the turn's message."""
     before, draft = context.log[:place], context.log[place]
     about = _read_reply_metadata(draft)
-    found = _check(context, speaker, draft.text, before, about)
-    return _check_again(context, speaker, found, before, about)
+    return _check_again(context, _check(context, draft.text, before, about), before, about)
 
 
 def _check_again(
-    context: NodeContext,
-    speaker: Speaker,
-    found: Checked,
-    log: Sequence[BaseMessage],
-    about: SpeakerReply,
+    context: NodeContext, found: Checked, log: Sequence[BaseMessage], about: SpeakerReply
 ) -> Checked:
     """Check a reply with a broken format again, now with its first mark added."""
     is_formless = found.problem is not None and found.problem.flaw is Flaw.FORM
-    return _check(context, speaker, found.text, log, about) if is_formless else found
+    return _check(context, found.text, log, about) if is_formless else found
 
 
-def _note_problem(problem: Problem | None) -> dict[str, object]:
-    if problem is None:
-        return {"flaw": None, "problem": None}
-    return {"flaw": problem.flaw, "problem": problem.text}
+def _with_problem(about: Reply, problem: Problem | None) -> Reply:
+    """Return the metadata of a reply with its problem, or with none."""
+    flaw, text = (None, None) if problem is None else (problem.flaw, problem.text)
+    return about.model_copy(update={"flaw": flaw, "problem": text})
 
 
-async def _run_later_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
+async def _run_later_hooks(context: NodeContext) -> dict[str, Any]:
     """Run the hooks after the newest answer in the log, and write the changed answer."""
     waiting = context.log[-1]
     # Hooks see a person's answer as the speaker's message, too.
@@ -325,26 +278,19 @@ async def _run_later_hooks(context: NodeContext, speaker: Speaker) -> dict[str, 
     if not isinstance(answer, AIMessage):
         answer = AIMessage(waiting.content, id=waiting.id)
     about = _read_reply_metadata(waiting)
-    handed = HandedOver(about.handed_to, about.private)
-    heard_by = audience_of(context.conversation, context.turn, speaker, handed)
+    heard_by = audience_of(context, HandedOver(about.handed_to, about.private))
     about = as_reply(Speech, about, audience=heard_by)
-    if about.stop is not None:
-        speaker = _remove_stops(speaker)
-    hooks = context.resources.registry.hooks_of(speaker)
-    turn = turn_of(context, speaker, context.log)
-    reply = AIMessage(answer.text, tool_calls=answer.tool_calls, name=speaker.name)
-    text = await run_after_speaker(hooks, turn, reply)
+    hooks = context.resources.registry.hooks_of(context.speaker)
+    reply = AIMessage(answer.text, tool_calls=answer.tool_calls, name=about.speaker)
+    text = await run_after_speaker(hooks, turn_of(context), reply)
     message = answer.model_copy(update={"content": replace_text(answer.content, text)})
     if about.source is Source.MODEL and text != answer.text and not is_call(answer):
         # The check applies to the text that others hear.
-        problem = _check(context, speaker, text, context.log, about).problem
-        about = about.model_copy(update=_note_problem(problem))
+        about = _with_problem(about, _check(context, text, context.log, about).problem)
     if text != answer.text:
         # `to_user` texts belong to the speaker's own text, not to a hook's.
         about = about.model_copy(update={"to_user": {}})
-    return await write_message(
-        context, speaker, DraftReply(message, about.source, [], context.usage), about
-    )
+    return await write_message(context, message, about)
 
 
 async def _reread_edited(context: NodeContext, edited: Sequence[int]) -> dict[str, Any]:
@@ -374,7 +320,7 @@ async def _reread_edited(context: NodeContext, edited: Sequence[int]) -> dict[st
         hidden = [take_back(str(one.id)) for one in shown]
         before["unspoken"] = [*hidden, *before.get("unspoken", ())]
     reread = replace(context, log=log, messages=[*context.messages, *shown])
-    update = await reread.step(position, [], tells=judged_anew)
+    update = await reread.step(position, tells=judged_anew)
     for channel, messages in before.items():
         update[channel] = [*messages, *update.get(channel, ())]
     goes_on = context.turn.node is Node.END and "outcome" not in update
@@ -408,13 +354,10 @@ def _reread_message(context: NodeContext, log: Sequence[AnyMessage], place: int)
     about = about.model_copy(update={"edited": False, "stop": None, "to_user": {}})
     if isinstance(about, Speech) and about.speaker in context.conversation.names:
         speaker = adapt_to_stage(about.stage, context.conversation.speaker(about.speaker))
-        schema = context.resources.registry.schema_of(speaker)
         problem = None
         if about.source is Source.MODEL:
-            problem = _check(context, speaker, message.text, log[:place], about).problem
-        about = about.model_copy(update=_note_problem(problem))
-        update = read_by_format(speaker, message.text, about, schema)
-        about = about.model_copy(update=update)
+            problem = _check(context, message.text, log[:place], about, speaker).problem
+        about = read_by_format(context, speaker, message.text, _with_problem(about, problem))
     extra = message.additional_kwargs | {KEY: stored_form(about)}
     return message.model_copy(update={"additional_kwargs": extra})
 
@@ -422,25 +365,27 @@ def _reread_message(context: NodeContext, log: Sequence[AnyMessage], place: int)
 _record: Final = record_as_task("speaker_answer")
 
 
-async def ask_all(context: NodeContext) -> dict[str, Any] | None:
-    """Call the models of the current speaker and of the next ones in its round at the same time.
+def _list_concurrent(context: NodeContext) -> list[str]:
+    """Return the current speaker and the next ones in its round whose models are called at once.
 
-    Returns:
-        The update with the answers, or None if no call can be made together with the current
-        speaker's.
+    It is empty if no call can be made together with the current speaker's.
     """
-    if context.turn.stage is not Stage.ROUNDS:
-        return None
+    is_concurrent = isinstance(context.conversation.turn_order, Concurrent)
+    if not is_concurrent or context.turn.stage is not Stage.ROUNDS:
+        return []
     order = context.conversation.order
     rest = order[order.index(context.turn.speaker) :]
     # Other speakers, such as those with hooks, answer in their turns.
     names = [name for name in rest if _calls_model_first(context, name)]
-    if len(names) == 1 or context.turn.speaker not in names:
-        return None
+    return names if len(names) > 1 and context.turn.speaker in names else []
+
+
+async def _ask_all(context: NodeContext, names: Sequence[str]) -> dict[str, Any]:
+    """Call the models of these speakers at the same time, and write their answers to the log."""
     progress = context.resources.progress
     if progress is not None:
         progress.note_asking()
-    begun = [_record(partial(_ask, context.begin_at_once(name), name)) for name in names]
+    begun = [_record(partial(_ask, context.begin_at_once(name))) for name in names]
     # All calls end before an error is raised, so that their answers are recorded.
     found: list[dict[str, Any]] = []
     for one in await asyncio.gather(*begun, return_exceptions=True):
@@ -449,23 +394,21 @@ async def ask_all(context: NodeContext) -> dict[str, Any] | None:
         found.append(one)
     if progress is not None:
         progress.note_answer()
-    usage, facts = context.usage, context.position.facts
+    facts = context.position.facts
     for name, answered in zip(names, found, strict=True):
-        usage = add_models(usage, read_usage(answered))
-        facts = with_usage(facts, usage.values(), facts, name)
+        context.add_usage(read_usage(answered))
+        facts = with_usage(facts, context.usage.values(), facts, name)
     # The newest messages are the answers, which the next node reads.
     lines = [
         *(line for answered in found for line in answered["lines"][:-1]),
         *(answered["lines"][-1] for answered in found),
     ]
+    for place, line in enumerate(lines, start=len(context.log)):
+        extra = line.additional_kwargs | {PLACE: place}
+        context.new.append(line.model_copy(update={"additional_kwargs": extra}))
     position = context.position.model_copy(update={"facts": facts})
     after = record_pause(position, context.turn, Phase.REQUESTED)
-    known = len(context.log)
-    placed = [
-        line.model_copy(update={"additional_kwargs": line.additional_kwargs | {PLACE: place}})
-        for place, line in enumerate(lines, start=known)
-    ]
-    return await replace(context, position=position).step(after, placed, usage)
+    return await replace(context, position=position).step(after)
 
 
 def _calls_model_first(context: NodeContext, name: str) -> bool:
@@ -485,8 +428,8 @@ def _calls_model_first(context: NodeContext, name: str) -> bool:
     return begins and pending_answer(conversation, context.log, name) is None
 
 
-async def _ask(context: NodeContext, name: str) -> dict[str, Any]:
-    """Ask a speaker's model. The result is recorded, so it contains only values of the log."""
-    given = await ask_for_reply(context, context.conversation.speaker(name), [])
-    answer = make_pending(len(context.log), name, given.message)
-    return {"lines": [*given.new, answer], "usage": dump_usage(given.usage)}
+async def _ask(context: NodeContext) -> dict[str, Any]:
+    """Ask the speaker's model. The result is recorded, so it contains only values of the log."""
+    given = await ask_for_reply(context)
+    add_pending(context, given.message)
+    return {"lines": context.new, "usage": dump_usage(context.usage)}

@@ -11,7 +11,7 @@ from duologue.graphs.rules.log_counter import LogCounter
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import Decision, Node, decide, record_pause, record_turn
 from duologue.graphs.rules.turns import Dialogue as RulesDialogue, NextTurn
-from duologue.nodes.turn.checks import check_repeated_calls, check_reply
+from duologue.nodes.turn.checks import ReplyCheck, check_repeated_calls
 from endings.dialogue import Call, Dialogue, Turn
 from support.log import Failure, Source, Stage, make_line, make_metadata, make_tool_line
 
@@ -163,7 +163,7 @@ class Rules:
         if turn.automatic:
             return make_line(len(self.log), turn.text, speaker=turn.speaker, source=Source.TEXT)
         speaker = self._conversation.speaker(turn.speaker)
-        found = check_reply(self._conversation, speaker, turn.text, self.log)
+        found = ReplyCheck(self._conversation, speaker, self.log).check(turn.text)
         # A speaker that is asked again repeats the recorded line, which is then accepted.
         flaw = found.problem.flaw if found.problem else None
         return make_line(len(self.log), found.text, speaker=turn.speaker, flaw=flaw)

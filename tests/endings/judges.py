@@ -185,7 +185,7 @@ def _continued(before: NodeContext, call: StoredCall) -> NodeContext:
     position = Position.model_validate(call.position)
     log: list[AnyMessage] = [*before.log, *load_messages(call.messages)]
     usage = read_usage({"usage": call.usage})
-    return replace(before, position=position, log=log, usage=usage)
+    return replace(before, position=position, log=log, usage=usage, new=[])
 
 
 async def _answer_judge(context: NodeContext, key: Key, prefix: Prefix) -> StoredCall:
@@ -212,7 +212,7 @@ async def _answer_bare(context: NodeContext, key: Key, prefix: Prefix) -> Stored
     most = _BARE_TOKENS if model.adapter.accepts_limit else None
     settings = context.settings("judge", ModelSettings(), VERDICT_TEMPERATURE, most)
     answer = await model.answer(prompt, settings, purpose=Reflection)
-    usage = context.add_call_usage(model, answer)
+    context.count_call(model, answer)
     return StoredCall(
         key=key,
         is_over=prefix.is_over,
@@ -221,5 +221,5 @@ async def _answer_bare(context: NodeContext, key: Key, prefix: Prefix) -> Stored
         says_over=yes_or_no(answer.text),
         position={},
         messages=dump_messages([answer]),
-        usage=dump_usage(usage),
+        usage=dump_usage(context.usage),
     )

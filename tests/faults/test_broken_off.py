@@ -27,7 +27,6 @@ from duologue import (
     alist_sessions,
     converse,
 )
-from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.turn.node_context import NodeContext
 from support.breaking import Breakage
@@ -248,7 +247,7 @@ async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
 ) -> None:
     """The cancel comes a little after the answer, which may not be stored yet."""
     whole = undisturbed["two_questions"]
-    add_call_usage = NodeContext.add_call_usage
+    count_call = NodeContext.count_call
     answered = 0
 
     def cancel_later(running: asyncio.Task[Any], left: int) -> None:
@@ -257,20 +256,20 @@ async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
         else:
             asyncio.get_running_loop().call_soon(cancel_later, running, left - 1)
 
-    def count(context: NodeContext, *given: Any) -> dict[str, Usage]:
+    def count(context: NodeContext, *given: Any) -> None:
         nonlocal answered
         answered += 1
         if answered == number + 1:
             cancel_later(running, turns)
-        return add_call_usage(context, *given)
+        count_call(context, *given)
 
     for number in range(0, len(whole.prompts), 3):
         at, answered = Scene("two_questions", tmp_path / f"{number}.db"), 0
-        monkeypatch.setattr(NodeContext, "add_call_usage", count)
+        monkeypatch.setattr(NodeContext, "count_call", count)
         running = asyncio.create_task(at.starts(Breakage()))
         with suppress(asyncio.CancelledError):
             assert await running == whole.result
-        monkeypatch.setattr(NodeContext, "add_call_usage", add_call_usage)
+        monkeypatch.setattr(NodeContext, "count_call", count_call)
         # One more call may have been made, without an answer.
         assert len(at.prompts) - answered in (0, 1)
         asked = at.prompts[:answered]

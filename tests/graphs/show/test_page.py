@@ -27,11 +27,11 @@ from duologue.graphs.cli.options import ExitCode
 from duologue.graphs.conversation.questions import Because
 from duologue.graphs.events import MessageSaid, ToolCallFinished
 from duologue.graphs.rules.position import Position
+from duologue.graphs.session.options import Options
 from duologue.graphs.show import page as gather
 from duologue.graphs.show.page import memory_page_of, page_of
 from duologue.graphs.show.page_data import Heard, Line, Page, Spent
 from duologue.graphs.show.render import as_html, render
-from duologue.graphs.session.options import Options
 from duologue.graphs.view.app import view_app
 from duologue.graphs.view.local_server import Guard
 from duologue.graphs.view.pages import Runs

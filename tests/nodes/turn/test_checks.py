@@ -17,7 +17,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.marks import plays, read_marks
 from duologue.nodes.judge.verdicts_in_words import yes_or_no
-from duologue.nodes.turn.checks import check_reply, has_done_token
+from duologue.nodes.turn.checks import ReplyCheck
 from support.log import make_line
 from support.tables import each_row
 
@@ -30,20 +30,20 @@ TRADER, PROGRAMMER = ROLE_PLAY.speakers
 
 @each_row("the_done_token_counts_as_the_whole_message_or_its_last_line")
 def test_the_done_token_counts_as_the_whole_message_or_its_last_line(text: str) -> None:
-    assert has_done_token(ROLE_PLAY, TRADER, text)
+    assert ReplyCheck(ROLE_PLAY, TRADER).has_done_token(text)
     heard = [speech(0, PROGRAMMER.name, "Solution: Done. Next request.")]
-    assert check_reply(ROLE_PLAY, TRADER, text, heard).problem is None
+    assert ReplyCheck(ROLE_PLAY, TRADER, heard).check(text).problem is None
 
 
 @each_row("a_mention_of_the_done_token_ends_nothing")
 def test_a_mention_of_the_done_token_ends_nothing(text: str) -> None:
-    assert not has_done_token(ROLE_PLAY, TRADER, text)
+    assert not ReplyCheck(ROLE_PLAY, TRADER).has_done_token(text)
 
 
 def test_only_the_speaker_who_may_says_the_done_token() -> None:
     """Z4: only the user may say the token; from the assistant it makes the reply a rejected one."""
-    assert not has_done_token(ROLE_PLAY, PROGRAMMER, DONE)
-    problem = check_reply(ROLE_PLAY, PROGRAMMER, DONE, []).problem
+    assert not ReplyCheck(ROLE_PLAY, PROGRAMMER).has_done_token(DONE)
+    problem = ReplyCheck(ROLE_PLAY, PROGRAMMER).check(DONE).problem
     assert problem is not None
     assert problem.flaw == "form"
 
@@ -61,14 +61,14 @@ def test_a_done_token_of_nobody_in_particular_is_anyones(token: str) -> None:
     """Z4: a token without a speaker counts from any speaker, even if it looks like markup."""
     conversation = talk(token)
     for speaker in conversation.speakers:
-        assert has_done_token(conversation, speaker, f"Fine.\n{token}")
-        assert not has_done_token(conversation, speaker, f"Then I say {token}")
+        assert ReplyCheck(conversation, speaker).has_done_token(f"Fine.\n{token}")
+        assert not ReplyCheck(conversation, speaker).has_done_token(f"Then I say {token}")
 
 
 def test_without_a_done_token_nothing_is_one() -> None:
     conversation = talk(None)
-    assert not has_done_token(conversation, conversation.speakers[0], "")
-    assert not has_done_token(conversation, conversation.speakers[0], DONE)
+    assert not ReplyCheck(conversation, conversation.speakers[0]).has_done_token("")
+    assert not ReplyCheck(conversation, conversation.speakers[0]).has_done_token(DONE)
 
 
 @each_row("a_verdict_is_read_as_a_word_never_as_a_substring")
@@ -107,13 +107,13 @@ def speech(number: int, name: str, text: str, kind: str = "speech") -> AnyMessag
 def test_problems_of_a_reply_are_named(text: str, log: list[list[str]], flaw: str | None) -> None:
     conversation = talk(None)
     heard = [speech(number, *line) for number, line in enumerate(log)]
-    problem = check_reply(conversation, conversation.speakers[0], text, heard).problem
+    problem = ReplyCheck(conversation, conversation.speakers[0], heard).check(text).problem
     assert (problem and problem.flaw) == flaw
 
 
 def test_a_broken_form_is_told_with_the_form_asked_for() -> None:
     """Z3: the request to rewrite contains the reason."""
-    problem = check_reply(ROLE_PLAY, PROGRAMMER, "Three.", []).problem
+    problem = ReplyCheck(ROLE_PLAY, PROGRAMMER).check("Three.").problem
     assert problem is not None
     assert problem.flaw == "form"
     assert "'Solution:'" in problem.text
@@ -131,10 +131,10 @@ def test_the_same_answer_to_another_move_of_a_game_is_no_repetition() -> None:
     conversation = Conversation(task="Play", speakers=(Speaker(name="A"), Speaker(name="B")))
     hint = "Too high, try a lower number."
     log = [speech(0, "B", "90?"), speech(1, "A", hint), speech(2, "B", "80?")]
-    assert check_reply(conversation, conversation.speakers[0], hint, log).problem is None
+    assert ReplyCheck(conversation, conversation.speakers[0], log).check(hint).problem is None
     log[2] = speech(2, "B", "Why?")
     log[0] = speech(0, "B", "How so?")
-    problem = check_reply(conversation, conversation.speakers[0], hint, log).problem
+    problem = ReplyCheck(conversation, conversation.speakers[0], log).check(hint).problem
     assert problem is not None
     assert problem.flaw == "repeated"
 
@@ -150,7 +150,7 @@ def test_a_reply_is_held_to_the_format_of_its_speaker(
     """L5: the request to rewrite contains the reason."""
     ann = {"name": "Ann", "format": form, "model_settings": {"stop": ["<stop>"]}}
     conversation = Conversation.model_validate({"task": "Talk.", "speakers": [ann, {"name": "B"}]})
-    problem = check_reply(conversation, conversation.speakers[0], text, [], Plan).problem
+    problem = ReplyCheck(conversation, conversation.speakers[0], schema=Plan).check(text).problem
     if told is None:
         assert problem is None
     else:

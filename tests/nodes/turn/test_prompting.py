@@ -12,7 +12,7 @@ from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.turn import prompt as prompting
 from duologue.nodes.turn.node_context import NodeContext, Resources
-from duologue.nodes.turn.prompt import build_prompt, turn_instructions, view_of
+from duologue.nodes.turn.prompt import PromptAdditions, build_prompt, turn_additions, view_of
 from duologue.nodes.turn.running_sessions import RunningSession
 from duologue.tools.registry.registry import Registry
 from support.log import make_line, make_metadata
@@ -69,9 +69,8 @@ def test_a_request_to_mend_and_a_reminder_are_within_the_limit(
     sizes: list[int] = []
     for turns in range(1, 40):
         now = moment(context, turns, draft)
-        ann = now.conversation.speakers[0]
-        short = ann.small_model_prompt if small else None
-        sizes.append(tokens(build_prompt(now, ann, now.log, turn_instructions(now), short)))
+        short = now.speaker.small_model_prompt if small else None
+        sizes.append(tokens(build_prompt(now, turn_additions(now, short))))
     assert max(sizes) <= LIMIT
     assert max(sizes) > LIMIT * 0.7
 
@@ -81,7 +80,7 @@ def test_a_judges_question_is_within_the_limit() -> None:
     behind = [HumanMessage(prompts.LIST_OBJECTIVES_LEFT * 3)]
     for turns in range(1, 40):
         now = moment({"kind": "tokens", "limit": LIMIT}, turns)
-        view = view_of(now, now.conversation.speakers[0], now.log, behind=behind)
+        view = view_of(now, PromptAdditions(last=behind))
         assert tokens([*view, *behind]) <= LIMIT
 
 
@@ -96,4 +95,4 @@ def test_what_stands_in_front_is_not_weighed_where_tokens_do_not_count(
 
     monkeypatch.setattr(prompting, "tokens_of_tools", never)
     now = moment(context, 3)
-    assert view_of(now, now.conversation.speakers[0], now.log)
+    assert view_of(now)

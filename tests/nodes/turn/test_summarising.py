@@ -45,7 +45,7 @@ def moment(
     script: Script,
     log: list[AnyMessage],
     **context: Any,
-) -> tuple[NodeContext, Speaker, ScriptedChatModel]:
+) -> tuple[NodeContext, ScriptedChatModel]:
     policy = RunningSummary(limit=3000, model="cheap", **context)
     conversation = Conversation(
         task="Meet.", speakers=(Speaker(name="Ann", context=policy), Speaker(name="Bob"))
@@ -60,16 +60,18 @@ def moment(
         session=RunningSession(conversation),
         task="Meet.",
     )
-    return now, conversation.speakers[0], cheap
+    return now, cheap
 
 
 async def test_the_cheap_model_is_asked_and_its_answer_is_heard_by_nobody() -> None:
-    now, ann, cheap = moment(["They meet on Monday."], LOG, temperature=0.5, words=40)
-    summary, usage = await summarize(now, ann, LOG[:3], "m0003")
-    assert summary.text == "They meet on Monday."
-    assert place_of(summary) == "m0005"
-    assert fields_of(summary) == make_metadata("summary", speaker="Ann", audience=(), since="m0003")
-    assert usage["cheap"].calls == 1
+    now, cheap = moment(["They meet on Monday."], LOG, temperature=0.5, words=40)
+    await summarize(now, LOG[:3], "m0003")
+    assert now.new[0].text == "They meet on Monday."
+    assert place_of(now.new[0]) == "m0005"
+    assert fields_of(now.new[0]) == make_metadata(
+        "summary", speaker="Ann", audience=(), since="m0003"
+    )
+    assert now.usage["cheap"].calls == 1
     (call,) = cheap.calls
     asked = call.messages[-1].text
     for words in ("Ann: Let us meet.", "Bob: On Monday?", "(to Ann) Please begin.", "40 words"):
@@ -81,8 +83,8 @@ async def test_the_cheap_model_is_asked_and_its_answer_is_heard_by_nobody() -> N
 async def test_the_summary_before_is_part_of_the_next_one() -> None:
     old = make_line(5, "Ann is Bob's aunt.", "summary", speaker="Ann", audience=())
     others = make_line(6, "Bob lies.", "summary", speaker="Bob", audience=())
-    now, ann, cheap = moment(["Both."], [*LOG, old, others])
-    await summarize(now, ann, LOG[1:3], "m0003")
+    now, cheap = moment(["Both."], [*LOG, old, others])
+    await summarize(now, LOG[1:3], "m0003")
     asked = cheap.calls[0].messages[-1].text
     assert asked.index("Ann is Bob's aunt.") < asked.index("Let us meet.")
     assert "Bob lies." not in asked
@@ -91,17 +93,17 @@ async def test_the_summary_before_is_part_of_the_next_one() -> None:
 @pytest.mark.parametrize("blank", ["", " \n"])
 async def test_a_blank_answer_keeps_the_summary_before(blank: str) -> None:
     old = make_line(5, "Ann is Bob's aunt.", "summary", speaker="Ann", audience=())
-    now, ann, _ = moment([blank], [*LOG, old])
-    summary, usage = await summarize(now, ann, LOG[1:3], "m0003")
-    assert summary.text == "Ann is Bob's aunt."
-    assert fields_of(summary).since == "m0003"
-    assert usage["cheap"].calls == 1
+    now, _ = moment([blank], [*LOG, old])
+    await summarize(now, LOG[1:3], "m0003")
+    assert now.new[0].text == "Ann is Bob's aunt."
+    assert fields_of(now.new[0]).since == "m0003"
+    assert now.usage["cheap"].calls == 1
 
 
 async def test_a_summary_that_is_too_long_is_cut_at_a_sentence() -> None:
-    now, ann, _ = moment(["They meet. On Monday, at nine in the morning."], LOG, words=5)
-    summary, _ = await summarize(now, ann, LOG[1:3], "m0003")
-    assert summary.text == "They meet."
+    now, _ = moment(["They meet. On Monday, at nine in the morning."], LOG, words=5)
+    await summarize(now, LOG[1:3], "m0003")
+    assert now.new[0].text == "They meet."
 
 
 async def test_calls_and_results_are_told_to_their_caller_alone() -> None:
@@ -118,8 +120,8 @@ async def test_calls_and_results_are_told_to_their_caller_alone() -> None:
         ),
         heard(4, "", "Bob"),
     ]
-    now, ann, cheap = moment(["Sums."], lines)
-    await summarize(now, ann, lines, "m0005")
+    now, cheap = moment(["Sums."], lines)
+    await summarize(now, lines, "m0005")
     asked = cheap.calls[0].messages[-1].text
     for words in (
         '(Ann called add with {"a": 17})',
@@ -134,10 +136,10 @@ async def test_calls_and_results_are_told_to_their_caller_alone() -> None:
 async def test_what_the_cheap_model_refuses_as_too_long_is_halved_and_said(
     notices: list[str],
 ) -> None:
-    now, ann, cheap = moment([too_long(900, 512), too_long(600, 512), "Short."], LOG)
-    summary, usage = await summarize(now, ann, LOG[:4], "m0004")
-    assert summary.text == "Short."
-    assert usage["cheap"].calls == 1
+    now, cheap = moment([too_long(900, 512), too_long(600, 512), "Short."], LOG)
+    await summarize(now, LOG[:4], "m0004")
+    assert now.new[0].text == "Short."
+    assert now.usage["cheap"].calls == 1
     asked = [call.messages[-1].text for call in cheap.calls]
     assert ["Let us meet." in one for one in asked] == [True, False, False]
     assert ["On Monday?" in one for one in asked] == [True, True, False]
@@ -148,9 +150,9 @@ async def test_what_the_cheap_model_refuses_as_too_long_is_halved_and_said(
 
 async def test_a_single_line_that_is_too_long_is_shortened() -> None:
     long = [heard(1, "Let us meet. " * 900, "Bob")]
-    now, ann, cheap = moment([too_long(4000, 1000), "They meet."], long)
-    summary, _ = await summarize(now, ann, long, "m0002")
-    assert summary.text == "They meet."
+    now, cheap = moment([too_long(4000, 1000), "They meet."], long)
+    await summarize(now, long, "m0002")
+    assert now.new[0].text == "They meet."
     first, second = (call.messages[-1].text for call in cheap.calls)
     assert len(second) * 3 < len(first)
     assert "characters are left out here" in second
@@ -161,8 +163,8 @@ async def test_a_single_line_that_is_too_long_is_shortened() -> None:
 async def test_a_single_line_that_stays_too_long_leaves_the_summary_as_it_was(
     notices: list[str],
 ) -> None:
-    now, ann, cheap = moment(lambda _: too_long(900, 512), LOG)
-    summary, usage = await summarize(now, ann, LOG[:4], "m0004")
-    assert (summary.text, fields_of(summary).since, usage) == ("", "m0004", {})
+    now, cheap = moment(lambda _: too_long(900, 512), LOG)
+    await summarize(now, LOG[:4], "m0004")
+    assert (now.new[0].text, fields_of(now.new[0]).since, now.usage) == ("", "m0004", {})
     assert len(cheap.calls) == 4
     assert len(notices) == 3
