@@ -144,26 +144,16 @@ def merge_positional(
 
 def _parameters(model: type[BaseModel]) -> Iterator[Parameter]:
     positional = positional_fields(model)
-    needed = [name for name in positional if model.model_fields[name].is_required()]
-    for name in positional:
-        field = model.model_fields[name]
-        # Python allows no parameter without a default after one with a default.
-        is_needed = bool(needed) and positional.index(name) < positional.index(needed[-1])
-        default = Parameter.empty if is_needed else _default(field)
-        yield Parameter(
-            name,
-            Parameter.POSITIONAL_OR_KEYWORD,
-            default=default,
-            annotation=Shown(type_name(field.annotation)),
-        )
-    for name, field in model.model_fields.items():
-        if name not in positional:
-            yield Parameter(
-                name,
-                Parameter.KEYWORD_ONLY,
-                default=_default(field),
-                annotation=Shown(type_name(field.annotation)),
-            )
+    needed = [name for name in positional if model.model_fields[name].is_required()][-1:]
+    for name in dict.fromkeys((*positional, *model.model_fields)):
+        field, kind = model.model_fields[name], Parameter.KEYWORD_ONLY
+        default, shown = _default(field), Shown(type_name(field.annotation))
+        if name in positional:
+            kind = Parameter.POSITIONAL_OR_KEYWORD
+            # Python allows no parameter without a default after one with a default.
+            if needed and positional.index(name) < positional.index(needed[0]):
+                default = Parameter.empty
+        yield Parameter(name, kind, default=default, annotation=shown)
 
 
 class Shown(str):

@@ -9,7 +9,7 @@ the agent's message in its history after the user's last one.
 import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import chain, repeat, takewhile
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid4
@@ -183,7 +183,7 @@ class A2aAgent:
         note_new_ids(message_id)
         async with open_client() as client:
             found = await self._send(client, messages[-1], message_id)
-            for seconds in _list_pauses():
+            for seconds in chain(_POLL_SECONDS, repeat(_POLL_SECONDS[-1])):
                 if isinstance(found, _Reply) or found.status.state not in _RUNNING:
                     break
                 await asyncio.sleep(seconds)
@@ -262,12 +262,6 @@ class A2aAgent:
 
     def _refuse(self, problem: str) -> AgentError:
         return make_reply_error("A2A endpoint", self._url, problem, "its address and its log")
-
-
-def _list_pauses() -> Iterator[float]:
-    yield from _POLL_SECONDS
-    while True:
-        yield _POLL_SECONDS[-1]
 
 
 def _is_uuid(text: str) -> bool:

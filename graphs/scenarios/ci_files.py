@@ -80,9 +80,7 @@ def describe_markdown(report: SuiteReport, comparison: SuiteComparison | None = 
     version = f", version {_plain(report.agent_version)}" if report.agent_version else ""
     rate = describe_passes(report.passes)
     parts.append(f"Agent {_plain(report.agent)}{version}{_plain(rate)}.")
-    if failures := [*_list_failures(report)]:
-        parts.append("\n".join(failures))
-    parts.append("\n".join(_tabulate(report)))
+    parts += ["\n".join(_list_failures(report)), "\n".join(_tabulate(report))]
     parts += [f"{_plain(note)}." for note in report.notes]
     if comparison is not None:
         title, *lines = str(comparison).splitlines()

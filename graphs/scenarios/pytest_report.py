@@ -102,19 +102,12 @@ def list_summary_lines(report: Any) -> Iterator[str]:  # noqa: ANN401  # with th
         passed, failed, *_ = counts
         passes = describe_passes(pass_hat([Trials(passed + failed, passed)]))
         yield f"  {describe_trials(*counts).removesuffix('.')}{passes}"
-    for simulation in report.simulations:
-        cost = "" if simulation["cost"] is None else f"; cost {simulation['cost']:.4g}"
-        yield f"  {_show(simulation['scenario'])}"
-        yield f"    {_show(simulation['outcome'])}"
-        yield f"    ended: {_show(simulation['ended'])}{cost}"
-        if simulation["verdicts"]:
-            yield f"    {_show(simulation['verdicts'])}"
-        if simulation["user_errors"]:
-            yield f"    {_show(simulation['user_errors'])}"
-        if simulation["agreement"] is not None:
-            yield f"    {simulation['agreement']}"
-        if simulation["page"] is not None:
-            yield f"    {simulation['page']}"
+    for one in report.simulations:
+        cost = "" if one["cost"] is None else f"; cost {one['cost']:.4g}"
+        lines = [one["outcome"], f"ended: {one['ended']}{cost}"]
+        lines += [one[name] for name in ("verdicts", "user_errors", "agreement", "page")]
+        yield f"  {_show(one['scenario'])}"
+        yield from (f"    {_show(text)}" for text in lines if text)
 
 
 def _show(text: str) -> str:
