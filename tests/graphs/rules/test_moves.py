@@ -141,5 +141,5 @@ def test_conversations_make_every_move_of_the_table() -> None:
     # The moves of speakers that speak at once are tested in `test_concurrent_rounds`.
     moves = {move for move in moves if Phase.REQUESTED not in move}
     # Two moves are tested elsewhere: a person that approves calls in
-    # `test_calls_through_the_proxy`, and a guard that asks a person in `test_guards_that_ask`.
+    # `test_autogen`, and a guard that asks a person in `test_guards_that_ask`.
     assert moves - found == {(Phase.CALLED, Phase.LEFT), (Phase.CALLED, Phase.SPOKEN)}
