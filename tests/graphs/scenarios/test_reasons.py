@@ -1,7 +1,6 @@
 """The reasons why an agent has not passed: the decisive one comes first in every report."""
 
 import json
-import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from duologue.graphs.scenarios import (
     run_suite,
     user,
 )
-from duologue.graphs.scenarios.ci_files import describe_junit, describe_markdown
 from duologue.graphs.scenarios.suite_report import describe_passes
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.tables import each_row
@@ -146,52 +144,3 @@ def test_a_wide_interval_is_one_sentence(scored: int, passed: int, words: str) -
 def test_few_combinations_with_many_trials_are_named_as_the_cause() -> None:
     found = pass_hat([Trials(50, 50), Trials(50, 0)])[0]
     assert explain_interval(found).startswith("with so few combinations the true rate may be ")
-
-
-HOSTILE = "\x1b[31m<b>@octocat</b> #1 ]]> & |\x00\u202e"
-
-
-def test_the_files_for_continuous_integration_escape_what_agents_say(tmp_path: Path) -> None:
-    def hostile(result: SimulationResult) -> None:
-        raise AssertionError(HOSTILE)
-
-    suite = {"scenarios": {"refund": {"goal": "You want it refunded.", "checks": [hostile]}}}
-    url = f"memory:{tmp_path.name}"
-    model = ScriptedChatModel(play_user)
-    report = run_suite(suite, lambda messages: HOSTILE, name="shop", model=model, store=url)
-    whole = ET.fromstring(describe_junit(report))  # noqa: S314  # made by this test
-    failure = whole.find(".//failure")
-    assert failure is not None
-    assert "<b>@octocat</b> #1 ]]> & |" in str(failure.get("message"))
-    comment = describe_markdown(report)
-    assert "\\<b\\>@<!-- -->octocat\\</b\\> \\#1 ]]".replace("]]", "\\]\\]") in comment
-    assert not [one for one in "\x1b\x00\u202e" if one in comment]
-
-
-def test_an_inconclusive_simulation_is_skipped_in_junit_and_errors_are_errors(
-    tmp_path: Path,
-) -> None:
-    def broken(messages: Sequence[BaseMessage]) -> str:
-        if "newest" in messages[-1].text:
-            return "Done."
-        raise KeyError("order")
-
-    suite = {
-        "scenarios": {
-            "refund": {"goal": "You want order 7 refunded."},
-            "newest": {"goal": "You want your newest order refunded."},
-        }
-    }
-    url = f"memory:{tmp_path.name}"
-    model = ScriptedChatModel(play_user)
-    report = run_suite(suite, broken, name="shop", model=model, store=url)
-    (found,) = ET.fromstring(describe_junit(report))  # noqa: S314  # made by this test
-    assert [found.get(name) for name in ("tests", "failures", "errors", "skipped")] == [
-        *("2", "0", "1", "1")
-    ]
-    kinds = {case.get("classname"): [part.tag for part in case] for case in found}
-    assert kinds == {
-        "shop.newest": ["skipped", "system-out"],
-        "shop.refund": ["error", "system-out"],
-    }
-    assert "### ❌ shop: 0 passed, 1 inconclusive, 1 error" in describe_markdown(report)

@@ -302,13 +302,6 @@ def test_a_report_shows_the_end_of_a_long_talk_alone() -> None:
     assert "\n…\n12. Agent: " in report
 
 
-async def test_each_call_runs_a_new_session() -> None:
-    scenario = Scenario(GOAL)
-    runs = [await asimulate(scenario, refunds, model=user(), store="memory:") for _ in "ab"]
-    assert runs[0].session.id != runs[1].session.id
-    assert runs[0].transcript == runs[1].transcript
-
-
 async def test_simulations_at_once_do_not_share_threads_or_states() -> None:
     agent = counting(checkpointer=InMemorySaver())
     scripts = [[*["Next."] * turns, "###STOP###"] for turns in (1, 2, 3)]

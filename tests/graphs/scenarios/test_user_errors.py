@@ -92,25 +92,6 @@ def test_an_error_of_the_user_makes_a_simulation_inconclusive_and_is_named() -> 
     assert "[user error] the user invented a fact: 4589217 (message 1)" in result.report()
 
 
-def test_a_criterion_that_is_not_met_is_no_fault_of_the_agent_if_the_user_erred() -> None:
-    for says, at_fault in (([INVENTED, DONE], "user"), ([REFUND, DONE], "agent")):
-        judge = criterion("not_met")
-        assert play(says, criteria=["It helps."], judge=judge).at_fault == at_fault
-    assert play([INVENTED, "###GIVE-UP### It is slow."]).at_fault == "user"
-    assert play([REFUND, "###GIVE-UP### It is slow."]).at_fault == "agent"
-
-
-def test_a_failed_check_is_the_agents_fault_whatever_the_user_did() -> None:
-    result = play([INVENTED, DONE], checks=[lambda result: False])
-    assert (result.passed, result.at_fault) == (False, "agent")
-    assert result.user_errors, "they are reported all the same"
-
-
-def test_an_unclear_verdict_is_the_judges_fault() -> None:
-    result = play([REFUND, DONE], criteria=["It helps."], judge=criterion("inconclusive"))
-    assert result.at_fault == "judge"
-
-
 @pytest.mark.parametrize("criteria", [(), ("It helps.",)])
 def test_the_judge_also_decides_whether_the_user_kept_to_its_instructions(
     criteria: tuple[str, ...],
