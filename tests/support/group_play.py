@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
 from duologue.graphs import Conversation, build_graph, group_solve
@@ -67,42 +66,11 @@ def entries(messages: Sequence[BaseMessage]) -> list[Entry]:
     return [(_ROLES[message.type], message.text) for message in messages]
 
 
-class _ToSchema(Runnable[LanguageModelInput, dict[str, Any]]):
-    """A scripted model whose replies must follow a schema."""
-
-    def __init__(self, model: "QuickModel", wanted: dict[str, Any]) -> None:
-        self._model = model
-        self._wanted = wanted
-
-    def invoke(self, *_: object, **__: object) -> dict[str, Any]:
-        raise NotImplementedError
-
-    async def ainvoke(self, input: Any, *_: object, **__: object) -> dict[str, Any]:  # noqa: A002, ANN401
-        answer = await self._model.ainvoke(input, response_format=self._wanted)
-        return {"raw": answer, "parsed": None, "parsing_error": None}
-
-
-class QuickModel(ScriptedChatModel):
-    """The scripted model without LangChain's code around a call.
-
-    That code takes most of a run's time, and other tests cover it.
-    """
-
-    async def ainvoke(self, input: Any, *_: object, **options: Any) -> AIMessage:  # noqa: A002, ANN401
-        made = await self._agenerate(list(input), **options)
-        message = made.generations[0].message
-        assert isinstance(message, AIMessage)
-        return message
-
-    def with_structured_output(self, schema: Any, **_: object) -> Any:  # noqa: ANN401
-        return _ToSchema(self, {"json_schema": {"schema": schema}})
-
-
 class Troupe:
     """A player of plans that compares each run with the rules."""
 
-    def __init__(self, kind: type[ScriptedChatModel] = ScriptedChatModel) -> None:
-        self.model = kind(script=lambda _: next(self._replies))
+    def __init__(self) -> None:
+        self.model = ScriptedChatModel(script=lambda _: next(self._replies))
         self._graph = build_graph(checkpointer=InMemorySaver(), model=self.model)
         self._replies: Iterator[Any] = iter(())
         self._numbers = count()
