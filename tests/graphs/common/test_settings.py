@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from duologue.graphs import ModelError, SpecError, astream, converse, list_sessions, role_play
 from duologue.graphs.common.addresses import check_address, is_loopback, show_address
@@ -29,79 +30,27 @@ def test_without_any_variable_there_is_no_key_no_server_and_no_model() -> None:
     assert settings.max_reply_size == 16 * 2**20
 
 
-@pytest.mark.parametrize("prefix", ["OPENAI", "DUOLOGUE"])
-def test_key_and_address_are_read_under_both_names(
-    prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(f"{prefix}_API_KEY", "secret")
-    monkeypatch.setenv(f"{prefix}_BASE_URL", "http://here:1/v1")
-    settings = load_settings()
-    assert settings.api_key is not None
-    assert settings.api_key.get_secret_value() == "secret"
-    assert settings.base_url == "http://here:1/v1"
-
-
-def test_our_own_names_come_before_openais(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://theirs/v1")
-    monkeypatch.setenv("DUOLOGUE_BASE_URL", "http://ours/v1")
-    assert load_settings().base_url == "http://ours/v1"
-
-
-OTHERS = [
-    ("DUOLOGUE_MODEL", "gpt-5", "model", "gpt-5"),
-    ("DUOLOGUE_STORE", "memory:x", "store", "memory:x"),
-    ("DUOLOGUE_TIMEOUT", "0.5", "timeout", 0.5),
-    ("DUOLOGUE_MAX_RETRIES", "0", "max_retries", 0),
-    ("DUOLOGUE_EMBEDDED_CONTEXT", "512", "embedded_context", 512),
-    ("DUOLOGUE_MAX_REPLY_SIZE", "64MiB", "max_reply_size", 64 * 2**20),
-    ("DUOLOGUE_MAX_REPLY_SIZE", "1024", "max_reply_size", 1024),
-    ("DUOLOGUE_MCP_SERVERS", "servers.json", "mcp_servers", Path("servers.json")),
-    ("duologue_model", "gpt-5", "model", "gpt-5"),
-]
-
-
-@pytest.mark.parametrize(("name", "value", "field", "expected"), OTHERS)
-def test_the_others_are_read_from_the_environment(
-    name: str, value: str, field: str, expected: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert getattr(load_settings(), field) == Settings.model_fields[field].default
-    monkeypatch.setenv(name, value)
-    assert getattr(load_settings(), field) == expected
+def text_of(value: object) -> str:
+    """Return the value of a setting as text. Empty for None."""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return "" if value is None else str(value)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "field", "expected"),
-    [one for one in OTHERS if one[2] not in ("store", "mcp_servers")],
+    ("environment", "text", "expected"), read_rows(__file__, "which_value_is_read")
 )
-def test_models_and_numbers_are_read_from_a_file(
-    name: str, value: str, field: str, expected: object
-) -> None:
-    dotenv(f"{name}={value}")
-    assert getattr(load_settings(), field) == expected
-
-
-def test_a_file_in_the_working_folder_is_read_and_the_environment_wins(
+def test_which_value_is_read(
+    environment: dict[str, str],
+    text: str,
+    expected: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    dotenv('OPENAI_API_KEY="from file"', "DUOLOGUE_MODEL=filed", "ELSE=anything")
-    monkeypatch.setenv("DUOLOGUE_MODEL", "set")
+    dotenv(text)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     settings = load_settings()
-    assert settings.api_key is not None
-    assert settings.api_key.get_secret_value() == "from file"
-    assert settings.model == "set"
-
-
-def test_space_around_an_address_is_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", " http://localhost:1/v1 ")
-    assert load_settings().base_url == "http://localhost:1/v1"
-
-
-def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "")
-    monkeypatch.setenv("OPENAI_BASE_URL", "")
-    settings = load_settings()
-    assert settings.api_key is None
-    assert settings.base_url is None
+    assert {name: text_of(getattr(settings, name)) for name in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -172,25 +121,6 @@ def test_an_address_on_this_machine(url: str) -> None:
 @each_row("an_address_that_is_not_certain_to_be_on_this_machine")
 def test_an_address_that_is_not_certain_to_be_on_this_machine(url: str) -> None:
     assert not is_loopback(check_address(url))
-
-
-@pytest.mark.parametrize(
-    ("environment", "text", "key", "url"),
-    read_rows(__file__, "which_key_goes_with_which_address"),
-)
-def test_which_key_goes_with_which_address(
-    environment: dict[str, str],
-    text: str,
-    key: str,
-    url: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    dotenv(text)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    settings = load_settings()
-    assert (settings.api_key.get_secret_value() if settings.api_key else "") == key
-    assert (settings.base_url or "") == url
 
 
 @pytest.mark.parametrize(
