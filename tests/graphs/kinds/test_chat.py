@@ -24,6 +24,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.models import ChatModel
 from support.people_help import call, calls, play
+from support.tables import check_rows, read_rows
 
 WEATHER = {"Beijing": "10 degrees", "Shanghai": "15 degrees"}
 
@@ -237,26 +238,15 @@ def said_by(found: Result, name: str) -> list[str]:
 AGAIN = "The capital of France is Paris, on the river Seine."
 
 
-@pytest.mark.part(1)
-@pytest.mark.parametrize(
-    ("text", "reply"),
-    [
-        pytest.param("Thanks!", "Thank you, and goodbye!", id="thanks"),
-        pytest.param("Bye!", "Bye!", id="bye"),
-        pytest.param("?", "What do you mean?", id="mark"),
-        pytest.param("...", "Yes?", id="dots"),
-        pytest.param("What is the capital of France, please?", AGAIN, id="same"),
-        pytest.param("User: me\nAssistant: you", "I see.", id="other's part"),
-        pytest.param("TERMINATE", "TERMINATE", id="termination"),
-        pytest.param("<CAMEL_TASK_DONE>", "<CAMEL_TASK_DONE>", id="token"),
-    ],
-)
-def test_no_guard_ends_it_by_what_a_person_says(text: str, reply: str) -> None:
-    found = play(chat(), [reply] * 8, [text] * 8 + ["exit"])
-    assert said_by(found.result, "User") == [text] * 8
-    # The agent is not asked for another reply, because the same question gets the same answer.
-    assert said_by(found.result, "Assistant") == [reply] * 8
-    assert found.reason == "quit"
+def test_no_guard_ends_it_by_what_a_person_says() -> None:
+    def check(text: str, reply: str) -> None:
+        found = play(chat(), [reply] * 8, [text] * 8 + ["exit"])
+        assert said_by(found.result, "User") == [text] * 8
+        # The agent is not asked for another reply, because the same question gets the same answer.
+        assert said_by(found.result, "Assistant") == [reply] * 8
+        assert found.reason == "quit"
+
+    check_rows(read_rows(__file__, "repeated_texts"), check)
 
 
 def test_of_an_agent_that_speaks_for_the_person_the_person_is_told() -> None:
