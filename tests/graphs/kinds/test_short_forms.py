@@ -231,30 +231,6 @@ def test_a_file_has_it_all(tmp_path: Path) -> None:
         load_conversation(path)
 
 
-def test_both_experts_may_read_the_history() -> None:
-    """Z6: as in LazyLLM's own example, both have `get_history`."""
-    tools = {"tools": ["get_history"]}
-    trading = role_play(
-        *("Develop a trading bot for the stock market", "Stock Trader", "Python Programmer"),
-        user=tools,
-        assistant=tools,
-        max_iterations=1,
-    )
-    calls = [
-        Reply(tool_calls=[ScriptedToolCall(name="get_history", args={}, id=f"call_{number}")])
-        for number in range(2)
-    ]
-    said = ["Instruction: Begin.\nInput: None", "Solution: I began. Next request."]
-    model = ScriptedChatModel(
-        script=["A bot for tea prices.", calls[0], said[0], calls[1], said[1]]
-    )
-    result = converse(trading, model=model, store="memory:")
-    assert [text for _, text in result.transcript] == said
-    results = [one.text for one in result.messages if one.type == "tool"]
-    assert results[0] == "There are no messages yet."
-    assert results[1].startswith("Stock Trader: Instruction: Begin.")
-
-
 def test_what_is_given_twice_is_one_error_that_names_both() -> None:
     def check(kind: str, options: dict[str, Any], both: str) -> None:
         with pytest.raises(SpecError) as caught:
