@@ -146,13 +146,13 @@ def _parameters(model: type[BaseModel]) -> Iterator[Parameter]:
     positional = positional_fields(model)
     needed = [name for name in positional if model.model_fields[name].is_required()][-1:]
     for name in dict.fromkeys((*positional, *model.model_fields)):
-        field, kind = model.model_fields[name], Parameter.KEYWORD_ONLY
+        field = model.model_fields[name]
         default, shown = _default(field), Shown(type_name(field.annotation))
-        if name in positional:
-            kind = Parameter.POSITIONAL_OR_KEYWORD
-            # Python allows no parameter without a default after one with a default.
-            if needed and positional.index(name) < positional.index(needed[0]):
-                default = Parameter.empty
+        is_first = name in positional
+        # Python allows no parameter without a default after one with a default.
+        if is_first and needed and positional.index(name) < positional.index(needed[0]):
+            default = Parameter.empty
+        kind = Parameter.POSITIONAL_OR_KEYWORD if is_first else Parameter.KEYWORD_ONLY
         yield Parameter(name, kind, default=default, annotation=shown)
 
 
