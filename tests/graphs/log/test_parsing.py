@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -32,53 +32,24 @@ def short(form: Format, text: str, stop: Sequence[str] = ()) -> list[tuple[str, 
     return [(one.thought, one.action, one.status) for one in blocks(form, text, stop)]
 
 
+Rows = list[list[str | int]]
+
+
+def as_rows(found: Iterable[Sequence[str | int | None]]) -> Rows:
+    """Return blocks as the tables write them: "-" is None."""
+    return [["-" if part is None else part for part in one] for one in found]
+
+
 # Marks
 
 
-@pytest.mark.parametrize(
-    ("marks", "text", "value"),
-    [
-        pytest.param(INSTRUCTION, "Instruction: sum\nInput: 1, 2", ("sum", "1, 2"), id="L5-plain"),
-        pytest.param(INSTRUCTION, "Instruction:\n\na\nb\n\nInput:", ("a\nb", ""), id="L5-lines"),
-        pytest.param(INSTRUCTION, "\n**Instruction:** a\r\n*Input*: b", ("a", "b"), id="L5-bold"),
-        pytest.param(INSTRUCTION, "Instruction: *a*\nInput:`b`", ("*a*", "`b`"), id="L5-own-signs"),
-        pytest.param(
-            INSTRUCTION, "**Instruction: a**\n*Input: b*\nc", ("a", "b\nc"), id="L5-bold-lines"
-        ),
-        pytest.param(
-            INSTRUCTION, "**Instruction: a\nInput: **b**", ("a", "**b**"), id="L5-bold-value"
-        ),
-        pytest.param(
-            SOLUTION, "**Solution: is **3**\nNext request.", ("is **3**",), id="L5-two-bolds"
-        ),
-        pytest.param(INSTRUCTION, "# INSTRUCTION: a\n> input: b", ("a", "b"), id="L5-case"),
-        pytest.param(
-            INSTRUCTION,
-            "Instruction: a\nInput: b\nInput: c",
-            ("a", "b\nInput: c"),
-            id="L5-a-mark-again",
-        ),
-        pytest.param(SOLUTION, "Solution: 3. Next request.", ("3.",), id="L5-end"),
-        pytest.param(SOLUTION, "Solution: 3\n**Next request.**\n", ("3",), id="L5-end-bold"),
-        pytest.param(SOLUTION, "Solution: 3. *Next request.*", ("3.",), id="L5-end-behind"),
-        pytest.param(SOLUTION, "Solution: `3` Next request.", ("`3`",), id="L5-sign-of-the-value"),
-        pytest.param(SOLUTION, "Solution: 3\n### Next request.", ("3",), id="L5-end-as-heading"),
-        pytest.param(
-            SOLUTION, "Solution: Next request. Next request.", ("Next request.",), id="L5-end-twice"
-        ),
-        pytest.param(
-            LabelledFormat(lines=("STRASSE:",)), "Straße: 3", ("3",), id="L5-folded-letters"
-        ),
-        pytest.param(
-            LabelledFormat(lines=("İ:", "b:")), "İ: 1\nB: 2", ("1", "2"), id="L5-longer-folded"
-        ),
-    ],
-)
+@each_row("marked")
 def test_what_stands_behind_each_mark_is_read(
-    marks: LabelledFormat, text: str, value: tuple[str, ...]
+    marks: list[str], text: str, value: list[str]
 ) -> None:
-    found = parse(marks, text)
-    assert found.value == dict(zip(marks.lines, value, strict=True))
+    known = {"Instruction:": INSTRUCTION, "Solution:": SOLUTION}
+    found = parse(known.get(marks[0]) or LabelledFormat(lines=tuple(marks)), text)
+    assert found.value == dict(zip(marks, value, strict=True))
     assert found.problem is None
 
 
@@ -136,49 +107,15 @@ def test_the_parsed_solution_of_lagent() -> None:
     assert (ParseStatus.VALID, ParseStatus.NONE, ParseStatus.BROKEN) == (1, 0, -1)
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        pytest.param(
-            "a<do>1</do>b<do>2</do>c", [("a", "1", 1), ("b", "2", 1), ("c", None, 0)], id="L5-all"
-        ),
-        pytest.param("<do>1</do>\n", [("", "1", 1)], id="L5-block-alone"),
-        pytest.param("<do></do>", [("", "", 1)], id="L5-empty"),
-        pytest.param("just prose", [("just prose", None, 0)], id="L5-prose"),
-        pytest.param("a</do>b", [("a</do>b", None, 0)], id="L5-stray-end"),
-        pytest.param("a<do>1", [("a", "1", -1)], id="L5-open"),
-        pytest.param("<do>1</do>a<do>2\n", [("", "1", 1), ("a", "2\n", -1)], id="L5-last-open"),
-        pytest.param("<do>1<do>2</do>", [("", "1<do>2", 1)], id="L5-begin-within"),
-        pytest.param("<DO>1</DO>", [("<DO>1</DO>", None, 0)], id="L5-to-the-letter"),
-        pytest.param("", [], id="L5-blank"),
-    ],
-)
-def test_blocks_are_read_in_order_with_the_prose_before_each(
-    text: str, read: list[tuple[str, str | None, int]]
-) -> None:
+@each_row("between_tags")
+def test_blocks_are_read_in_order_with_the_prose_before_each(text: str, read: Rows) -> None:
     """L5: all blocks are kept, whereas Lagent keeps only the first."""
-    assert short(TAGS, text) == read
+    assert as_rows(short(TAGS, text)) == read
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        pytest.param("a\n```python\nx\n```", [("a\n", "x", 1)], id="L5-end-of-text"),
-        pytest.param(
-            "a\r\n```python\r\nx\r\n```\r\nb", [("a\r\n", "x", 1), ("b", None, 0)], id="L5-crlf"
-        ),
-        pytest.param("```python\n```\nb", [("", "", 1), ("b", None, 0)], id="L5-nothing-in-it"),
-        pytest.param("```python\nx```\n", [("", "x```\n", -1)], id="L5-end-needs-its-line"),
-        pytest.param("```python\nx\n```y", [("", "x\n```y", -1)], id="L5-end-needs-its-break"),
-        pytest.param(
-            "```python\nx\n```\n```python\ny\n```\n", [("", "x", 1), ("", "y", 1)], id="L5-two"
-        ),
-    ],
-)
-def test_line_breaks_belong_to_the_marks(
-    text: str, read: list[tuple[str, str | None, int]]
-) -> None:
-    assert short(LAGENT, text) == read
+@each_row("between_lines")
+def test_line_breaks_belong_to_the_marks(text: str, read: Rows) -> None:
+    assert as_rows(short(LAGENT, text)) == read
 
 
 @each_row("stopped_blocks")
@@ -252,53 +189,10 @@ def test_nothing_of_a_reply_is_lost_between_marks(form: BlockFormat, text: str) 
 # Fenced code
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        pytest.param(
-            "a\n```python\nx\n\ny\n```\nb",
-            [("a\n", "x\n\ny", "python"), ("b", None, None)],
-            id="L5-fence",
-        ),
-        pytest.param("```\nx\n```", [("", "x", None)], id="L5-without-a-language"),
-        pytest.param("```PyThon title=a\nx\n```", [("", "x", "python")], id="L5-upper-case"),
-        pytest.param("```python:main.py\nx\n```", [("", "x", "python")], id="L5-with-a-file"),
-        pytest.param("```{.python}\nx\n```", [("", "x", "python")], id="L5-in-braces"),
-        pytest.param("```c++\nx\n```", [("", "x", "c++")], id="L5-signs-in-a-language"),
-        pytest.param("```{}\nx\n```", [("", "x", "{}")], id="L5-nothing-but-braces"),
-        pytest.param("~~~sh\n```\nx\n~~~", [("", "```\nx", "sh")], id="L5-tildes"),
-        pytest.param("````md\n```sh\nx\n```\n````", [("", "```sh\nx\n```", "md")], id="L5-nested"),
-        pytest.param(
-            "1. a\n   ```sh\n   x\n     y\n   ```\n2. b",
-            [("1. a\n", "x\n  y", "sh"), ("2. b", None, None)],
-            id="L5-in-a-list",
-        ),
-        pytest.param(
-            "> ```sh\n> x\n> ```\na", [("", "x", "sh"), ("a", None, None)], id="L5-quoted"
-        ),
-        pytest.param(
-            "a\r\n```sh\r\nx\r\n```\r\nb", [("a\r\n", "x", "sh"), ("b", None, None)], id="L5-crlf"
-        ),
-        pytest.param(
-            "<answer>\n```sh\nx\n```\n</answer>",
-            [("<answer>\n", "x", "sh"), ("</answer>", None, None)],
-            id="L5-behind-a-tag",
-        ),
-        pytest.param("```sh\n```", [("", "", "sh")], id="L5-nothing-in-it"),
-        pytest.param(
-            '```py\n"""\n    ```\n"""\n```', [("", '"""\n    ```\n"""', "py")], id="L5-fence-within"
-        ),
-        pytest.param(
-            "use `x` or ```x```", [("use `x` or ```x```", None, None)], id="L5-within-a-line"
-        ),
-        pytest.param("```a\n1\n```\n```b\n2\n```", [("", "1", "a"), ("", "2", "b")], id="L5-all"),
-    ],
-)
-def test_fenced_code_is_read_in_order(
-    text: str, read: list[tuple[str, str | None, str | None]]
-) -> None:
+@each_row("fenced")
+def test_fenced_code_is_read_in_order(text: str, read: Rows) -> None:
     found = blocks(CodeFormat(), text)
-    assert [(one.thought, one.action, one.tool_type) for one in found] == read
+    assert as_rows((one.thought, one.action, one.tool_type) for one in found) == read
     assert {one.status for one in found} <= {ParseStatus.VALID, ParseStatus.NONE}
 
 
