@@ -24,6 +24,9 @@ def look(where: str) -> str:
     return where
 
 
+TOOLS = [close, look]
+
+
 def read_scripts(test: str) -> dict[str, dict[str, Any]]:
     """Return the rows of the file ``scripts.toml`` beside a test, by their names."""
     text = Path(test).with_name("scripts.toml").read_text(encoding="utf-8")
@@ -52,7 +55,7 @@ def read_line(row: Any) -> Line:  # noqa: ANN401  # a value of TOML
 def run(conversation: Conversation, *script: Line, **options: Any) -> Result:
     """Run a conversation on a script that must be used up."""
     model = ScriptedChatModel(script=list(script))
-    options = {"store": "memory:", "tools": [close, look], **options}
+    options = {"store": "memory:", "tools": TOOLS, **options}
     result = converse(conversation, model=model, **options)
     assert len(model.calls) == len(script)
     return result
@@ -81,7 +84,7 @@ def describe_end(result: Result) -> dict[str, Any]:
         "by": outcome.by,
         "rounds": outcome.rounds,
         "messages": outcome.messages,
-        "complete": outcome.complete,
+        "complete": "none" if outcome.complete is None else outcome.complete,
         "completed": [*outcome.completed],
         "warnings": [*outcome.warnings],
         "calls": outcome.total.calls,

@@ -3,14 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 from langchain_core.messages import BaseMessage, ToolCall

@@ -10,13 +10,7 @@ from duologue.graphs import Conversation, Speaker
 from duologue.graphs.log.memory import memory, recall
 from duologue.graphs.log.viewpoint import describe_news, viewpoint
 from support.cases import drawn_cases
-from support.log import (
-    make_line,
-    make_tool_line,
-    place_name,
-    place_of,
-    read_metadata,
-)
+from support.log import make_line, make_tool_line, place_name, place_of, read_metadata
 
 NAMES = ("Ann", "Ben")
 

@@ -12,7 +12,6 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 from support.log import place_of
 from support.results import outcome_of
 from support.shape_help import play as play_script
-from support.tables import each_row
 
 STOP = "###STOP###"
 GO_AHEAD = f"Yes, please go ahead. {STOP}"
@@ -68,55 +67,11 @@ def test_the_agent_does_its_work_and_its_report_is_the_last_message() -> None:
     ]
 
 
-def test_a_question_in_answer_ends_it_as_well() -> None:
-    result, _ = play(talk(), "One seat.", "Shall I?", GO_AHEAD, "By which card?")
-    assert ended(result) == (["done_token"], "By which card?")
-
-
-@pytest.mark.parametrize(
-    ("end_chat", "reasons"),
-    [
-        ({"when": [WORD, {"kind": "max_messages", "limit": 3}]}, ["done_token", "max_messages"]),
-        ({"guards": {"farewells": 1}}, ["done_token"]),
-        # The other part of the `&` is met already.
-        (
-            {"when": {"kind": "all", "of": [WORD, {"kind": "max_messages", "limit": 2}]}},
-            ["done_token", "max_messages"],
-        ),
-    ],
-    ids=["cap", "guard", "and"],
-)
-def test_neither_a_cap_nor_a_guard_takes_the_answer_away(
-    end_chat: dict[str, Any], reasons: list[str]
-) -> None:
-    said = f"Thank you! {STOP}" if "guards" in end_chat else GO_AHEAD
-    result, _ = play(talk(end_chat=end_chat), "One seat.", "Shall I?", said, booking(), "Booked.")
-    assert ended(result) == (reasons, "Booked.")
-
-
-def test_it_is_spoken_past_the_round_cap_and_counts_as_part_of_no_more_than_its_round() -> None:
-    spec = talk(end_chat={"when": {**WORD, "by": "Agent"}, "max_iterations": 1})
-    result, _ = play(spec, "One seat.", f"It is booked. {STOP}", "Thank you.")
-    assert ended(result) == (["done_token", "max_iterations"], "Thank you.")
-    assert (outcome_of(result).rounds, outcome_of(result).messages) == (1, 3)
-
-
-@each_row("a_budget_ends_it_unanswered", "limit", "reason")
-def test_a_budget_ends_it_unanswered(limit: dict[str, Any], reason: str) -> None:
-    result, _ = play(talk(end_chat={"when": [WORD, limit]}), "One seat.", "Shall I?", GO_AHEAD)
-    assert ended(result) == ([reason], GO_AHEAD)
-
-
 def test_a_person_who_leaves_instead_ends_it_unanswered() -> None:
     spec = talk(speakers=[{"name": "User"}, {"name": "You", "replies": ["human"]}])
     answers = iter(["Shall I?", "exit"])
     result, _ = play(spec, "One seat.", GO_AHEAD, answer=lambda question: next(answers))
     assert ended(result) == (["quit"], GO_AHEAD)
-
-
-def test_a_reply_that_stays_blank_is_an_answer() -> None:
-    result, _ = play(talk(), "One seat.", "Shall I?", GO_AHEAD, "", "")
-    assert ended(result) == (["done_token"], "")
 
 
 def test_in_an_and_the_answer_comes_first_and_the_rest_ends_it_later() -> None:
@@ -136,17 +91,8 @@ def test_min_iterations_waits_for_the_word_and_its_answer() -> None:
     assert not any(prompts.LAST_MESSAGE in call.messages[-1].text for call in model.calls)
 
 
-def test_a_mode_still_asks_after_the_word_and_its_last_words_give_way() -> None:
-    people = [{"name": "User", "checks_completion": True}, {"name": "Agent", "tools": ["book"]}]
-    spec = talk(speakers=people, end_chat={"mode": "one_last_group_chat_after_first_completion"})
-    result, _ = play(spec, GO_AHEAD, DONE, "Booked.")
-    assert ended(result) == (["done_token", "completed"], "Booked.")
-
-
-def test_of_three_the_next_one_answers_and_of_those_chosen_another_one() -> None:
+def test_of_speakers_that_are_chosen_another_one_answers() -> None:
     people = [{"name": "Agent"}, {"name": "User"}, {"name": "Clerk"}]
-    result, _ = play(talk(speakers=people), "Shall I?", GO_AHEAD, "Booked.", tools=[])
-    assert result.transcript[-1] == ("Clerk", "Booked.")
     order = {"kind": "function", "name": "mine"}
     spec = talk(speakers=people, turn_order=order)
     orders = {"mine": lambda messages, names: "User"}

@@ -52,61 +52,6 @@ def test_a_first_message_that_says_a_done_token_is_asked_for_again(token: str, s
     assert all(one.kind.value != "rejected" for one in result.why())
 
 
-def test_a_speaker_that_says_it_again_ends_it_with_a_warning() -> None:
-    result, _ = play(talk(), "DEAL", "I agree.\nDEAL")
-    assert ended(result) == ("done_token", ["I agree.\nDEAL"])
-    assert outcome_of(result).by == "Buyer"
-    assert outcome_of(result).warnings == ("Buyer said DEAL before another speaker had spoken",)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "said"),
-    [("DEAL", "", ""), ("", "DEAL", ""), ("Seller: 4,000.", "DEAL", "Seller: 4,000.")],
-    ids=["blank-after-it", "it-after-a-blank", "it-after-anothers-part"],
-)
-def test_a_try_without_the_token_is_said_where_both_are_bad(
-    first: str, second: str, said: str
-) -> None:
-    result, _ = play(talk(), first, second, "What?", "DEAL")
-    assert ended(result) == ("done_token", [said, "What?", "DEAL"])
-
-
-@pytest.mark.part(4)
-@pytest.mark.parametrize(
-    ("spec", "script"),
-    [
-        (talk("Ann", "Bob", "Cy"), ["Hi.", "DEAL"]),
-        (
-            talk(
-                opening={"answers": True},
-                speakers=[{"name": "Ann", "task": "Dig."}, {"name": "Bob", "task": "Plant."}],
-            ),
-            ["I dig.", "I plant.", "DEAL"],
-        ),
-        (talk(end_chat={"allow_unanswered_end": True}), ["DEAL"]),
-        (talk(end_chat={"min_iterations": 1}), ["DEAL", "Fine."]),
-        (talk(end_chat={"when": {**DEAL, "by": "Seller"}}), ["DEAL", "DEAL"]),
-        (
-            talk(
-                end_chat={
-                    "when": {"kind": "all", "of": [DEAL, {"kind": "max_messages", "limit": 2}]}
-                }
-            ),
-            ["DEAL", "Fine."],
-        ),
-        (talk(end_chat={"when": {**DEAL, "answered": True}}), ["DEAL", "Fine."]),
-    ],
-    ids=["three", "opening", "allowed", "min-iterations", "by", "and", "answered"],
-)
-def test_nothing_is_asked_again_where_another_has_spoken_or_a_rule_says_when_it_counts(
-    spec: dict[str, Any], script: list[Line]
-) -> None:
-    result, _ = play(spec, *script)
-    assert ended(result)[0] == "done_token"
-    assert flaws(result) == []
-    assert outcome_of(result).warnings == ()
-
-
 def test_what_a_speaker_makes_up_alone_is_no_answer() -> None:
     secret = {"name": "Seller", "private_opening": {"prompt": "Choose a price."}}
     spec = talk(speakers=[{"name": "Buyer"}, secret])
@@ -173,37 +118,3 @@ def test_no_piece_of_the_token_is_told(size: int) -> None:
 
 
 # A separate judge
-
-
-@pytest.mark.parametrize(
-    ("more", "script", "messages"),
-    [
-        ({}, ["Hi.", "Hello.", "1: met"], 2),
-        ({"allow_unanswered_end": True}, ["Hi.", "1: met"], 1),
-        # The judge is asked at once, and its verdict waits.
-        ({"min_iterations": 1}, ["Hi.", "1: met", "Hello."], 2),
-        # At a cap its verdict is the final one.
-        ({"when": {"kind": "max_messages", "limit": 1}}, ["Hi.", "1: met"], 1),
-    ],
-    ids=["waits", "allowed", "min-iterations", "cap"],
-)
-def test_a_separate_judge_is_asked_once_two_have_spoken(
-    more: dict[str, Any], script: list[Line], messages: int
-) -> None:
-    result, _ = play(talk(judge=JUDGE, end_chat={"mode": FIRST, **more}), *script)
-    assert (outcome_of(result).complete, outcome_of(result).messages) == (True, messages)
-    assert outcome_of(result).verdicts[-1].final is ("when" in more)
-
-
-def test_a_separate_judge_is_asked_after_the_first_turn_behind_an_opening() -> None:
-    people = [{"name": "Ann", "task": "Dig."}, {"name": "Bob", "task": "Plant."}]
-    spec = talk(speakers=people, judge=JUDGE, opening={"answers": True}, end_chat={"mode": FIRST})
-    result, _ = play(spec, "I dig.", "I plant.", "We agree.", "1: met")
-    assert ended(result)[0] == "completed"
-
-
-def test_y9_a_speaker_that_judges_itself_is_asked_after_its_first_turn() -> None:
-    people = [{"name": "Ann", "checks_completion": True}, {"name": "Bob"}]
-    spec = talk(speakers=people, end_chat={"mode": FIRST})
-    result, _ = play(spec, "I dig.", {"objectives_left": [], "complete": True})
-    assert ended(result) == ("completed", ["I dig."])

@@ -16,16 +16,7 @@ from duologue.graphs.rules.outcome import OutcomeStep, OutcomeStepKind
 from duologue.nodes.testing import ScriptedChatModel, ScriptExhaustedError
 from support.log import kind_of, place_of
 from support.results import outcome_of
-from support.scripts import (
-    close,
-    list_causes,
-    look,
-    read_line,
-    read_scripts,
-    run,
-    run_row,
-    talk,
-)
+from support.scripts import TOOLS, list_causes, read_line, read_scripts, run, run_row, talk
 from support.tables import each_row
 
 ROWS = read_scripts(__file__)
@@ -57,7 +48,7 @@ def test_a_guard_is_a_cause_only_if_it_is_on(guard: str, limit: int, script: lis
         }
         fields = {"ann": {"checks_completion": True}, "end_chat": end_chat}
         model = ScriptedChatModel(script=[*map(read_line, script)])
-        result = converse(talk(**fields), model=model, store="memory:", tools=[look, close])
+        result = converse(talk(**fields), model=model, store="memory:", tools=TOOLS)
         causes = [cause for cause in result.why() if cause.message is not None]
         counted = [cause for cause in causes if cause.kind is OutcomeStepKind.COUNTED]
         assert result.stop_reason == (guard if on else "max_iterations")
