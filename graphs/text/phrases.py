@@ -8,7 +8,8 @@ instead of writing it.
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -48,29 +49,30 @@ class Part(NamedTuple):
     """Words after which a few words of any kind name the subject of the courtesy."""
 
 
-class Node(dict[str, "Node"]):
-    """A node in the tree of phrases, reached by a sequence of words: the next nodes by word.
+class Phrase(NamedTuple):
+    """A phrase in all its spellings."""
 
-    One object for each node, because Python's garbage collector reads all of them while they grow.
-    """
+    chunks: Sequence[Sequence[list[str]]]
+    """The alternatives of each chunk, in words."""
+    part: Part
+    """The function of the phrase."""
 
-    __slots__ = ("part",)
-
-    def __init__(self) -> None:
-        self.part: Part | None = None
-        """The part for this sequence of words. None if it is no whole phrase."""
-
-    def __missing__(self, word: str) -> "Node":
-        """Add a node for one more word."""
-        self[word] = node = Node()
-        return node
+    @property
+    def first_words(self) -> set[str]:
+        """The words with which the phrase can begin."""
+        found = set[str]()
+        for choices in self.chunks:
+            found.update(choice[0] for choice in choices if choice)
+            if all(choices):
+                break
+        return found
 
 
 class Courtesies(NamedTuple):
     """The phrases of all languages."""
 
-    phrases: Node
-    """The root of the tree of phrases."""
+    phrases: Mapping[str, Sequence[Phrase]]
+    """The phrases by each word with which they can begin."""
     words: frozenset[str]
     """All words of phrases, tails and topics, and the comma."""
     stops: frozenset[str]
@@ -108,17 +110,23 @@ def load_entries(file: str, *names: str) -> frozenset[str]:
 @cache
 def courtesies() -> Courtesies:
     """Read ``courtesies.toml`` at its first use."""
-    root, words = Node(), {","}
+    found, words = defaultdict[str, list[Phrase]](list), {","}
     stops, thanks, sign_offs = set[str](), set[str](), list[str]()
+    split = cache(words_and_commas)  # most alternatives are in several phrases
     for language in load_table("courtesies.toml")["languages"]:
         for part, phrases in _parts_of(language):
             words |= part.tail | part.topic
-            for phrase in phrases:
-                _add(root, words, phrase, part)
+            for text in phrases:
+                phrase = Phrase([*spellings_by_chunk(text, split)], part)
+                words.update(chain.from_iterable(chain.from_iterable(phrase.chunks)))
+                for word in phrase.first_words:
+                    found[word].append(phrase)
         stops.update(words_of(language.get("stops", "")))
         thanks.update(words_of(language.get("thanks", "")))
         sign_offs += (" ".join(words_of(each)) for each in language.get("sign_offs", ()))
-    return Courtesies(root, frozenset(words), frozenset(stops), frozenset(thanks), tuple(sign_offs))
+    return Courtesies(
+        found, frozenset(words), frozenset(stops), frozenset(thanks), tuple(sign_offs)
+    )
 
 
 def _parts_of(language: dict[str, Any]) -> Iterable[tuple[Part, Iterable[str]]]:
@@ -138,22 +146,22 @@ def _parts_of(language: dict[str, Any]) -> Iterable[tuple[Part, Iterable[str]]]:
         yield Part(Kind.PREFIX, tail, topic), courtesy.get("prefixes", ())
 
 
-def _add(root: Node, words: set[str], phrase: str, part: Part) -> None:
-    """Add every spelling of a phrase to the tree."""
-    places = {id(root): root}
-    for choices in spellings_by_chunk(phrase, words_and_commas):
-        reached: dict[int, Node] = {}
-        for place in places.values():
-            for choice in choices:
-                node = place
-                for word in choice:
-                    node = node[word]
-                reached[id(node)] = node
-        places = reached
-        words.update(word for choice in choices for word in choice)
-    for node in places.values():
-        if node is not root:
-            node.part = _merged(node.part, part)
+@cache
+def parts_by_spelling(word: str) -> tuple[dict[tuple[str, ...], Part], int]:
+    """Return the parts by the spellings of all phrases that begin with a word.
+
+    Returns:
+        The parts, and the number of words of the longest spelling.
+    """
+    # Only at the first use of the word: to spell all phrases takes as long as to read the file.
+    found: dict[tuple[str, ...], Part] = {}
+    for (first, *rest), part in courtesies().phrases[word]:
+        first = [choice for choice in first if choice[:1] in ([], [word])]
+        for choices in product(first, *rest):
+            spelling = (*chain.from_iterable(choices),)
+            if spelling[:1] == (word,):
+                found[spelling] = _merged(found.get(spelling), part)
+    return found, max(map(len, found))
 
 
 def _merged(known: Part | None, part: Part) -> Part:

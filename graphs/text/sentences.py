@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
 
-from .phrases import Kind, Part, courtesies, load_entries
+from .phrases import Kind, Part, courtesies, load_entries, parts_by_spelling
 from .structures import Span, fences
 from .words import DENSE, any_case, words_and_commas, words_in, words_of
 
@@ -234,13 +234,13 @@ def _pieces_of(
     while place < size:
         if not (opened or words[place] in known.words or words[place] in names):
             return None
-        part, end, at = None, place + 1, place
-        node = known.phrases.get(words[at])
-        while node is not None:
-            at += 1
-            if node.part is not None:
-                part, end = node.part, at
-            node = node.get(words[at]) if at < size else None
+        part, end = None, place + 1
+        if words[place] in known.phrases:
+            parts, longest = parts_by_spelling(words[place])
+            for after in range(min(place + longest, size), place, -1):
+                if (part := parts.get((*words[place:after],))) is not None:
+                    end = after
+                    break
         opened = opened or part is not None
         pieces.append((place, end, part))
         place = end
