@@ -4,7 +4,6 @@ The writer of a SQL store commits jobs together that wait at the same time, each
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -53,9 +52,9 @@ class Lease:
     is_released: bool = False
     """Whether the last write has deleted the lease."""
     stop_requested: bool = False
-    """Whether a stop of the session was requested, as of `checked_at`."""
-    checked_at: float = -math.inf
-    """The time of the last write, which checked the lease, in seconds of the monotonic clock."""
+    """Whether a stop of the session was requested, as of `stop_sign`."""
+    stop_sign: object = None
+    """The store's `stop_sign` before the last write. None if there was no write."""
     writing: set["asyncio.Future[int]"] = field(default_factory=set)
     """The writes in progress."""
 
@@ -64,10 +63,10 @@ class Lease:
         """The lease's row: key, owner, number. Computed once, because every write compares it."""
         return self.subject.key, self.owner, self.number
 
-    def note_write(self, began: float, *, stop_requested: bool) -> None:
+    def note_write(self, stop_sign: object, *, stop_requested: bool) -> None:
         """Record that statements were committed under this lease."""
         self.acquisition = None
-        self.checked_at, self.stop_requested = began, stop_requested
+        self.stop_sign, self.stop_requested = stop_sign, stop_requested
 
     def refusal(self) -> SessionError | BatchError:
         """Return the error for a write, because the store does not contain this lease."""

@@ -280,7 +280,7 @@ class PostgresStore(SqlStore):
 
     async def _commit_once(self, jobs: Sequence[Job]) -> Results:
         leases = [*{job.lease for job in jobs if job.lease is not None}]
-        began, valid, stopped = time.monotonic(), leases, None
+        sign, valid, stopped = self.stop_sign(), leases, None
         results = list[int | Exception]()
         async with self._connections.acquire() as connection:
             try:
@@ -297,7 +297,7 @@ class PostgresStore(SqlStore):
             except psycopg.errors.DivisionByZero:
                 results, valid, stopped = await self._commit_valid(connection, jobs, leases)
         for lease in valid:
-            lease.note_write(began, stop_requested=lease.subject.key in (stopped or ()))
+            lease.note_write(sign, stop_requested=lease.subject.key in (stopped or ()))
         return results
 
     async def _commit_valid(

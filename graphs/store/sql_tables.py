@@ -2,16 +2,14 @@
 
 import asyncio
 import json
-import math
 import re
-import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar, Final, LiteralString
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 from ..common.data import Versions
 from ..common.errors import SessionError, StoreError
@@ -52,8 +50,6 @@ _ACQUIRE_NEW: Final = (
 """Acquires a lease on a session that does not exist."""
 
 _RETRY: Final = 1.0  # seconds
-_FRESH: Final = 0.01
-"""Seconds after a write during which no other process is expected to request a stop."""
 
 
 STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=13)
@@ -113,8 +109,6 @@ class SqlStore(Store):
 
     owner: str
     writer: Writer
-    newest_stop: ClassVar[float] = -math.inf
-    """The time of this process's newest stop request in any store, by the monotonic clock."""
     second_look: float = 0.0
     """Seconds after which an owner that seemed dead is checked a second time. 0 means no second
     check.
@@ -147,6 +141,10 @@ class SqlStore(Store):
     def statement(self, sql: str, *values: object) -> Statement:
         """Return a statement with the placeholders `?` replaced by this database's own."""
         return Statement(sql.replace("?", self.placeholder), values)
+
+    def stop_sign(self) -> object:
+        """Return a value that changes when a stop of a session may have been requested."""
+        return object()
 
     @abstractmethod
     async def _is_alive(self, owner: str) -> bool:
@@ -372,7 +370,6 @@ class SqlStore(Store):
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
         await self.update(session, stop_requested=True)
-        SqlStore.newest_stop = time.monotonic()
 
     async def update(
         self, session: str, lease: Lease | None = None, **values: str | bool | None
@@ -452,8 +449,9 @@ class SqlSessionLease(SessionLease):
     async def stop_requested(self, session: str) -> bool:
         """See `SessionLease.stop_requested`."""
         lease = self.lease
-        if lease.checked_at < max(time.monotonic() - _FRESH, SqlStore.newest_stop):
+        if lease.stop_sign != (sign := self._store.stop_sign()):
             lease.stop_requested = await self._store.stop_requested(session)
+            lease.stop_sign = sign
         return lease.stop_requested
 
     def _make_row(

@@ -219,13 +219,27 @@ class Owner:
         if self._descriptor is not None:
             os.pwrite(self._descriptor, text.encode(), 0)
 
-    def is_alive(self, name: str, *, remove: bool = True) -> bool:
-        """Return whether another open store is alive; remove the file of a dead one."""
+    def stop_sign(self) -> object:
+        """Return a value that changes at each call of `sign_stop` with this owner's name."""
+        return None if self._descriptor is None else os.fstat(self._descriptor).st_mtime_ns
+
+    def sign_stop(self, name: str) -> None:
+        """Inform another open store that a stop of one of its sessions was requested."""
+        now = time.time_ns()
+        # Without the sign, the store reads the request at its next write.
+        with suppress(OSError):
+            os.utime(self._path(name), ns=(now, now))
+
+    def _path(self, name: str) -> Path:
         # The name comes from the database.
         if not re.fullmatch("[0-9a-f]{32}", name):
-            return False
-        path = self._folder / name
+            raise FileNotFoundError(name)
+        return self._folder / name
+
+    def is_alive(self, name: str, *, remove: bool = True) -> bool:
+        """Return whether another open store is alive; remove the file of a dead one."""
         try:
+            path = self._path(name)
             descriptor = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             return False
@@ -416,6 +430,16 @@ class SqliteStore(SqlStore):
             connection.execute("PRAGMA busy_timeout = 0")
         self._needs_checkpoints = False
 
+    def stop_sign(self) -> object:
+        """See `SqlStore.stop_sign`."""
+        return self._owner.stop_sign()
+
+    async def request_stop(self, session: str) -> None:
+        """See `Store.request_stop`."""
+        await super().request_stop(session)
+        if lease := await self._lease(LeaseSubject("session", session)):
+            await self._reading.run(self._owner.sign_stop, str(lease[0]))
+
     async def read(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
         """See `SqlStore.read`."""
 
@@ -436,7 +460,7 @@ class SqliteStore(SqlStore):
         if self._needs_checkpoints:
             self._make_checkpoints()
         self._run_when_free("BEGIN IMMEDIATE")
-        began, stops = time.monotonic(), dict[Lease, bool]()
+        sign, stops = self.stop_sign(), dict[Lease, bool]()
         try:
             results = [_run_job(connection, job, stops) for job in jobs]
             connection.execute("COMMIT")
@@ -446,7 +470,7 @@ class SqliteStore(SqlStore):
                 connection.execute("ROLLBACK")
             raise
         for lease, stop_requested in stops.items():
-            lease.note_write(began, stop_requested=stop_requested)
+            lease.note_write(sign, stop_requested=stop_requested)
         self._file.check(connection)
         return results
 
