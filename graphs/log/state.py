@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any, Final, Self, cast, get_args
 from uuid import UUID, uuid4, uuid5
 
@@ -48,7 +48,7 @@ _REPLIES: Final = {
 """The stored names of the kinds of replies."""
 
 
-def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
+def append(log: Sequence[BaseMessage], writes: Sequence[Any]) -> list[AnyMessage]:
     """Apply writes to messages: append one, replace the one with the same id, or remove one.
 
     A message that replaces another one inherits its metadata, unless it has metadata itself. If it
@@ -63,8 +63,8 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
     Two batches applied one after the other have the same result as both applied at once, as
     LangGraph's delta channel requires.
     """
-    new: list[Any] = [one if isinstance(one, BaseMessage) else _message(one) for one in log]
-    slots = _slots(new)
+    new: list[Any] = [*log]
+    known = set(map(_ID, new))
     for write in writes:
         parts = write if isinstance(write, list) else [write]
         # Messages that no stream shows are nested in one more list.
@@ -73,19 +73,19 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
             message = _message(given)
             if isinstance(message, RemoveMessage) and TAKEN_BACK in message.additional_kwargs:
                 new = [one for one in new if one.id != message.id]
-                slots = _slots(new)
+                known.discard(message.id)
             elif isinstance(message, RemoveMessage):
                 _remove(new, str(message.id))
-                slots = _slots(new)
-            elif message.id is not None and message.id in slots:
-                slot = slots[message.id]
-                new[slot] = _instead(new[slot], message)
+                known = set(map(_ID, new))
+            elif message.id is not None and message.id in known:
+                place = next(place for place, one in enumerate(new) if one.id == message.id)
+                new[place] = _instead(new[place], message)
             else:
                 if message.id is None:
                     # Not random: the log is computed again from its writes whenever it is read.
                     made = uuid5(_IDS, f"{len(new)} {message.text}")
                     message = message.model_copy(update={"id": str(made)})
-                slots[message.id] = len(new)
+                known.add(message.id)
                 new.append(message)
     return new
 
@@ -107,6 +107,7 @@ def _instead(known: AnyMessage, write: AnyMessage) -> AnyMessage:
     return _apply_edit(known, write)
 
 
+_ID: Final = attrgetter("id")  # many times as fast as a comprehension
 _IDS: Final = UUID("8e7bb9c2-9c55-4d39-9f37-6d1ab0a4a1f5")
 
 
@@ -120,10 +121,6 @@ def _apply_edit(old: AnyMessage, new: AnyMessage) -> AnyMessage:
     kept = {PLACE: old.additional_kwargs[PLACE]} if PLACE in old.additional_kwargs else {}
     extra = {**kept, **new.additional_kwargs, KEY: about}
     return new.model_copy(update={"additional_kwargs": extra, "name": new.name or old.name})
-
-
-def _slots(messages: Sequence[AnyMessage]) -> dict[str, int]:
-    return {message.id: slot for slot, message in enumerate(messages) if message.id is not None}
 
 
 def read_messages(given: object, field: str = "messages") -> list[AnyMessage]:
@@ -284,7 +281,7 @@ class _Messages(DeltaChannel[list[AnyMessage]]):
     def from_checkpoint(self, checkpoint: Any) -> Self:  # noqa: ANN401
         """Read a snapshot. In the snapshots of LangGraph's servers, messages are dicts."""
         channel = super().from_checkpoint(checkpoint)
-        channel.value = append(channel.value, [])
+        channel.value = [_message(one) for one in channel.value]
         return channel
 
 
