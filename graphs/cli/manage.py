@@ -15,7 +15,7 @@ from ..session.export_formats import FORMATS, ExportFormat, check_format, check_
 from .options import (
     select_set,
 )
-from .outputs import print_next_command, put, write_bytes
+from .outputs import print_next_command, put
 
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -241,9 +241,10 @@ def export(
         check_log_name(output, (".eval", ".json"))
     text = open_session(session, store).export(one, **options)
     if one == "inspect" and output is not None and output.suffix == ".eval":
+        from ..common.files import write_file
         from ..session.export_inspect import pack_session
 
-        write_bytes(pack_session(text), output)
+        write_file(output, pack_session(text))
         return
     put(text, output)
 

@@ -80,6 +80,10 @@ PANELS: Final = ("Start", "Read", "Continue", "Test", "Many", "Serve", "Maintain
 def run_to_exit(command: Coroutine[None, None, ExitCode]) -> None:
     """Run a command in an event loop, and exit with its code unless it is done."""
     code = asyncio.run(command)
+    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        # Everything is printed and stored, so a repeated signal must not kill the process.
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
     if code is not ExitCode.DONE:
         raise typer.Exit(code)
 

@@ -33,20 +33,14 @@ def print_next_command(session: "Handle", tools: Sequence[str] = ()) -> None:
 
 def put(text: str, output: Path | None) -> None:
     """Write a text to a file, or to standard output."""
+    from ..common.files import write_file
     from ..common.sanitize import clean
     from .terminal.console import on_screen, stdout
 
     if output is not None:
-        write_bytes(text.encode(), output)
+        write_file(output, text)
     elif on_screen(stdout()):
         typer.echo(clean(text), nl=False)
     else:
         # Always UTF-8, as in a file, whatever the terminal's encoding.
         typer.echo(text.encode(), nl=False)
-
-
-def write_bytes(data: bytes, output: Path) -> None:
-    """Write data to a file."""
-    from ..common.files import write_file
-
-    write_file(output, data)

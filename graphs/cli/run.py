@@ -11,7 +11,6 @@ from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import FrameType
 
-import typer
 from pydantic import JsonValue
 
 from ..common.content import Content
@@ -26,10 +25,10 @@ from ..session.stored_session import StoredSession
 from ..store.open import open_store
 from ..store.rows import SessionRow
 from .follow_up import FollowUp
-from .options import SIGNALS, ExitCode, handle_signals
+from .options import SIGNALS, ExitCode, handle_signals, run_to_exit
 from .questions import Asker, print_question, ways_on
-from .terminal.console import Lines, plain, stderr, stdout
-from .terminal.events import JsonLines, Transcript, View
+from .terminal.console import Lines, json_line, plain, stderr, stdout
+from .terminal.events import Transcript
 from .terminal.progress import Progress
 
 _PATIENCE = 3  # signals; the first interrupts the run, and `uv run` may send it twice
@@ -58,58 +57,45 @@ def follow(
         message: The person's next message. None if there is none.
         reply: The answer with which the run begins. None if there is none.
     """
-    view = JsonLines() if as_json else Transcript(follow_up, stdout(), stderr())
-    code = asyncio.run(
-        _Run(view, follow_up).play(source, session, reset=reset, message=message, reply=reply)
-    )
-    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-        # Everything is printed and stored, so a repeated signal must not kill the process.
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
-    if code is not ExitCode.DONE:
-        raise typer.Exit(code)
+    run = _Run(follow_up, session if source is None else None)
+    options = follow_up.run_options()
+    if message is not None:
+        options["message"] = message
+    if not as_json:
+        run.transcript = Transcript(follow_up, stdout(), stderr())
+        asker = Asker(run.transcript, Lines(stdout(), stderr(), run.interrupt_reads))
+        run.progress = progress = Progress(stderr(), "Starting")
+
+        async def answer(question: Question) -> JsonValue:
+            with progress.aside():
+                return await asker.answer(question)
+
+        options["answer"] = answer
+        options["callbacks"] = [progress]
+    events = run_session(source, session, options, reset=reset, tokens=True, reply=reply)
+    run_to_exit(run.play(events, hold=reply is not None))
 
 
 @dataclass
 class _Run:
-    view: View
     follow_up: FollowUp
-    session: str | None = None
-    signals: list[int] = field(default_factory=list)
-    has_left: bool = False
+    session: str | None
+    """The id of the session. None until a new session starts."""
+    transcript: Transcript | None = None
+    """The printed conversation. None with JSON."""
     progress: Progress | None = None
     """The progress line. None with JSON."""
+    signals: list[int] = field(default_factory=list)
+    has_left: bool = False
 
     async def play(
-        self,
-        source: ConversationLike | None,
-        session: str | None,
-        *,
-        reset: bool,
-        message: Content | None,
-        reply: GivenAnswer | None,
+        self, run: AsyncGenerator[Event | StoredSession, None], *, hold: bool
     ) -> ExitCode:
         self._listen()
-        options = self.follow_up.run_options()
-        if message is not None:
-            options["message"] = message
-        if source is None:
-            self.session = session
-        if isinstance(self.view, Transcript):
-            asker = Asker(self.view, Lines(stdout(), stderr(), self._interrupt_reads))
-            self.progress = progress = Progress(stderr(), "Starting")
-
-            async def answer(question: Question) -> JsonValue:
-                with progress.aside():
-                    return await asker.answer(question)
-
-            options["answer"] = answer
-            options["callbacks"] = [progress]
-        run = run_session(source, session, options, reset=reset, tokens=True, reply=reply)
         try:
             async with aclosing(run) as events:
                 with self.progress or nullcontext():
-                    questions = await self._show(events, hold=reply is not None)
+                    questions = await self._show(events, hold=hold)
         except (asyncio.CancelledError, KeyboardInterrupt):
             # On Windows the event loop itself turns Ctrl-C into this exception.
             code = ExitCode(128 + (self.signals or [signal.SIGINT])[0])
@@ -153,19 +139,20 @@ class _Run:
         return questions
 
     def _show_one(self, event: Event) -> None:
-        if self.progress is None or not isinstance(self.view, Transcript):
-            self.view.show(event)
+        if self.progress is None or self.transcript is None:
+            json_line(event.model_dump_json())
         elif not isinstance(event, ConversationEnded):
             # The result comes next, and its steps are printed with the end.
-            self.progress.show(event, self.view)
+            self.progress.show(event, self.transcript)
 
     def _show_end(self, result: StoredSession) -> None:
-        if self.progress is not None and isinstance(self.view, Transcript) and result.outcome:
+        if self.progress is not None and self.transcript is not None and result.outcome:
+            ended = ConversationEnded.of(result.session_id, result.outcome)
             with self.progress.aside():
-                self.view.end(ConversationEnded.of(result.session_id, result.outcome), result.why)
+                self.transcript.end(ended, result.why)
 
     @contextmanager
-    def _interrupt_reads(self) -> Iterator[None]:
+    def interrupt_reads(self) -> Iterator[None]:
         """Raise KeyboardInterrupt on a signal while a blocking read holds up the loop."""
 
         def leave(number: int, _: FrameType | None) -> None:
@@ -205,8 +192,8 @@ class _Run:
         handle_signals(stop)
 
     def _pause(self) -> None:
-        if isinstance(self.view, Transcript):
-            self.view.pause()
+        if self.transcript is not None:
+            self.transcript.pause()
 
     async def _say_what_it_waits_for(self, questions: tuple[Question, ...]) -> None:
         self._pause()

@@ -29,7 +29,7 @@ from .terminal.console import (
     stderr,
     stdout,
 )
-from .terminal.events import JsonLines, Transcript
+from .terminal.events import Transcript
 
 
 def show_session(
@@ -141,10 +141,9 @@ def _show_json(result: StoredSession, speaker: str | None, *, why: bool) -> None
             json_line(cause.model_dump_json())
         return
     if speaker is None:
-        for event in events_of_session(result):
-            JsonLines().show(event)
-        for question in result.pending:
-            JsonLines().show(QuestionAsked(question=question))
+        asked = (QuestionAsked(question=question) for question in result.pending)
+        for event in (*events_of_session(result), *asked):
+            json_line(event.model_dump_json())
         return
     _show_messages(result.viewpoint(speaker))
 

@@ -9,7 +9,6 @@ the screen changes at most once.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -45,7 +44,7 @@ from ...session.events import describe_event
 from ...session.progress import money
 from ...text.structures import MARKS
 from ..follow_up import FollowUp
-from .console import Flow, cell, erase_lines, json_line, on_screen, one_line, plain, prose, whole
+from .console import Flow, cell, erase_lines, on_screen, one_line, plain, prose, whole
 
 _STEPS = 3
 """Maximum number of steps to the end that are shown. `duologue show --why` shows all of them."""
@@ -191,21 +190,6 @@ def _opening_mark(line: str) -> str:
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
 
 _TASK = "Task"
-
-
-class View(Protocol):
-    """An output for events."""
-
-    def show(self, event: Event) -> None:
-        """Show one event."""
-
-
-class JsonLines:
-    """An output that prints each event as a line of JSON, at once."""
-
-    def show(self, event: Event) -> None:
-        """Print one event."""
-        json_line(event.model_dump_json())
 
 
 class Transcript:
