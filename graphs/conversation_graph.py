@@ -133,16 +133,10 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
             SessionError: The input does not fit the session.
         """
         given = self._read_input(input, config)
-        if given is None and self._is_served(config):
-            # LangGraph refuses None as the input of a new thread.
-            is_new = not (self._has_own_thread(config) and self.get_state(config or {}).values)
-            given = {} if is_new else None
-        if self._has_own_thread(config) and self._is_checked(given):
-            known = cast("State", self.get_state(config or {}).values)
-            given = self._add_removals(given, known)
-            if isinstance(given, dict):
-                state = self._preview_state(given, known)
-                wait_for(lambda: self._check(state, options.get("context")))
+        known = self.get_state(config or {}).values if self._needs_state(given, config) else {}
+        given, state = self._prepare_input(given, known, config)
+        if state is not None:
+            wait_for(lambda: self._check(state, options.get("context")))
         with closing(cast("Any", super().stream(given, config, **options))) as parts:
             while True:
                 # The resources are not bound during the yield: the reader's code is not part of the
@@ -170,16 +164,11 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
     ) -> AsyncGenerator[Any, None]:
         """Read and check the input of a run, and return LangGraph's stream of its steps."""
         given = self._read_input(given, config)
-        if given is None and self._is_served(config):
-            has_thread = self._has_own_thread(config)
-            is_new = not (has_thread and (await self.aget_state(config or {})).values)
-            given = {} if is_new else None
-        if self._has_own_thread(config) and self._is_checked(given):
-            found = await self.aget_state(config or {})
-            known = cast("State", found.values)
-            given = self._add_removals(given, known)
-            if isinstance(given, dict):
-                await self._check(self._preview_state(given, known), options.get("context"))
+        needed = self._needs_state(given, config)
+        known = (await self.aget_state(config or {})).values if needed else {}
+        given, state = self._prepare_input(given, known, config)
+        if state is not None:
+            await self._check(state, options.get("context"))
         return cast("AsyncGenerator[Any, None]", super().astream(given, config, **options))
 
     def bulk_update_state(
@@ -245,10 +234,33 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
             return given
         return {**given, "messages": _drop_own_marks(read_messages(given["messages"]))}
 
+    def _needs_state(self, given: object, config: RunnableConfig | None) -> bool:
+        """Return whether an input is compared with the thread's state before it is stored."""
+        begins = given is None and self._is_served(config)
+        return self._has_own_thread(config) and (begins or self._is_checked(given))
+
     def _is_checked(self, given: object) -> bool:
-        """Return whether to check an input against the thread's state before it is stored."""
         is_input = isinstance(given, dict) and self.check_input is not None
         return is_input or _writes_messages(given)
+
+    def _prepare_input(
+        self,
+        given: Any,  # noqa: ANN401
+        known: Any,  # noqa: ANN401
+        config: RunnableConfig | None,
+    ) -> tuple[Any, State | None]:
+        """Return the input of a run, and the state to check, which the first node will read."""
+        if given is None and self._is_served(config) and not known:
+            # LangGraph refuses None as the input of a new thread.
+            given = {}
+        if not (self._has_own_thread(config) and self._is_checked(given)):
+            return given, None
+        if isinstance(given, Command):
+            # For an input, the first node hides removed messages.
+            return _change_command(given, lambda values: _hide_in_values(values, known)[0]), None
+        names = self.builder.schemas[self.builder.input_schema]
+        written = {name: one for name, one in given.items() if name in names}
+        return given, apply_update(known, written)
 
     async def _check(self, state: State, context: object) -> None:
         if self.check_input is not None:
@@ -265,20 +277,6 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
         """Return whether a client runs the graph's own conversation, and not a parent graph."""
         fields = ensure_config(config).get("configurable", {})
         return self.resources.running.served is not None and _AS_NODE_OF_A_RUN not in fields
-
-    def _add_removals(self, given: Any, known: State) -> Any:  # noqa: ANN401
-        """Add the writes that hide removed messages to a command.
-
-        For an input, the first node adds these writes.
-        """
-        if not isinstance(given, Command):
-            return given
-        return _change_command(given, lambda values: _hide_in_values(values, known)[0])
-
-    def _preview_state(self, given: Mapping[str, Any], known: State) -> State:
-        """Return the state that the first node will read."""
-        names = self.builder.schemas[self.builder.input_schema]
-        return apply_update(known, {name: one for name, one in given.items() if name in names})
 
 
 class _BoundStream(AsyncIterator[Any]):

@@ -3,7 +3,7 @@
 `graphs.cli.terminal.console` reads the lines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,9 +161,9 @@ class Asker:
         for words, text in parts:
             if text:
                 self._tell(f"{question.speaker}{words}")
-                self._body(text)
+                self._tell(text, "", whole)
         for call in question.calls if is_new else ():
-            self._exact(f"Pending call: {call_shown(call.name, call.args)}", "dim")
+            self._tell(f"Pending call: {call_shown(call.name, call.args)}", show=plain)
         if any(text for _, text in parts) or (question.calls and is_new):
             self._gap()
 
@@ -238,24 +238,23 @@ class Asker:
         # A description that contains the arguments is cut where they begin, because they are
         # printed below.
         quoting = described.partition(call_shown(call["name"], call["args"]))
-        self._say(f"{quoting[0]}{name}:" if quoting[1] else described or name)
+        self._tell(f"{quoting[0]}{name}:" if quoting[1] else described or name, "bold")
         was_cut = False
         for argument, value in call["args"].items():
             text = dump_exact_json(value)
             shown = text if longest is None else cut_text(text, longest)
             was_cut = was_cut or shown != text
-            self._exact(f"  {escape_invisible(argument)}: {shown}")
+            self._tell(f"  {escape_invisible(argument)}: {shown}", "", plain)
         return was_cut
 
     def _tools_own(self, question: ToolQuestion) -> JsonValue:
         self._gap()
-        self._say("A tool asks:" if question.by == "tool" else "An agent asks:")
+        self._tell("A tool asks:" if question.by == "tool" else "An agent asks:", "bold")
         value = question.value
-        self._exact(
-            escape_invisible(value, keep="\n")
-            if isinstance(value, str)
-            else dump_exact_json(value, indent=2)
-        )
+        if isinstance(value, str):
+            self._tell(escape_invisible(value, keep="\n"), "", plain)
+        else:
+            self._tell(dump_exact_json(value, indent=2), "", plain)
         self._explain("Enter JSON or any text. Ctrl-D: answer later.")
         while True:
             text = self._lines.read(Text("answer> ", "bold"))
@@ -273,23 +272,15 @@ class Asker:
         if self._lines.is_typed:
             self._lines.console.print()
 
-    def _tell(self, text: str) -> None:
-        """Print a hint to a person who types. Input from a pipe needs none."""
-        if self._lines.is_typed:
-            prose(self._lines.console, text, "dim")
+    def _tell(
+        self, text: str, style: str = "dim", show: Callable[[Console, str, str], None] = prose
+    ) -> None:
+        """Print a text to a person who types. Input from a pipe needs none.
 
-    def _say(self, text: str) -> None:
+        Text that a person decides on is printed by `plain`, with all its white space.
+        """
         if self._lines.is_typed:
-            prose(self._lines.console, text, "bold")
+            show(self._lines.console, text, style)
 
     def _complain(self, text: str) -> None:
         prose(self._lines.console, text, "yellow")
-
-    def _exact(self, text: str, style: str = "") -> None:
-        """Print text that a person decides on, with all its white space."""
-        if self._lines.is_typed:
-            plain(self._lines.console, text, style)
-
-    def _body(self, text: str) -> None:
-        if self._lines.is_typed:
-            whole(self._lines.console, text)

@@ -260,25 +260,24 @@ def reason_panel(
     )
 
 
+_TONES_OF_STEPS: Final[Mapping[OutcomeStepKind, Tone]] = {
+    OutcomeStepKind.SAID: "good",
+    OutcomeStepKind.ANSWERED: "good",
+    OutcomeStepKind.CALLED: "good",
+    OutcomeStepKind.COUNTED: "warn",
+    OutcomeStepKind.CUT_OFF: "warn",
+    OutcomeStepKind.STOPPED: "warn",
+    OutcomeStepKind.CHOICE: "warn",
+    OutcomeStepKind.REJECTED: "bad",
+}
+
+
 def _tone(cause: OutcomeStep) -> Tone:
-    match cause.kind:
-        case OutcomeStepKind.VERDICT if cause.verdict is not None:
-            return "good" if cause.verdict.complete else "plain"
-        case OutcomeStepKind.SAID | OutcomeStepKind.ANSWERED | OutcomeStepKind.CALLED:
-            return "good"
-        case (
-            OutcomeStepKind.COUNTED
-            | OutcomeStepKind.CUT_OFF
-            | OutcomeStepKind.STOPPED
-            | OutcomeStepKind.CHOICE
-        ):
-            return "warn"
-        case OutcomeStepKind.REJECTED:
-            return "bad"
-        case OutcomeStepKind.REASON if cause.reason is not None:
-            return _TONES[ENDS[cause.reason].strength]
-        case _:
-            return "plain"
+    if cause.verdict is not None:
+        return "good" if cause.verdict.complete else "plain"
+    if cause.kind is OutcomeStepKind.REASON:
+        return tone_of(cause.reason)
+    return _TONES_OF_STEPS.get(cause.kind, "plain")
 
 
 def _list_open_tasks(dialogue: Dialogue, outcome: Outcome | None) -> Iterator[str]:

@@ -144,11 +144,9 @@ def read_lines(
 
 def _kind_of(about: MessageMetadata) -> LineKind | None:
     """Return the kind of a message that is not a note, or None if it has no line."""
-    if isinstance(about, UnheardReply | UnheardResult | Summary):
-        # The first two are shown as the message that followed from them.
-        return None
-    if isinstance(about, SpecifiedTask):
-        # The specified task is shown above the conversation.
+    # The specified task is shown above the conversation, and the first two as the message that
+    # followed from them.
+    if isinstance(about, UnheardReply | UnheardResult | Summary | SpecifiedTask):
         return None
     if isinstance(about, CallOutcome):
         return "result"

@@ -9,7 +9,7 @@ person approves or copies.
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -47,28 +47,22 @@ def show_text(text: str) -> str:
 _CONTROLS: Final = re.compile("\r\n|[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def _code(tokens: Sequence[Token], place: int) -> str:
-    # In code, no character may look like another one.
-    text = clean(tokens[place].content)
-    language = (tokens[place].info.split() or [""])[0]
-    lines = text.count("\n")
-    block = f'<pre tabindex="0" dir="ltr"><code>{escape(text)}</code></pre>\n'
-    if lines < _FOLDED:
-        return block
-    title = f"{language or 'code'}, {lines} lines"
-    return f'<details class="code"><summary>{escape(title)}</summary>{block}</details>\n'
-
-
 class _Renderer(RendererHTML):
     """A renderer that fits code and tables to a narrow page, with headings below the page's own."""
 
     def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
-        """Render fenced code."""
-        return _code(tokens, idx)
+        """Render fenced or indented code. Long code is folded."""
+        # In code, no character may look like another one.
+        text = clean(tokens[idx].content)
+        language = (tokens[idx].info.split() or [""])[0]
+        lines = text.count("\n")
+        block = f'<pre tabindex="0" dir="ltr"><code>{escape(text)}</code></pre>\n'
+        if lines < _FOLDED:
+            return block
+        title = f"{language or 'code'}, {lines} lines"
+        return f'<details class="code"><summary>{escape(title)}</summary>{block}</details>\n'
 
-    def code_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
-        """Render indented code."""
-        return _code(tokens, idx)
+    code_block = fence
 
     def code_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
         """Render code within a line."""
@@ -142,11 +136,6 @@ def describe_call(call: Mapping[str, Any]) -> str:
     name = str(call["name"])
     before, quoted, _ = str(call.get("description") or "").partition(call_shown(name, call["args"]))
     return exact(f"{before}{name}" if quoted else f"{before} ({name})".lstrip())
-
-
-def editable_json(value: object) -> str:
-    """Return a value as JSON that a person can edit and that is read back as the same value."""
-    return dump_exact_json(value, indent=2)
 
 
 class Drawn(NamedTuple):
@@ -225,6 +214,8 @@ def templates(*more: Path) -> Environment:
         lstrip_blocks=True,
     )
     found.filters |= {"markdown": as_html, "shown": show_text, "colour": colour}
-    found.filters |= {"exact": exact, "exact_json": exact_json, "editable": editable_json}
+    # A person can edit this JSON, which is read back as the same value.
+    editable = partial(dump_exact_json, indent=2)
+    found.filters |= {"exact": exact, "exact_json": exact_json, "editable": editable}
     found.filters |= {"tone": tone_of, "describe_call": describe_call}
     return found
