@@ -1,6 +1,6 @@
 """The local page: its server, its routes, and the forms that they read."""
 
-import logging
+import json
 import webbrowser
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 from typing import Annotated, Any, Final, NamedTuple, cast, get_args
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlencode
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from starlette.applications import Starlette
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ..batch.status import read_status, read_statuses
+from ..batch.status import format_duration, read_status, read_statuses
 from ..common.content import MOST_BYTES, Block, file_block, files_of, make_content
 from ..common.content_input import read_content
 from ..common.errors import (
@@ -42,22 +42,9 @@ from ..show.render import Drawn
 from ..store.batches import CellStatus, CellsWanted, check_batch_name
 from ..store.errors import unknown_session
 from ..store.open import Store
-from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id
+from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id, place
 from .local_server import Guard, body_parts, page_to, read_body, run_server
-from .pages import (
-    ListedSession,
-    Runs,
-    draw_batch,
-    draw_batches,
-    draw_listing,
-    draw_notice,
-    draw_session_page,
-    follow,
-    standing_of,
-    status_of,
-)
-
-_log = logging.getLogger("duologue")
+from .pages import Runs, draw, draw_session_page, follow, standing_of, status_of
 
 Form = Mapping[str, str]
 """The fields of a submitted form."""
@@ -172,30 +159,62 @@ class _View:
 
     async def sessions(self, request: Request) -> Response:
         """Show the list of the sessions that match the search."""
-        wanted = _read_search(request)
-        found = [await self._list_session(row) for row in await self.store.find(wanted)]
+        wanted, show = _read_search(request), request.query_params.get("show", "")
+        found = await self.store.find(wanted)
+        older, on_page = "", found[:_ON_A_PAGE]
+        if len(found) > len(on_page):
+            query = {"q": wanted.text, "show": show, "after": json.dumps(place(on_page[-1]))}
+            older = urlencode({name: value for name, value in query.items() if value})
         return _page(
-            draw_listing(found, wanted, request.query_params.get("show", ""), self.store.url)
+            draw(
+                "sessions.html",
+                "sessions.js",
+                rows=[await self._list_session(row) for row in on_page],
+                store_url=self.store.url,
+                wanted=wanted,
+                show=show,
+                reasons=[reason.value for reason in Reason],
+                older=older,
+            )
         )
 
-    async def _list_session(self, row: SessionRow) -> ListedSession:
+    async def _list_session(self, row: SessionRow) -> tuple[SessionRow, str, int | None]:
+        """Return a session with its status and its number of messages, which may be unknown."""
         messages = None
         # A damaged session does not keep the others from being listed.
         with suppress(StoreError):
             messages = await count_messages(self.store, row.session)
-        return ListedSession(row, await status_of(self.store, row), messages)
+        return row, await status_of(self.store, row), messages
 
     async def batches(self, request: Request) -> Response:
         """Show the list of batches."""
-        return _page(draw_batches(await read_statuses(self.store), self.store.url))
+        found = await read_statuses(self.store)
+        return _page(draw("batches.html", "sessions.js", batches=found, store_url=self.store.url))
 
     async def batch(self, request: Request) -> Response:
         """Show the progress of a batch, and the cells that match the filter."""
         status = await read_status(self.store, check_batch_name(request.path_params["batch"]))
         wanted = _read_cell_filter(request, status.batch)
         cells = await self.store.batches.find(wanted)
+        more, on_page = "", cells[:_ON_A_PAGE]
+        if len(cells) > len(on_page):
+            after = json.dumps([on_page[-1].number, on_page[-1].session])
+            more = urlencode({"status": wanted.status or "", "after": after})
         return _page(
-            draw_batch(status, cells, wanted, is_first="after" not in request.query_params)
+            draw(
+                "batch.html",
+                "sessions.js",
+                batch=status,
+                duration=format_duration(status.seconds),
+                cells=[
+                    (cell, [(path, _show_value(value)) for path, value in cell.varied.items()])
+                    for cell in on_page
+                ],
+                statuses=get_args(CellStatus),
+                wanted=wanted,
+                is_first="after" not in request.query_params,
+                more=more,
+            )
         )
 
     async def session(self, request: Request) -> Response:
@@ -248,6 +267,10 @@ class _View:
         return row
 
 
+def _show_value(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def _read_search(request: Request) -> Wanted:
     """Read the search from a request. Invalid values are ignored."""
     query = request.query_params
@@ -289,16 +312,12 @@ class _Upload(NamedTuple):
 
 async def _form(request: Request) -> tuple[Form, list[_Upload]]:
     """Read the fields and the files of a submitted form."""
-    if request.headers.get("content-type", "").startswith("multipart/form-data"):
-        return await _form_with_files(request)
-    body = await read_body(request, _MOST)
-    try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1_000)), []
-    except ValueError as error:
-        raise HTTPException(400, "The form is not valid.") from error
-
-
-async def _form_with_files(request: Request) -> tuple[Form, list[_Upload]]:
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        body = await read_body(request, _MOST)
+        try:
+            return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1_000)), []
+        except ValueError as error:
+            raise HTTPException(400, "The form is not valid.") from error
     parser = MultiPartParser(
         request.headers,
         body_parts(request, _MOST + MOST_BYTES),
@@ -344,11 +363,13 @@ def _redirect_back(row: SessionRow, place: str = "") -> Response:
 def _respond_error(request: Request, error: Exception) -> Response:
     # A name that is not valid is the name of no batch.
     is_unknown = isinstance(error, SessionError | BatchError | SpecError)
-    return _page(draw_notice("This page is not available", str(error)), 404 if is_unknown else 500)
+    page = draw("notice.html", title="This page is not available", text=str(error))
+    return _page(page, 404 if is_unknown else 500)
 
 
 def _respond_http_error(request: Request, error: Any) -> Response:  # noqa: ANN401  # as in Starlette
-    return _page(draw_notice("Page not found", error.detail), error.status_code)
+    page = draw("notice.html", title="Page not found", text=error.detail)
+    return _page(page, error.status_code)
 
 
 def serve(

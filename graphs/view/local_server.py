@@ -78,18 +78,16 @@ class LocalGuard(ABC):
                     headers.setdefault(name, value)
             await send(message)
 
-        refused = self._refuse_request(Request(scope))
+        request = Request(scope)
+        if request.headers.getlist("host") in [[host] for host in self._hosts]:
+            refused = self._refuse_client(request)
+        else:
+            refused = self.refuse(421, "This server answers only to 127.0.0.1 and localhost.")
         await (refused or self._app)(scope, receive, guarded)
-
-    def _refuse_request(self, request: Request) -> Response | None:
-        """Return the response to a refused request, or None if it is admitted."""
-        if request.headers.getlist("host") not in [[host] for host in self._hosts]:
-            return self.refuse(421, "This server answers only to 127.0.0.1 and localhost.")
-        return self._refuse_client(request)
 
     def refuse(self, status: int, text: str) -> Response:
         """Return the response to a refused request."""
-        return refusal(status, text)
+        return PlainTextResponse(text + "\n", status)
 
     @abstractmethod
     def _refuse_client(self, request: Request) -> Response | None:
@@ -117,12 +115,12 @@ class Guard(LocalGuard):
     def _refuse_client(self, request: Request) -> Response | None:
         """Return the response to a refused request, or None if it is admitted."""
         if not _is_own(request):
-            return refusal(403, "This request came from another page.")
+            return self.refuse(403, "This request came from another page.")
         if is_same(request.cookies.get(self._cookie, ""), self._key):
             return None
         if request.method == "GET" and is_same(request.query_params.get("token", ""), self.token):
             return self._let_in(request)
-        return refusal(401, "Open the address that `duologue view` printed.")
+        return self.refuse(401, "Open the address that `duologue view` printed.")
 
     def _let_in(self, request: Request) -> Response:
         """Return a page that sets the cookie and opens the address without the token.
@@ -158,11 +156,6 @@ def _is_own(request: Request) -> bool:
 def is_same(given: str, known: str) -> bool:
     """Compare a secret with the known one, in a time that does not depend on their contents."""
     return compare_digest(given.encode(), known.encode())
-
-
-def refusal(status: int, text: str) -> Response:
-    """Return the response to a refused request."""
-    return PlainTextResponse(text + "\n", status)
 
 
 def run_server(

@@ -9,17 +9,13 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, get_args
-from urllib.parse import urlencode
+from typing import Any, Final, Literal
 
 from markupsafe import Markup
-from pydantic import JsonValue
 
-from ..batch.status import BatchStatus, format_duration
 from ..common.data import Data
 from ..common.errors import DuologueError, SpecError
 from ..conversation.questions import Question
-from ..ends.end_chat import Reason
 from ..session.checkpoints import config_of
 from ..session.options import GivenAnswer, Options
 from ..session.page import read_for_page
@@ -27,9 +23,8 @@ from ..session.run import run_to_end
 from ..show.page import PageSession, page_of
 from ..show.page_data import Line, Page
 from ..show.render import Drawn, draw_page, templates
-from ..store.batches import CellRow, CellStatus, CellsWanted
 from ..store.open import Store
-from ..store.rows import SessionRow, Wanted, place
+from ..store.rows import SessionRow
 
 _log = logging.getLogger("duologue")
 
@@ -85,88 +80,10 @@ _FOLDER: Final = Path(__file__).parent / "templates"
 _SOURCES: Final = {"connect-src": "'self'", "form-action": "'self'", "frame-ancestors": "'none'"}
 
 
-class ListedSession(NamedTuple):
-    """A session in the list."""
-
-    row: SessionRow
-    status: Status
-    messages: int | None
-    """Number of the session's messages. None if it is unknown."""
-
-
-def draw_listing(
-    rows: Sequence[ListedSession], wanted: Wanted, shown: str, store_url: str
-) -> Drawn:
-    """Draw the list of sessions.
-
-    Args:
-        rows: The sessions: one more than a page shows if there are older ones.
-        wanted: The search and the filter.
-        shown: The chosen filter: a status, a reason, or an empty text.
-        store_url: The address of the sessions' store.
-    """
-    on_page = rows[: wanted.limit - 1]
-    older = ""
-    if len(rows) > len(on_page):
-        query = {"q": wanted.text, "show": shown, "after": json.dumps(place(on_page[-1].row))}
-        older = urlencode({name: value for name, value in query.items() if value})
-    return _draw(
-        "sessions.html",
-        "sessions.js",
-        rows=on_page,
-        store_url=store_url,
-        wanted=wanted,
-        show=shown,
-        reasons=[reason.value for reason in Reason],
-        older=older,
-    )
-
-
-def draw_batches(found: Sequence[BatchStatus], store_url: str) -> Drawn:
-    """Draw the list of batches."""
-    return _draw("batches.html", "sessions.js", batches=found, store_url=store_url)
-
-
-def draw_batch(
-    status: BatchStatus, cells: Sequence[CellRow], wanted: CellsWanted, *, is_first: bool
-) -> Drawn:
-    """Draw the page of a batch: its progress and its cells.
-
-    Args:
-        status: The status of the batch.
-        cells: The cells: one more than the page shows if there are more.
-        wanted: The filter of the cells.
-        is_first: Whether the page begins with the first cell.
-    """
-    on_page = cells[: wanted.limit - 1]
-    more = ""
-    if len(cells) > len(on_page):
-        after = json.dumps([on_page[-1].number, on_page[-1].session])
-        more = urlencode({"status": wanted.status or "", "after": after})
-    return _draw(
-        "batch.html",
-        "sessions.js",
-        batch=status,
-        duration=format_duration(status.seconds),
-        cells=[
-            (cell, [(path, _show_value(value)) for path, value in cell.varied.items()])
-            for cell in on_page
-        ],
-        statuses=get_args(CellStatus),
-        wanted=wanted,
-        is_first=is_first,
-        more=more,
-    )
-
-
-def _show_value(value: JsonValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 def draw_session_page(session: PageSession, standing: Standing) -> Drawn:
     """Draw the page of a session."""
     page = page_of(session)
-    return _draw(
+    return draw(
         "session.html",
         "page.js",
         "live.js",
@@ -203,12 +120,8 @@ def draw_news(session: PageSession, standing: Standing, seen: str) -> tuple[str,
     }
 
 
-def draw_notice(title: str, text: str) -> Drawn:
-    """Draw a page with one message."""
-    return _draw("notice.html", title=title, text=text)
-
-
-def _draw(template: str, *scripts: str, **values: Any) -> Drawn:
+def draw(template: str, *scripts: str, **values: Any) -> Drawn:  # for a template
+    """Draw a page from its template and scripts."""
     return draw_page(
         template, *scripts, folder=_FOLDER, sheet="view.css", sources=_SOURCES, **values
     )
