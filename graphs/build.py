@@ -168,15 +168,9 @@ def build_graph(
     name = name or name_graph(served, conversation, _NAME)
     schema = _served_input(served, name, description or describe_graph(served))
     template = _compile_template(schema, _typed_dict("Context", {}))
-    check = partial(_check_input, resources)
-    return ConversationGraph.from_template(
-        template, checkpointer, name, _with_inner(resources), check, runtime_store
+    return compile_graph(
+        resources, checkpointer, name, runtime_store=runtime_store, template=template
     )
-
-
-def _with_inner(resources: Resources) -> Resources:
-    """Return the resources of a graph whose conversations may contain others."""
-    return replace(resources, compile_inner=compile_inner)
 
 
 def compile_inner(resources: Resources) -> Graph:
@@ -210,6 +204,7 @@ def compile_graph(
     *,
     runtime_store: BaseStore | None = None,
     checks_inputs: bool = True,
+    template: _Template | None = None,
 ) -> Graph:
     """Compile a graph from resources, which `build_graph` makes from its options.
 
@@ -218,8 +213,11 @@ def compile_graph(
     form = resources.form
     name = name or (_NAME if form is None else form.kind())
     check = partial(_check_input, resources) if checks_inputs else None
+    # The conversations of the graph may contain others.
+    resources = replace(resources, compile_inner=compile_inner)
+    template = template or _template(form)
     return ConversationGraph.from_template(
-        _template(form), checkpointer, name, _with_inner(resources), check, runtime_store
+        template, checkpointer, name, resources, check, runtime_store
     )
 
 

@@ -22,6 +22,7 @@ from rich.text import Text
 from ...common.content import describe_file
 from ...common.sanitize import clean
 from ...conversation.judges import Finding, Verdict
+from ...conversation.usage import Usage
 from ...ends.end_chat import Reason
 from ...events import (
     ConversationEnded,
@@ -44,47 +45,10 @@ from ...session.events import describe_event
 from ...session.progress import money
 from ...text.structures import MARKS
 from ..follow_up import FollowUp
-from .console import Flow, cell, erase_lines, on_screen, one_line, plain, prose, whole
+from .console import Flow, cell, erase_lines, on_screen, one_line, plain, prose, show_count, whole
 
 _STEPS = 3
 """Maximum number of steps to the end that are shown. `duologue show --why` shows all of them."""
-
-
-def show_end(
-    console: Console, event: ConversationEnded, why: Callable[[], Iterable[OutcomeStep]]
-) -> None:
-    """Print how a conversation ended, on a screen with the last steps that led to the end."""
-    also = f"Also: {'; '.join(event.explanations[1:])}." if event.explanations[1:] else ""
-    lines = [(str(event), "bold"), *((warning, "yellow") for warning in event.warnings)]
-    lines += [(also, "")] if also else []
-    used = (_describe_usage(event), "dim")
-    if not on_screen(console):
-        for text, style in (*lines, used):
-            prose(console, text, style)
-        return
-    page = Table.grid()
-    for text, style in lines:
-        page.add_row(Text(one_line(text), style))
-    for cause in [one for one in why() if _is_cause(one, event)][-_STEPS:]:
-        # The border and its padding take four columns.
-        page.add_row(Text(one_line(str(cause), console.width - 4), "dim"))
-    page.add_row(Text(*used))
-    console.print(Panel(page, border_style="dim"))
-
-
-def _is_cause(cause: OutcomeStep, event: ConversationEnded) -> bool:
-    """Return whether a step led to one of the reasons for the end."""
-    if cause.kind is OutcomeStepKind.VERDICT:
-        return Reason.COMPLETED in event.reasons
-    return cause.message is not None and cause.reason in event.reasons
-
-
-def _describe_usage(event: ConversationEnded) -> str:
-    used = event.total
-    calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
-    tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
-    spent = f", {money(used.cost)} spent" if used.cost else ""
-    return f"{calls}, {tokens}{spent}."
 
 
 class Reply:
@@ -410,12 +374,40 @@ class Transcript:
     def end(
         self, event: ConversationEnded, why: Callable[[], Iterable[OutcomeStep]] = tuple
     ) -> None:
-        """Print how the session ended, with the last steps that led to the end."""
+        """Print how the session ended, on a screen with the last steps that led to the end."""
         self.pause()
-        self._out.print()
-        show_end(self._out, event, why)
-        plain(self._out, f"Read it again: {self._follow_up.command('show', event.session)}", "dim")
+        out = self._out
+        out.print()
+        lines = [(str(event), "bold"), *((warning, "yellow") for warning in event.warnings)]
+        if also := event.explanations[1:]:
+            lines.append((f"Also: {'; '.join(also)}.", ""))
+        causes = [one for one in why() if _is_cause(one, event)] if self._live else []
+        # The border and its padding take four columns.
+        steps = [one_line(str(cause), out.width - 4) for cause in causes[-_STEPS:]]
+        lines += [(text, "dim") for text in (*steps, _describe_usage(event.total))]
+        if self._live:
+            page = Table.grid()
+            for text, style in lines:
+                page.add_row(Text(one_line(text), style))
+            out.print(Panel(page, border_style="dim"))
+        else:
+            for text, style in lines:
+                prose(out, text, style)
+        plain(out, f"Read it again: {self._follow_up.command('show', event.session)}", "dim")
 
     def colour(self, name: str) -> str:
         """Return the colour of a speaker's name."""
         return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
+
+
+def _is_cause(cause: OutcomeStep, event: ConversationEnded) -> bool:
+    """Return whether a step led to one of the reasons for the end."""
+    if cause.kind is OutcomeStepKind.VERDICT:
+        return Reason.COMPLETED in event.reasons
+    return cause.message is not None and cause.reason in event.reasons
+
+
+def _describe_usage(used: Usage) -> str:
+    tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
+    spent = f", {money(used.cost)} spent" if used.cost else ""
+    return f"{show_count(used.calls, 'model call')}, {tokens}{spent}."
