@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import openai
 from starlette.applications import Starlette
+from starlette.types import Message
 
 from duologue.graphs import Conversation
 from duologue.graphs.serve.chat_completions import ChatCompletions
@@ -80,3 +81,56 @@ async def refusal_of(served: Served, body: object, **headers: str) -> tuple[int,
 async def is_called(model: ScriptedChatModel, count: int) -> None:
     while len(model.calls) < count:  # noqa: ASYNC110  # the model has no event
         await asyncio.sleep(0.01)
+
+
+class Connection:
+    """A connection of a client that sends a body in parts, whenever the test adds one."""
+
+    def __init__(self, served: Served, **headers: str) -> None:
+        lines = {"host": f"127.0.0.1:{PORT}", "authorization": f"Bearer {TOKEN}", **headers}
+        self.scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/chat/completions",
+            "query_string": b"",
+            "headers": [(name.lower().encode(), one.encode()) for name, one in lines.items()],
+        }
+        self.parts = asyncio.Queue[Message]()
+        self.received = 0
+        self.begins = asyncio.Event()
+        self.sent: list[Message] = []
+        self.answer = asyncio.create_task(served.guard(self.scope, self._receive, self._send))
+
+    async def _receive(self) -> Message:
+        self.received += 1
+        self.begins.set()
+        message = await self.parts.get()
+        if message["type"] == "http.disconnect":
+            # A server tells everyone who waits.
+            self.parts.put_nowait(message)
+        return message
+
+    async def _send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    def send(self, body: bytes, *, more: bool = False) -> None:
+        self.parts.put_nowait({"type": "http.request", "body": body, "more_body": more})
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self.parts.put_nowait({"type": "http.disconnect"})
+
+    async def status(self) -> int:
+        await asyncio.wait_for(self.answer, 60)
+        status: int = self.sent[0]["status"]
+        return status
+
+
+async def hang_up(served: Served, body: object, **headers: str) -> list[Message]:
+    """Send a request, close the connection when the model is called, and return the response."""
+    gone, calls = Connection(served, **headers), len(served.model.calls)
+    gone.send(body if isinstance(body, bytes) else json.dumps(body).encode())
+    await is_called(served.model, calls + 1)
+    gone.leave()
+    await asyncio.wait_for(gone.answer, 60)
+    return gone.sent

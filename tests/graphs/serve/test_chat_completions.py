@@ -10,7 +10,6 @@ import pytest
 from openai import AsyncStream
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import BaseModel
-from starlette.types import Message
 
 from duologue.graphs import (
     Conversation,
@@ -30,10 +29,9 @@ from duologue.nodes.testing import Reply, Script, ScriptedToolCall
 from support.files import PNG, block_of
 from support.served import (
     OTHER_TOKEN,
-    PORT,
     SESSION,
     TOKEN,
-    Served,
+    hang_up,
     is_called,
     refusal_of,
     serve,
@@ -45,17 +43,11 @@ GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
 GARDEN_SCRIPT = ["Instruction: Dig.", "Solution: Dug a bed. Next request.", "<CAMEL_TASK_DONE>"]
 
 
-def image_part(url: str) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": url}}
-
-
-PNG_PART = image_part(f"data:image/png;base64,{b64encode(PNG).decode()}")
+PNG_PART = {
+    "type": "image_url",
+    "image_url": {"url": f"data:image/png;base64,{b64encode(PNG).decode()}"},
+}
 LOOK = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, PNG_PART]}
-
-
-@pytest.fixture
-def store(request: pytest.FixtureRequest) -> str:
-    return f"memory:{abs(hash(request.node.nodeid))}"
 
 
 async def ask(
@@ -447,33 +439,10 @@ async def test_a_task_contains_no_images(store: str) -> None:
     assert "images and files are not accepted by this model" in error["message"]
 
 
-REFUSED: list[tuple[dict[str, Any], int, str]] = [
-    ({"n": 2}, 400, "n: is not supported, because only one answer is possible; leave it out"),
-    ({"tools": [{"type": "function"}]}, 400, "tools: is not supported, because the file of"),
-    ({"response_format": {"type": "json_object"}}, 400, "response_format: is not supported"),
-    ({"logprobs": True}, 400, "logprobs: is not supported"),
-    ({"temprature": 1}, 400, "temprature: there is no such field"),
-    ({"stream": "perhaps"}, 400, "stream: input should be a valid boolean"),
-    ({"model": "ants"}, 404, "model: there is no model 'ants'; use one of bees"),
+REFUSED = [
+    *read_rows(__file__, "refused_requests"),
     ({"model": None}, 400, "model: is missing"),
     ({"messages": None}, 400, "messages: is missing"),
-    ({"messages": []}, 400, "messages: the last message must be the user's"),
-    ({"messages": ["Hello"]}, 400, "messages.0: "),
-    ({"messages": turns("Hello", "Hi")}, 400, "messages: the last message must be the user's"),
-    ({"messages": turns("  ")}, 400, "messages: the last message must be the user's"),
-    ({"messages": [{"role": "tool", "content": "6"}]}, 400, "messages.0: tool calls and their"),
-    ({"messages": [{"role": "critic", "content": "6"}]}, 400, "messages.0.role: 'critic' is"),
-    ({"messages": [{"role": "user", "content": 6}]}, 400, "messages.0.content: must be a text"),
-    (
-        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
-        400,
-        "messages.0.content.0: ",
-    ),
-    (
-        {"messages": [{"role": "user", "content": [image_part("https://a.b/c.png")]}]},
-        400,
-        "messages.0.content.0: an address is not opened here; send the bytes as base64",
-    ),
     (
         {"messages": [{"role": "assistant", "content": [PNG_PART]}, *turns("Hello")]},
         400,
@@ -530,36 +499,6 @@ async def test_only_programs_with_a_token_are_admitted(
 
 
 NEVER = Reply(text="Later.", delay=3600)
-
-
-async def hang_up(served: Served, body: object, **headers: str) -> list[Message]:
-    """Send a request, close the connection when the model is called, and return the response."""
-    gone, calls = asyncio.Event(), len(served.model.calls)
-    sent: list[Message] = []
-    inbox: list[Message] = [{"type": "http.request", "body": json.dumps(body).encode()}]
-
-    async def receive() -> Message:
-        if inbox:
-            return inbox.pop()
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    lines = {"host": f"127.0.0.1:{PORT}", "authorization": f"Bearer {TOKEN}", **headers}
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/v1/chat/completions",
-        "query_string": b"",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in lines.items()],
-    }
-    request = asyncio.create_task(served.guard(scope, receive, send))
-    await is_called(served.model, calls + 1)
-    gone.set()
-    await asyncio.wait_for(request, 60)
-    return sent
 
 
 @pytest.mark.exhaustive

@@ -68,11 +68,6 @@ def answers_by_schema() -> Conversation:
     return Conversation("Plan a bed", [planner, Speaker("Gardener")], end_chat=MaxMessages(1))
 
 
-@pytest.fixture
-def store(request: pytest.FixtureRequest) -> str:
-    return f"memory:{abs(hash(request.node.nodeid))}"
-
-
 def serve(
     store: str, conversation: Conversation, *script: Any, name: str = "garden"
 ) -> ConversationServer:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.types import Message
 
 from duologue.graphs import Session, chat
 from duologue.graphs.common import files
@@ -17,12 +16,7 @@ from duologue.graphs.serve import chat_completions, openai_format
 from duologue.graphs.view import local_server
 from duologue.nodes.testing import Prompt, Reply
 from support.files import PNG
-from support.served import PORT, SESSION, TOKEN, Served, is_called, serve, turns
-
-
-@pytest.fixture
-def store(request: pytest.FixtureRequest) -> str:
-    return f"memory:{abs(hash(request.node.nodeid))}"
+from support.served import SESSION, Connection, hang_up, serve, turns
 
 
 def text_parts(count: int) -> list[dict[str, str]]:
@@ -151,41 +145,6 @@ def test_the_page_names_the_limits() -> None:
         assert f"{limit:,.0f} {unit}" in " ".join(page.split())
 
 
-class Connection:
-    """A connection of a client that sends a body in parts, whenever the test adds one."""
-
-    def __init__(self, served: Served, **headers: str) -> None:
-        lines = {"host": f"127.0.0.1:{PORT}", "authorization": f"Bearer {TOKEN}", **headers}
-        self.scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/v1/chat/completions",
-            "query_string": b"",
-            "headers": [(name.lower().encode(), one.encode()) for name, one in lines.items()],
-        }
-        self.parts = asyncio.Queue[Message]()
-        self.received = 0
-        self.begins = asyncio.Event()
-        self.sent: list[Message] = []
-        self.answer = asyncio.create_task(served.guard(self.scope, self._receive, self._send))
-
-    async def _receive(self) -> Message:
-        self.received += 1
-        self.begins.set()
-        return await self.parts.get()
-
-    async def _send(self, message: Message) -> None:
-        self.sent.append(message)
-
-    def send(self, body: bytes, *, more: bool) -> None:
-        self.parts.put_nowait({"type": "http.request", "body": body, "more_body": more})
-
-    async def status(self) -> int:
-        await asyncio.wait_for(self.answer, 60)
-        status: int = self.sent[0]["status"]
-        return status
-
-
 async def test_a_long_body_is_refused_before_all_of_it_arrives(store: str) -> None:
     async with serve(store, [], bees=chat()) as served:
         announced = Connection(served, **{"Content-Length": "8000001"})
@@ -221,7 +180,7 @@ async def test_a_body_that_is_too_slow_or_never_complete_is_refused(
     async with serve(store, [], bees=chat()) as served:
         gone = Connection(served)
         gone.send(b"{", more=True)
-        gone.parts.put_nowait({"type": "http.disconnect"})
+        gone.leave()
         assert await gone.status() == 400
         monkeypatch.setattr(local_server, "_SLOWEST", 0.05)
         slow = Connection(served)
@@ -264,10 +223,6 @@ async def test_a_large_run_ends_if_its_client_has_gone(store: str) -> None:
     never = Reply(text="Later.", delay=3600)
     async with serve(store, [never, "They dance."], most_runs=1, bees=chat()) as served:
         body = json.dumps(asking("word " * 12_000)).encode()
-        gone = Connection(served)
-        gone.send(body, more=False)
-        await is_called(served.model, 1)
-        gone.parts.put_nowait({"type": "http.disconnect"})
-        await asyncio.wait_for(gone.answer, 60)
+        await hang_up(served, body)
         # With one run at a time, this would wait for the first.
         assert (await served.post(body)).status_code == 200

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -16,17 +15,17 @@ import openai
 import pytest
 from langchain_core.messages import AIMessageChunk
 from langchain_openai import ChatOpenAI
-from openai.types.chat import ChatCompletionMessageParam
 from pydantic import SecretStr
 
 from duologue.graphs import Session, SpecError, converse, list_sessions, role_play
 from duologue.graphs.serve.chat_completions import serve_models
 from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
+from support.cli_help import COMMAND
+from support.served import turns
 
 pytestmark = pytest.mark.exhaustive
 
-PROGRAM = "from duologue.graphs.cli.app import main; main()"
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
 SOLUTION = "Solution: Dug a bed. Next request."
 
@@ -57,13 +56,21 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, **variables: str) -> Iterator[Server]:
-    """Run the command in a folder until the block ends."""
+def running(
+    folder: Path, *arguments: str, model: ScriptedServer | None = None, **variables: str
+) -> Iterator[Server]:
+    """Run the command in a folder until the block ends, with the model of a scripted server."""
+    if model is not None:
+        variables |= {
+            "OPENAI_BASE_URL": model.url,
+            "OPENAI_API_KEY": "any",
+            "DUOLOGUE_MODEL": "scripted",
+        }
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     # The person's own store is left alone.
     kept["DUOLOGUE_STORE"] = str(folder / "served.db")
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "serve", *arguments],
+        [*COMMAND, "serve", *arguments],
         env=kept | variables,
         cwd=folder,
         stdout=subprocess.PIPE,
@@ -106,9 +113,7 @@ def server(files: Path) -> Iterator[Server]:
         running(
             files,
             *("bees.toml", "garden.json"),
-            OPENAI_BASE_URL=model.url,
-            OPENAI_API_KEY="any",
-            DUOLOGUE_MODEL="scripted",
+            model=model,
             DUOLOGUE_STORE=str(files / "sessions.db"),
             DUOLOGUE_SERVE_TOKEN="the-token-of-the-first the-token-of-the-second",  # noqa: S106  # samples
         ) as server,
@@ -119,9 +124,7 @@ def server(files: Path) -> Iterator[Server]:
 async def test_the_client_of_openai_talks_to_the_command(server: Server, files: Path) -> None:
     assert server.names == "Models: bees, garden"
     async with server.client() as client, server.client(1) as other:
-        messages: list[ChatCompletionMessageParam] = [
-            {"role": "user", "content": "How do bees talk?"}
-        ]
+        messages = turns("How do bees talk?")
         stream = await client.chat.completions.create(model="bees", messages=messages, stream=True)
         pieces = [part.choices[0].delta.content or "" async for part in stream]
         assert "".join(pieces) == "HOW DO BEES TALK? They dance."
@@ -145,19 +148,12 @@ def read_store(folder: Path) -> bytes:
 
 async def test_sessions_belong_to_their_keys_after_the_server_was_killed(files: Path) -> None:
     first, second = "the-token-of-the-first", "the-token-of-the-second"
-    hello: list[ChatCompletionMessageParam] = [{"role": "user", "content": "How do bees talk?"}]
-    again: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Really?"}]
+    hello, again = turns("How do bees talk?"), turns("Really?")
     names = "bees.toml", "garden.json"
     with ScriptedServer(says) as model:
-        variables = {
-            "OPENAI_BASE_URL": model.url,
-            "OPENAI_API_KEY": "any",
-            "DUOLOGUE_MODEL": "scripted",
-            "DUOLOGUE_STORE": str(files / "sessions.db"),
-        }
-        with running(
-            files, *names, **variables, DUOLOGUE_SERVE_TOKEN=f"{first} {second}"
-        ) as server:
+        variables = {"DUOLOGUE_STORE": str(files / "sessions.db")}
+        variables["DUOLOGUE_SERVE_TOKEN"] = f"{first} {second}"
+        with running(files, *names, model=model, **variables) as server:
             started = {}
             async with server.client() as client, server.client(1) as other:
                 for one, name in ((client, "bees"), (client, "garden"), (other, "bees")):
@@ -172,9 +168,8 @@ async def test_sessions_belong_to_their_keys_after_the_server_was_killed(files: 
             server.process.wait()
         # The file has changed and the keys have another order, but a session stays as it began.
         (files / "bees.toml").write_text('kind = "chat"\ntask = "Ask about ants."\n')
-        with running(
-            files, *names, **variables, DUOLOGUE_SERVE_TOKEN=f"{second} {first}"
-        ) as server:
+        variables["DUOLOGUE_SERVE_TOKEN"] = f"{second} {first}"
+        with running(files, *names, model=model, **variables) as server:
             async with server.client(1) as client, server.client(0) as other:
                 create = client.chat.completions.create
                 answer = await create(model="bees", messages=again, extra_headers=mine)
@@ -243,15 +238,9 @@ async def test_a_run_ends_if_its_client_closes_the_connection(files: Path) -> No
     script = [Reply(text="Later.", delay=3600)] * 2
     with (
         ScriptedServer([*script, "They dance."]) as model,
-        running(
-            files,
-            *("bees.toml", "--concurrency", "1"),
-            OPENAI_BASE_URL=model.url,
-            OPENAI_API_KEY="any",
-            DUOLOGUE_MODEL="scripted",
-        ) as server,
+        running(files, "bees.toml", "--concurrency", "1", model=model) as server,
     ):
-        messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello"}]
+        messages = turns("Hello")
         for number, is_streamed in enumerate((False, True), 1):
             async with server.client() as client:
                 request = asyncio.create_task(
@@ -272,19 +261,11 @@ async def test_a_run_ends_if_its_client_closes_the_connection(files: Path) -> No
 async def test_ctrl_c_ends_the_open_requests_with_one_sentence(files: Path) -> None:
     with (
         ScriptedServer([Reply(text="Later.", delay=3600)]) as model,
-        running(
-            files,
-            "bees.toml",
-            OPENAI_BASE_URL=model.url,
-            OPENAI_API_KEY="any",
-            DUOLOGUE_MODEL="scripted",
-        ) as server,
+        running(files, "bees.toml", model=model) as server,
     ):
         async with server.client() as client:
             request = asyncio.create_task(
-                client.chat.completions.create(
-                    model="bees", messages=[{"role": "user", "content": "Hello"}]
-                )
+                client.chat.completions.create(model="bees", messages=turns("Hello"))
             )
             while not model.calls:  # noqa: ASYNC110  # the server is in a thread
                 await asyncio.sleep(0.05)
@@ -303,7 +284,7 @@ async def test_the_embedded_model_speaks_in_a_served_conversation(files: Path) -
     with running(files, "bees.toml", "--model", "embedded") as server:
         async with server.client() as client:
             answer = await client.chat.completions.create(
-                model="bees", messages=[{"role": "user", "content": "Say hello."}]
+                model="bees", messages=turns("Say hello.")
             )
     (choice,) = answer.choices
     assert choice.message.content
