@@ -534,7 +534,8 @@ async def test_a_stream_that_has_begun_ends_if_its_client_has_gone(
     async with serve(store, [NEVER, "They dance."], most_runs=1, bees=chat()) as served:
         body = {"model": "bees", "messages": turns("Hello"), "stream": True}
         sent = await hang_up(served, body)
-        assert sent == [] or sent[0]["status"] == 200
+        # On a busy machine the client has gone before the stream begins.
+        assert not sent or sent[0]["status"] in (200, 499)
         assert text_of(await ask(served.client(), "bees", "Hello")) == "They dance."
 
 
