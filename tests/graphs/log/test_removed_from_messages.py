@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, StateUpdate
@@ -15,7 +14,7 @@ from duologue.graphs import build_graph
 from duologue.graphs.kinds.coder import CoderForm
 from duologue.graphs.log.state import TAKEN_BACK
 from duologue.graphs.log.viewpoint import SILENCE
-from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import ScriptedChatModel
 from support.graphs import ChatForm, Form, Graph
 from support.log import kind_of, log_of, place_of
 
@@ -205,16 +204,6 @@ def test_whoever_sends_a_removed_message_again_says_nothing_with_it() -> None:
     on.check_places()
 
 
-def test_removing_what_is_not_there_or_twice_changes_nothing() -> None:
-    on = chat()
-    remove(on.graph, "x")
-    assert on.texts == ["First", "One.", "Second", "Two."]
-    remove(on.graph, "a")
-    log = on.log
-    remove(on.graph, "a")
-    assert on.log == log
-
-
 @pytest.mark.part(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_only_kept_leaves_nothing(way: Callable[..., None]) -> None:
@@ -240,22 +229,6 @@ def test_what_is_still_to_be_said_is_not_said(way: Callable[..., None]) -> None:
     assert on.texts == []
     on.graph.invoke(Command(resume="Second"), CONFIG)
     assert on.texts == ["Second", "One."]
-
-
-@tool
-def dig() -> str:
-    """Dig a bed."""
-    return "Dug."
-
-
-def test_results_leave_with_their_calls() -> None:
-    call = Reply(text="I dig.", tool_calls=[ScriptedToolCall(name="dig", args={}, id="c")])
-    on = Thread(ChatForm, [call, "Done.", "Yes."], tools=[dig])
-    assert on.give(HumanMessage("Dig", id="a"), tools=["dig"]) == ["Dig", "I dig.", "Dug.", "Done."]
-    remove(on.graph, str(on.messages[1].id))
-    assert on.texts == ["Dig", "Done."]
-    assert on.removed == ["I dig.", "Dug."]
-    on.check_places()
 
 
 def test_a_message_that_was_written_by_hand_keeps_the_places_of_others() -> None:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -247,85 +246,6 @@ def test_a_view_names_its_speakers_as_providers_take_it(
             elif isinstance(message, HumanMessage):
                 others = {names[other] for other in names if other != name}
                 assert message.name is None or message.name in others
-
-
-@st.composite
-def real_log(  # noqa: C901  # one branch for each possible part of a turn
-    draw: st.DrawFn,
-) -> tuple[Conversation, list[AnyMessage], list[tuple[str, int, int]]]:
-    """Draw the log of a possible run, and for each turn its speaker, start and last message."""
-    names = draw(st.sampled_from([["Ann", "Bob"], ["Ann", "Bob", "Cid"], ["A b", "A-b", "é", "è"]]))
-    keep = draw(st.lists(st.sampled_from(names), unique=True))
-    conversation = talk(names, keep=keep)
-    log: list[AnyMessage] = []
-    turns: list[tuple[str, int, int]] = []
-
-    def write(
-        text: str,
-        kind: str,
-        speaker: str | None,
-        audience: Any,  # noqa: ANN401
-        **more: Any,
-    ) -> None:
-        log.append(make_line(len(log), text, kind, speaker=speaker, audience=audience, **more))
-
-    def turn(name: str, audience: tuple[str, ...] | None) -> None:
-        start = len(log)
-        for round_ in range(draw(st.sampled_from([0, 0, 1, 2]))):
-            if draw(st.booleans()):
-                write("draft", "draft", name, ())
-            ids = [f"c{start}-{round_}-{n}" for n in range(draw(st.integers(1, 2)))]
-            calls = [tool_call(name="add", args={"a": 1}, id=key) for key in ids]
-            spoken = draw(st.sampled_from(["", "Let me see."]))
-            write(spoken, "tool_calls", name, audience, tool_calls=calls)
-            log.extend(
-                make_tool_line(len(log) + n, "4", speaker=name, call_id=key)
-                for n, key in enumerate(ids)
-            )
-        if draw(st.booleans()):
-            write(draw(st.sampled_from(["", "draft"])), "draft", name, ())
-        write(draw(st.sampled_from(["", f"word{start}x"])), "speech", name, audience)
-        turns.append((name, start, len(log) - 1))
-        if draw(st.booleans()):
-            kept = (name,) if name in keep else ()
-            for question in range(draw(st.integers(1, 2))):
-                heard = () if question else kept
-                write("What is left?", "judge_question", None, heard)
-                write("Nothing.", "reflection", name, heard)
-
-    if draw(st.booleans()):
-        for name in names:
-            write(f"{name}'s task.", "instruction", None, (name,))
-        for name in names:
-            turn(name, (name,))
-        order = [*names[1:], names[0]]
-        write("Go.", "opening_answer", names[0], (order[0],))
-    else:
-        order = names
-        write("Begin.", "instruction", None, (names[0],))
-    for number in range(draw(st.integers(2, 9))):
-        turn(order[number % len(order)], None)
-    return conversation, log, turns
-
-
-@drawn_cases(20, 250, drawn=real_log())
-def test_a_prompt_and_its_reply_begin_the_speakers_next_prompt(
-    drawn: tuple[Conversation, list[AnyMessage], list[tuple[str, int, int]]],
-) -> None:
-    """Providers cache prefixes; reflections (Y10), corrections and tools (Y18) keep them."""
-    conversation, log, turns = drawn
-    for name in conversation.names:
-        own = [(start, end) for speaker, start, end in turns if speaker == name]
-        for (start, end), (following, _) in pairwise(own):
-            prompt = viewpoint(conversation, log[:start], name, system="Rules.")
-            well_formed(prompt)
-            assert prompt[-1].type == "human" or start == 0
-            replied = viewpoint(conversation, log[: end + 1], name, system="Rules.")
-            then = viewpoint(conversation, log[:following], name, system="Rules.")
-            assert replied[: len(prompt)] == prompt
-            assert then[: len(replied)] == replied
-            assert len(replied) > len(prompt)
-            assert len(then) > len(replied)
 
 
 def views(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Iterator[str]:

@@ -6,7 +6,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from langchain_core.tools import tool
 
 from duologue import (
     Conversation,
@@ -16,7 +15,6 @@ from duologue import (
     MaxMessages,
     MaxTokens,
     Price,
-    Reason,
     Result,
     Session,
     SpecError,
@@ -25,19 +23,10 @@ from duologue import (
 from duologue.graphs import load_conversation
 from duologue.graphs.conversation.limits import most_calls
 from duologue.graphs.ends.end import call_caps
-from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, ScriptedChatModel
 from support.ends import BaseEnd
 from support.results import outcome_of
 from support.shape_help import play as play_script
-
-NOT_YET: dict[str, Any] = {"objectives_left": ["price"], "complete": False}
-BELL = Reply(tool_calls=[ScriptedToolCall(id="c", name="bell", args={})])
-
-
-@tool
-def bell() -> str:
-    """Ring."""
-    return "Ding."
 
 
 def talk(when: BaseEnd, ann: dict[str, Any] | None = None, **fields: Any) -> Conversation:
@@ -59,37 +48,6 @@ def lines(number: int) -> list[Line]:
 
 def explanations(result: Result) -> tuple[str, ...]:
     return outcome_of(result).explanations
-
-
-def test_a_speakers_replies_rejected_tries_and_tool_rounds_count_and_no_other_calls() -> None:
-    """The calls of the judge, of the other speaker and for the task belong to others."""
-    conversation = talk(
-        MaxCalls(4, by="Ann"),
-        {"tools": ["bell"], "checks_completion": True},
-        end_chat={
-            "mode": "end_chat_after_first_completion",
-            "when": MaxCalls(4, by="Ann") | MaxMessages(8),
-        },
-        task_specification={},
-    )
-    script: list[Line] = ["Plan a garden.", "", BELL, "Beans.", NOT_YET, "Peas.", "Corn."]
-    result = play(conversation, script, tools=[bell])
-    assert explanations(result) == ("Ann's cap on model calls was reached (4 calls)",)
-    assert [name for name, _ in result.transcript] == ["Ann", "Bob", "Ann"]
-    assert result.stop_reason == "max_calls"
-
-
-@pytest.mark.parametrize(
-    ("limit", "script"),
-    [
-        pytest.param(1, [""], id="after-a-rejected-try"),
-        pytest.param(2, ["", BELL], id="before-the-tools-run"),
-    ],
-)
-def test_a_speakers_budget_stops_it_within_its_turn(limit: int, script: list[Line]) -> None:
-    result = play(talk(MaxCalls(limit, by="Ann"), {"tools": ["bell"]}), script, tools=[bell])
-    assert result.stop_reason == "max_calls"
-    assert result.transcript == []
 
 
 def test_the_other_speaker_spends_nothing_of_a_speakers_tokens() -> None:
@@ -114,17 +72,6 @@ def test_a_speakers_cost_is_counted_by_the_price_of_its_model() -> None:
     result = converse(conversation, models=models, store=f"memory:{uuid4().hex}")
     spent = outcome_of(result).usage["dear"].cost
     assert explanations(result) == (f"Ann's cost cap was reached ({spent:.6g} of 30)",)
-
-
-def test_a_cap_of_all_speakers_is_explained_before_the_caps_of_single_speakers() -> None:
-    result = play(talk(MaxCalls(1, by="Ann") | MaxCalls(1)), lines(1))
-    assert explanations(result) == ("the cap on model calls was reached (1 calls)",)
-
-
-def test_a_speakers_budget_can_be_joined_to_another_end() -> None:
-    when = MaxCalls(1, by="Ann") & DoneToken("DEAL", by="Bob")
-    result = play(talk(when), ["Beans?", "Peas.", "Corn?", "DEAL"])
-    assert set(outcome_of(result).reasons) == {Reason.MAX_CALLS, Reason.DONE_TOKEN}
 
 
 @pytest.mark.parametrize(
@@ -177,17 +124,3 @@ def test_a_fork_counts_the_calls_that_a_speaker_has_made_before(tmp_path: Path) 
         end_chat=MaxCalls(3, by="Bob") | MaxCalls(2, by="Ann") | MaxMessages(8),
     )
     assert explanations(fork.state()) == ("Ann's cap on model calls was reached (2 calls)",)
-
-
-def test_a_speakers_budget_is_read_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "talk.toml"
-    path.write_text(
-        """
-        task = "Plan."
-        speakers = [{ name = "Ann" }, { name = "Bob" }]
-
-        [end_chat]
-        when = { kind = "max_tokens", limit = 20_000, by = "Bob" }
-        """
-    )
-    assert load_conversation(path).end_chat.when == MaxTokens(20_000, by="Bob")
