@@ -3,12 +3,11 @@
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from duologue.graphs import Conversation, EndChat, Speaker, build_graph
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
-from support.log import append, kind_of
 
 ANN_CALLS = Conversation(
     task="Talk.",
@@ -29,10 +28,3 @@ async def messages_of(hook: Hook) -> list[BaseMessage]:
 async def test_a_result_is_where_its_call_is_whether_hooks_see_it_first_or_not(hook: Hook) -> None:
     kinds = [type(one) for one in await messages_of(hook)]
     assert kinds == [AIMessage, ToolMessage, AIMessage, AIMessage]
-
-
-async def test_the_result_of_a_removed_call_is_removed_for_other_programs_too() -> None:
-    said = await messages_of(Hook())
-    left = append(said, [RemoveMessage(id=str(said[0].id))])
-    assert [kind_of(one) for one in left[:2]] == ["removed", "removed"]
-    assert left[2:] == said[2:]

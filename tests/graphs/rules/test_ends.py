@@ -44,12 +44,9 @@ from support.log import Flaw, fields_of, of_kind
 from support.results import outcome_of
 from support.shape_help import play as play_script
 
-YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 NO: dict[str, Any] = {"objectives_left": ["price"], "complete": False}
 
-ONE = EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION
 GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
-FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
 
 
 def talk(when: End | None = None, **fields: Any) -> Conversation:
@@ -183,12 +180,6 @@ def test_a_model_without_a_price_is_refused_before_it_is_called() -> None:
     assert model.calls == []
 
 
-def test_time_spent_running_ends_it() -> None:
-    result = play(talk(MaxSeconds(limit=0.000001)), lines(1)[:0])
-    assert reasons(result) == ["max_seconds"]
-    assert result.transcript == []
-
-
 def test_time_is_summed_over_all_runs_and_not_counted_in_between() -> None:
     model = ScriptedChatModel(script=["This is said.", ModelError("gone")])
     spec = talk(MaxSeconds(limit=600))
@@ -314,34 +305,9 @@ def test_a_tool_ends_it_once_it_has_answered() -> None:
     assert result.messages[-1].text == "submitted"
 
 
-def test_a_tool_ends_it_only_by_the_speaker_named() -> None:
-    spec = load_conversation(
-        {
-            "task": "Plan.",
-            "speakers": [
-                {"name": "Ann", "tools": ["submit"]},
-                {"name": "Bob", "tools": ["submit"]},
-            ],
-            "end_chat": {"when": ToolCalled(tool="submit", by="Bob")},
-        }
-    )
-    script: list[Line] = [call("submit", plan="A"), "Your turn now.", call("submit", plan="B")]
-    result = play(spec, script, tools=[submit])
-    assert outcome_of(result).by == "Bob"
-    assert [text for _, text in result.transcript] == ["Your turn now."]
-
-
 # Joined ends
 
 DONE_BY_ANN = DoneToken(token="DONE", by="Ann")  # noqa: S106
-DONE_BY_BOB = DoneToken(token="DONE", by="Bob")  # noqa: S106
-
-
-def test_both_may_have_to_say_that_it_is_done_each_in_its_own_time() -> None:
-    spec = talk(DONE_BY_ANN & DONE_BY_BOB)
-    result = play(spec, ["DONE", "Not yet, I think.", "I am done already.", "DONE"])
-    assert reasons(result) == ["done_token"]
-    assert outcome_of(result).explanations == ("Ann and Bob said the done token",)
 
 
 def test_a_predicate_in_an_and_must_hold_at_that_moment() -> None:
