@@ -159,47 +159,16 @@ def test_tools_of_two_servers_run_side_by_side_and_answer_in_order(
     assert still_running(tmp_path) == []
 
 
-@pytest.mark.part(2)
-@pytest.mark.parametrize(
-    ("call", "text", "failure"),
-    [
-        (("web.note", {"number": 7}), "8", None),
-        (
-            ("web.fail", {"reason": "the disk is full"}),
-            "web.fail failed: Error executing tool fail: the disk is full",
-            Failure.TOOL,
-        ),
-        (
-            ("web.note", {"number": "seven"}),
-            "The arguments of web.note do not fit: number: 'seven' is not of type 'integer'",
-            Failure.CALL,
-        ),
-        (
-            ("web.note", {}),
-            "The arguments of web.note do not fit: arguments: 'number' is a required property",
-            Failure.CALL,
-        ),
-        (("web.hang", {}), "web.hang took longer than 6 s and was stopped", Failure.TOOL),
-        (
-            (
-                "web.fs.read-all/ü",
-                {"config": "c", "run_manager": "m", "runtime": "r", "callbacks": [1]},
-            ),
-            "c m r [1]\n[image/png, not shown]",
-            None,
-        ),
-    ],
-    ids=["answers", "fails", "wrong type", "missing", "too slow", "odd names"],
-)
+@each_row("whatever_a_call_comes_to_is_told_to_the_model")
 def test_whatever_a_call_comes_to_is_told_to_the_model(
-    call: tuple[str, dict[str, Any]], text: str, failure: Failure | None, web: Web
+    name: str, args: dict[str, Any], text: str, failure: str | None, web: Web
 ) -> None:
     """Y19, G4: the server's errors are text; wrong arguments are the model's mistake."""
     # A call may take longer than the connection timeout.
-    is_slow = "hang" in call[0]
-    conversation = talk(call[0], tool_timeout=6 if is_slow else 60)
+    is_slow = "hang" in name
+    conversation = talk(name, tool_timeout=6 if is_slow else 60)
     servers = {"web": web.server | {"connect_timeout": 5 if is_slow else 60}}
-    assert run([calls(call), "Well."], conversation, servers) == [(text, failure)]
+    assert run([calls((name, args)), "Well."], conversation, servers) == [(text, failure)]
 
 
 def test_structured_content_is_the_artifact_unless_it_only_repeats_the_text(web: Web) -> None:
@@ -400,47 +369,12 @@ def test_a_reply_that_is_no_result_is_an_error_of_the_tool(reply: str) -> None:
     assert (failure is not None) == is_failed
 
 
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("server", "words"),
-    [
-        (
-            {"command": "no-such-command"},
-            "can't be started (No such file or directory: 'no-such-command'); correct its command",
-        ),
-        (
-            python("import no_such_module"),
-            'ended before it answered (last output: "ModuleNotFoundError: No module named '
-            "'no_such_module'\"); run its command in a terminal to see why",
-        ),
-        (
-            python("input(); input()", connect_timeout=0.3),
-            "did not answer within 0.3 s; check whether it runs, or set connect_timeout",
-        ),
-        (
-            python("print('Hello!', flush=True); input(); input()", connect_timeout=1),
-            "does not speak MCP, but writes 'Hello!'; correct its command",
-        ),
-        (
-            {"url": "http://user:secret@127.0.0.1:{free}/mcp?key=secret"},
-            "can't be reached at http://***@127.0.0.1:{free}/mcp?key=*** (All connection attempts "
-            "failed); start it, or correct its url",
-        ),
-        (
-            {"url": "http://127.0.0.1:{free}/sse", "transport": "sse"},
-            "can't be reached at http://127.0.0.1:{free}/sse (All connection attempts failed); "
-            "start it, or correct its url",
-        ),
-        (
-            {"url": "http://127.0.0.1:{web}/elsewhere"},
-            "has nothing at http://127.0.0.1:{web}/elsewhere; correct its url",
-        ),
-    ],
-    ids=["no command", "exits", "silent", "no MCP", "refused", "refused sse", "no such path"],
-)
+@each_row("a_server_that_is_not_there_is_one_error_before_any_model_is_called", "server", "words")
 def test_a_server_that_is_not_there_is_one_error_before_any_model_is_called(
     server: dict[str, Any], words: str, web: Web
 ) -> None:
+    if "args" in server:
+        server = {"command": sys.executable, **server}
     ports = {"{free}": str(free_port()), "{web}": web.server["url"].split(":")[2].split("/")[0]}
     for name, port in ports.items():
         words = words.replace(name, port)
@@ -449,11 +383,7 @@ def test_a_server_that_is_not_there_is_one_error_before_any_model_is_called(
     assert said == f"speakers.0.tools: the MCP server 'get' {words}"
 
 
-@pytest.mark.part(2)
-@pytest.mark.parametrize(
-    ("tool", "words"),
-    read_rows(__file__, "a_tool_that_no_server_has_is_one_error"),
-)
+@each_row("a_tool_that_no_server_has_is_one_error", "tool", "words")
 def test_a_tool_that_no_server_has_is_one_error(tool: str, words: str, web: Web) -> None:
     said = refused(talk(tool), {"web": web.server})
     assert said.startswith(f"speakers.0.tools: {words}")
@@ -506,22 +436,7 @@ def test_a_file_that_other_programs_share_is_read(
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (None, "DUOLOGUE_MCP_SERVERS: servers.json: can't be read: "),
-        ("{", "DUOLOGUE_MCP_SERVERS: servers.json: is not valid JSON: "),
-        ("[]", "servers.json (DUOLOGUE_MCP_SERVERS): must contain "),
-        (
-            '{"mcpServers": {"a": {}}}',
-            "servers.json (DUOLOGUE_MCP_SERVERS): mcpServers.a: must be a dict with a command",
-        ),
-        (
-            '{"mcpServers": {"a": {"command": 3}}}',
-            "servers.json (DUOLOGUE_MCP_SERVERS): mcpServers.a.command: ",
-        ),
-    ],
-)
+@each_row("a_wrong_file_is_one_error_where_a_tool_is_named")
 def test_a_wrong_file_is_one_error_where_a_tool_is_named(
     text: str | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

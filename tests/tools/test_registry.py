@@ -1,8 +1,9 @@
 """Objects that conversations name: registered in Python, or installed as entry points."""
 
+import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from textwrap import dedent
@@ -29,41 +30,13 @@ from duologue.tools.registry.functions import NOUNS, check_kind
 from duologue.tools.registry.registry import Registered, Registry
 from support.tables import check_rows, read_rows
 
-NAMES: dict[str, Callable[[str], dict[str, Any]]] = {
-    "tools": lambda name: {"speakers": [{"name": "Ann", "tools": [name]}, {"name": "Bob"}]},
-    "functions": lambda name: {
-        "speakers": [
-            {"name": "Ann", "replies": [{"kind": "function", "name": name}]},
-            {"name": "Bob"},
-        ]
-    },
-    "agents": lambda name: {
-        "speakers": [{"name": "Ann", "replies": [{"kind": "agent", "name": name}]}, {"name": "Bob"}]
-    },
-    "hooks": lambda name: {"speakers": [{"name": "Ann", "hooks": [name]}, {"name": "Bob"}]},
-    "schemas": lambda name: {
-        "speakers": [{"name": "Ann", "format": {"kind": "schema", "name": name}}, {"name": "Bob"}]
-    },
-    "predicates": lambda name: {
-        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
-        "end_chat": {"when": {"kind": "predicate", "name": name}},
-    },
-    "orders": lambda name: {
-        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
-        "turn_order": {"kind": "function", "name": name},
-    },
-    "prompts": lambda name: {
-        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
-        "prompts": {"begin": {"name": name}},
-    },
-}
-"""For each kind, a conversation that names an object of it."""
-
 FIELDS = read_rows(__file__, "fields")
 
 
 def naming(kind: str, name: str) -> Conversation:
-    return load_conversation({"task": "Plan.", **NAMES[kind](name)})
+    """Return a conversation that names an object of a kind."""
+    fields = json.dumps(read_rows(__file__, "naming")[kind]).replace('"NAME"', json.dumps(name))
+    return load_conversation({"task": "Plan.", **json.loads(fields)})
 
 
 @tool

@@ -39,7 +39,7 @@ from support.graphs import RolePlayForm
 from support.log import Source, make_line, make_tool_line
 from support.results import StoredSession
 from support.stores import CellRow, open_store
-from support.tables import read_rows
+from support.tables import each_row, read_rows
 
 from .trainers import openai_fault, sharegpt_fault
 
@@ -483,11 +483,7 @@ def files_in(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    read_rows(__file__, "what_is_wrong_is_one_sentence_and_the_old_file_stays"),
-    ids=lambda value: str(value)[:40],
-)
+@each_row("what_is_wrong_is_one_sentence_and_the_old_file_stays", "asked", "words")
 def test_what_is_wrong_is_one_sentence_and_the_old_file_stays(
     many: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], words: str
 ) -> None:
@@ -577,10 +573,7 @@ def test_the_command_writes_a_batch(
     assert json.loads(ran.stdout).keys() == {"conversations"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    read_rows(__file__, "what_the_command_refuses_is_one_sentence"),
-)
+@each_row("what_the_command_refuses_is_one_sentence", "arguments", "words")
 def test_what_the_command_refuses_is_one_sentence(
     many: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str], words: str
 ) -> None:

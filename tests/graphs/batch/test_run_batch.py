@@ -24,6 +24,8 @@ from duologue.graphs import (
     alist_batches,
     alist_sessions,
     arun_batch,
+    list_batches,
+    list_sessions,
     run_batch,
 )
 from duologue.graphs.batch.status import BatchStatus
@@ -31,6 +33,7 @@ from duologue.graphs.common.settings import environment_variables, load_settings
 from duologue.graphs.store.sql_tables import SqlSessionLease, SqlStore
 from duologue.nodes.testing import Call, Line, Prompt, Reply, ScriptedChatModel
 from support.stores import CellRow, CellsWanted, open_store
+from support.tables import each_row
 
 ROLES = ["Cook", "Teacher", "Nurse", "Owner"]
 
@@ -400,40 +403,22 @@ async def test_deleting_a_batch_deletes_its_sessions_and_no_others(store: str) -
         await BatchRun("b", store=store).adelete()
 
 
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("fields", "options", "error", "says"),
-    [
-        ({"conversation": {"kind": "role_play"}}, {}, SpecError, "task: is missing"),
-        ({"score": "nothing"}, {}, SpecError, "no score 'nothing'"),
-        ({"vary": {"user_roles": ["Cook"]}}, {}, SpecError, "user_roles"),
-        ({}, {"name": "a/b"}, SpecError, "is not a valid name of a batch"),
-        ({}, {"concurrency": 0}, SpecError, "concurrency"),
-        ({}, {"message": "Hi"}, TypeError, "message"),
-        ({}, {"tool": []}, TypeError, "no option 'tool'"),
-        ({}, {"concurency": 3}, TypeError, "did you mean 'concurrency'"),
-        ({}, {"session": "x"}, TypeError, "no option 'session'"),
-        ({}, {"name": 3}, SpecError, "3 is not a valid name of a batch"),
-        ({"conversation": {"kind": "chat", "tools": ["nope"]}, "vary": {}}, {}, SpecError, "nope"),
-        ({"limits": {"max_cost": 1}}, {}, SpecError, "prices"),
-        *(
-            ({}, {"patience": patience}, SpecError, "^patience: must be a number of seconds, 0 or")
-            for patience in (-1, float("nan"), float("inf"), True, "1h")
-        ),
-    ],
-)
-async def test_what_is_wrong_is_said_before_any_call_and_nothing_is_stored(
-    store: str, fields: dict[str, Any], options: dict[str, Any], error: type[Exception], says: str
+@each_row("what_is_wrong_is_said_before_any_call_and_nothing_is_stored")
+def test_what_is_wrong_is_said_before_any_call_and_nothing_is_stored(
+    fields: dict[str, Any] | None,
+    options: dict[str, Any] | None,
+    error: str | None,
+    says: str,
+    store: str,
 ) -> None:
     player = Player()
-    given: dict[str, Any] = {"name": "b", "model": player.model, "store": store} | options
-    with pytest.raises(error, match=says):
-        await arun_batch(batch(**fields), **given)
+    given: dict[str, Any] = {"name": "b", "model": player.model, "store": store} | (options or {})
+    with pytest.raises(TypeError if error else SpecError, match=says):
+        run_batch(batch(**fields or {}), **given)
     assert player.calls == []
     # Most messages come before there is a file.
-    there = store if await asyncio.to_thread(Path(store).exists) else "memory:none"
-    assert await alist_batches(store=there) == []
-    assert await alist_sessions(store=there) == []
+    there = store if Path(store).exists() else "memory:none"
+    assert (list_batches(store=there), list_sessions(store=there)) == ([], [])
 
 
 @pytest.mark.exhaustive

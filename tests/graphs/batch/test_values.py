@@ -16,7 +16,7 @@ from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.cli.descriptions import read_sample
 from support.cases import drawn_cases
 from support.graphs import forms_by_kind
-from support.tables import read_rows
+from support.tables import each_row, read_rows
 
 PLAY: dict[str, Any] = {
     "kind": "role_play",
@@ -34,10 +34,7 @@ def varied(vary: object, folder: Path, **fields: Any) -> list[dict[str, Any]]:
     return [dict(cell.varied) for cell in cells]
 
 
-@pytest.mark.parametrize(
-    ("vary", "paths"),
-    read_rows(__file__, "fields_are_named_in_all_the_ways_of_toml"),
-)
+@each_row("fields_are_named_in_all_the_ways_of_toml", "vary", "paths")
 def test_fields_are_named_in_all_the_ways_of_toml(
     vary: str, paths: list[str], tmp_path: Path
 ) -> None:
@@ -123,20 +120,14 @@ def test_what_is_wrong_is_told_in_one_sentence(vary: object, told: str, tmp_path
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    read_rows(__file__, "what_else_is_wrong_with_a_batch"),
-)
+@each_row("what_else_is_wrong_with_a_batch", "fields", "told")
 def test_what_else_is_wrong_with_a_batch(fields: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         varied({}, tmp_path, **fields)
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "told"),
-    read_rows(__file__, "an_error_names_the_batchs_file"),
-)
+@each_row("an_error_names_the_batchs_file", "name", "text", "told")
 def test_an_error_names_the_batchs_file(name: str, text: str, told: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(SpecError) as caught:
