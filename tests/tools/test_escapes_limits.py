@@ -5,7 +5,7 @@ import secrets
 
 import pytest
 
-from duologue.graphs.conversation.sandbox import Level
+from duologue.graphs.conversation.sandbox import Language, Level
 from support.sandboxes import (
     Session,
     are_gone,
@@ -28,12 +28,7 @@ FULL: tuple[Level, ...] = ("host", "bubblewrap")
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     "code",
-    [
-        "while True: pass",
-        "import time\ntime.sleep(600)",
-        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
-    ],
-    ids=["loop", "sleep", "stubborn"],
+    read_rows(__file__, "time_is_limited"),
 )
 async def test_time_is_limited(start: Start, level: Level, code: str) -> None:
     session = await start(level, seconds=1)
@@ -67,13 +62,7 @@ async def test_time_of_a_shell_and_all_it_started_is_limited(start: Start, level
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize(
     "command",
-    [
-        "sleep {word} & sleep 0.3",
-        "nohup sleep {word} >/dev/null 2>&1 & sleep 0.3",
-        "(sleep {word} &) ; sleep 0.3",
-        "(setsid sleep {word} &) ; sleep 0.3",
-    ],
-    ids=["background", "nohup", "orphan", "session"],
+    read_rows(__file__, "no_daemon_is_left_behind"),
 )
 async def test_no_daemon_is_left_behind(start: Start, level: Level, command: str) -> None:
     word = f"600.{secrets.randbelow(10**9)}"
@@ -216,16 +205,12 @@ async def test_processes_are_few(start: Start, level: Level) -> None:
 
 @pytest.mark.parametrize(
     ("code", "language"),
-    [
-        ("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", "python"),
-        ("bomb() { bomb | bomb & }; bomb; sleep 600", "shell"),
-    ],
-    ids=["python", "shell"],
+    read_rows(__file__, "a_fork_bomb_ends_with_its_time"),
 )
-async def test_a_fork_bomb_ends_with_its_time(start: Start, code: str, language: str) -> None:
+async def test_a_fork_bomb_ends_with_its_time(start: Start, code: str, language: Language) -> None:
     session = await start("bubblewrap", seconds=1)
 
-    ran = await session(code, "shell" if language == "shell" else "python")
+    ran = await session(code, language)
 
     assert ran.exit_code in (124, 137)
     assert (await session("1 + 1")).output.endswith("2\n")

@@ -17,6 +17,7 @@ from duologue.graphs import Sandbox
 from duologue.graphs.conversation.sandbox import Level
 from duologue.tools.sandbox import launch
 from support.sandboxes import answerer, bystander, listener, need
+from support.tables import read_rows
 
 from .conftest import Start
 
@@ -304,15 +305,7 @@ async def test_killing_pid_1_and_everyone_ends_but_the_own_sandbox(start: Start,
 @pytest.mark.parametrize("level", ["host", "monty"])
 @pytest.mark.parametrize(
     "way",
-    [
-        "import os\nos.system({command!r})",
-        "import subprocess\nsubprocess.run({command!r}, shell=True)",
-        "__import__('os').system({command!r})",
-        "eval('__import__')('os').system({command!r})",
-        "exec('import os\\nos.system(' + repr({command!r}) + ')')",
-        "import os\nos.execv('/bin/sh', ['sh', '-c', {command!r}])",
-    ],
-    ids=("system", "subprocess", "__import__", "eval", "exec", "execv"),
+    read_rows(__file__, "a_shell_that_was_never_given_is_not_had"),
 )
 async def test_a_shell_that_was_never_given_is_not_had(
     start: Start, level: Level, way: str, tmp_path: Path

@@ -115,13 +115,7 @@ async def test_ends_of_the_code_leave_the_interpreter(
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize(
     ("code", "exit_code"),
-    [
-        ("import os; os._exit(5)", 5),
-        ("import os; os._exit(0)", 0),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 139),
-        ("import os; os.closerange(0, 99)", 1),
-    ],
-    ids=["exit", "exit well", "crash", "close"],
+    read_rows(__file__, "an_interpreter_that_broke_off_is_started_anew"),
 )
 async def test_an_interpreter_that_broke_off_is_started_anew(
     start: Start, level: Level, code: str, exit_code: int
@@ -494,8 +488,7 @@ async def test_a_channel_that_does_not_wait_is_mended(
 
 
 @pytest.mark.parametrize(
-    "field", [{"seconds": 0}, {"seconds": float("inf")}, {"seconds": float("nan")}, {"level": "vm"},
-              {"memory_mib": 0}, {"output_kib": 0}, {"output_kib": 10**9}, {"files": 1}],
+    "field", read_rows(__file__, "limits_without_sense_are_refused"),
 )  # fmt: skip
 def test_limits_without_sense_are_refused(field: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
