@@ -138,22 +138,22 @@ async def read_known_row(
     known = await store.batches.get(name)
     if known is None:
         return None
-    remedy = f"choose another name, or delete the batch by `duologue batch delete {name}`."
+
+    def refuse(why: str) -> BatchError:
+        return BatchError(
+            f"Batch {name!r} in {store.url}{why}; choose another name, or delete the batch by "
+            f"`duologue batch delete {name}`."
+        )
+
     try:
         spec = _upgrade_spec(known.spec)
     except VersionError as error:
-        raise BatchError(f"Batch {name!r} in {store.url}: {error}; {remedy}") from error
+        raise refuse(f": {error}") from error
     if spec != cells.spec:
         differs = first_difference(json.loads(spec), json.loads(cells.spec))
-        raise BatchError(
-            f"Batch {name!r} in {store.url} has a different conversation: {differs} differs; "
-            f"{remedy}"
-        )
-    changed = _changed_fact(read_facts(known), facts)
-    if changed is not None:
-        raise BatchError(
-            f"Batch {name!r} in {store.url} was begun with another value of {changed}; {remedy}"
-        )
+        raise refuse(f" has a different conversation: {differs} differs")
+    if (changed := _changed_fact(read_facts(known), facts)) is not None:
+        raise refuse(f" was begun with another value of {changed}")
     return known
 
 

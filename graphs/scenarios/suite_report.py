@@ -486,6 +486,6 @@ async def write_suite_page(store: Store, report: SuiteReport, page: Path) -> Non
         for one in report.simulations
     }
     variant = PageVariant(
-        "simulations.html", values, rank, lambda path: path.startswith(_LABELS), verdicts
+        "simulations.html", values, lambda path: path.startswith(_LABELS), verdicts
     )
-    await write_report(store, report.batch, page, _TRANSCRIPTS, None, variant)
+    await write_report(store, report.batch, page, _TRANSCRIPTS, variant=variant, rank=rank)

@@ -195,16 +195,15 @@ async def _problem(level: Level) -> str | None:
 async def _try(level: Level) -> str | None:
     sandbox = Sandbox(level=level, seconds=20)
     output = CappedOutput(1)
+    # The shell starts a second process, since a limit may leave no room for one.
+    order = {"language": "shell", "code": "echo $((6*7)) | cat"}
+    if level == "monty":
+        order = _monty_order(sandbox, "6*7", None)
     try:
-        if level == "monty":
-            order = _monty_order(sandbox, "6*7", None)
-            async with _workers().check_out_any(level, partial(_launch, level, sandbox)) as worker:
-                ended = await worker.ask(sandbox, order, output)
-        else:
-            # The shell starts a second process, since a limit may leave no room for one.
-            order = {"language": "shell", "code": "echo $((6*7)) | cat"}
-            async with _workers().start_once(await _launch(level, sandbox)) as worker:
-                ended = await worker.ask(sandbox, order, output)
+        async with _workers().check_out_any(level, partial(_launch, level, sandbox)) as worker:
+            ended = await worker.ask(sandbox, order, output)
+            if level != "monty":
+                await worker.close()
     except StartError as error:
         return str(error)
     if (ended.exit_code, output.text()) == (0, "42\n"):

@@ -400,15 +400,6 @@ class Workers:
                 if not is_idle and self._idle.get(key) is worker and worker.asked == asked:
                     await self._idle.pop(key).close()
 
-    @asynccontextmanager
-    async def start_once(self, launch: Launch) -> AsyncIterator[Worker]:
-        """Start an interpreter, and end it afterwards."""
-        worker = await Worker.start(launch)
-        try:
-            yield worker
-        finally:
-            await worker.close()
-
     async def close(self, key: str) -> None:
         """End the interpreter of a key, after its current call."""
         async with self.lock(key):

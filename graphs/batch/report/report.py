@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ...common.errors import DuologueError, SpecError, suggest_near_or_all
 from ...common.files import check_writable, is_device, make_folders, write_file
 from ...session.page import read_page
 from ...show.page import PageVerdict
-from ...store.batches import BatchRow, CellRow, CellsWanted
+from ...store.batches import CellRow, CellsWanted
 from ...store.open import Store
 from ...store.rows import reading_store
 from ..order import Selection, read_selection
@@ -124,7 +125,23 @@ _SCORES: Final = 8
 """Maximum number of scores that are shown for values and cells."""
 
 
-def render(report: BatchReport, variant: "PageVariant | None" = None) -> str:
+class PageVariant(NamedTuple):
+    """The page of a batch, or a variant of it for a batch whose cells have further facts."""
+
+    template: str = "report.html"
+    """The name of the template."""
+    values: Mapping[str, Any] = MappingProxyType({"outcomes": {}})
+    """The values that only this template has."""
+    shows: Callable[[str], bool] = lambda path: True
+    """Returns whether the page shows the field with a path."""
+    verdicts: Mapping[str, PageVerdict] = MappingProxyType({})
+    """The outcomes of the sessions, which their transcripts show first."""
+
+
+_PLAIN: Final = PageVariant()
+
+
+def render(report: BatchReport, variant: PageVariant = _PLAIN) -> str:
     """Render the page of a batch, with as many fields and cells as its maximum size allows."""
     fields, cells = len(report.varied), len(report.lines)
     while len(bare := _render(report, fields, 0, variant)) > _MOST_WITHOUT_CELLS and fields:
@@ -137,16 +154,16 @@ def render(report: BatchReport, variant: "PageVariant | None" = None) -> str:
     return page.decode()
 
 
-def _render(report: BatchReport, fields: int, cells: int, variant: "PageVariant | None") -> bytes:
+def _render(report: BatchReport, fields: int, cells: int, variant: PageVariant) -> bytes:
     # Only the page needs Jinja.
     from ...show.render import draw_page
 
     drawn = draw_page(
-        "report.html" if variant is None else variant.template,
+        variant.template,
         "report.js",
         folder=_TEMPLATES,
         sheet="report.css",
-        **({"outcomes": {}} if variant is None else variant.values),
+        **variant.values,
         report=report,
         fields=fields,
         cells=cells,
@@ -166,52 +183,41 @@ _AT_ONCE: Final = 2000
 """Number of rows that are read at a time."""
 
 
-class PageVariant(NamedTuple):
-    """A variant of the page, for a batch whose cells have further facts."""
-
-    template: str
-    """The name of the template."""
-    values: Mapping[str, Any]
-    """The values that only this template has."""
-    rank: Callable[[CellRow], Rank]
-    """The rank of a row in the table of cells."""
-    shows: Callable[[str], bool]
-    """Returns whether the page shows the field with a path."""
-    verdicts: Mapping[str, PageVerdict]
-    """The outcomes of the sessions, which their transcripts show first."""
-
-
 async def write_report(
     store: Store,
     name: str,
     page: Path,
     transcripts: int,
-    sort: str | None,
-    variant: PageVariant | None = None,
+    sort: str | None = None,
+    variant: PageVariant = _PLAIN,
+    rank: Callable[[CellRow], Rank] | None = None,
 ) -> BatchReport:
-    """Write the report of a batch as a page, with transcripts in a folder next to it."""
+    """Write the report of a batch as a page, with transcripts in a folder next to it.
+
+    The rank of a row in the table of cells comes from `rank`, or else from the order.
+    """
     check_page(page)
     folder = _folder_of(page)
     batch = await known_batch(store, name)
     status = await read_status(store, name, batch)
     with reading_store(store.url):
         selection = read_selection(batch)
-    rank = _rank(selection, sort) if variant is None else variant.rank
-    rows = await read_rows(store, batch, max(transcripts, MOST_LINES), rank)
+    rows = Rows(max(transcripts, MOST_LINES), rank or _rank(selection, sort))
+    async for row in store.batches.each(CellsWanted(batch=name, limit=_AT_ONCE)):
+        rows.add(row)
     if sort is not None and (score := sort.removeprefix("-")) not in rows.columns:
         near = suggest_near_or_all(score, [*rows.columns]) if rows.columns else "; leave out sort"
         raise SpecError(f"sort: no session has a score {score!r}{near}")
     wanted = _choose_transcripts(rows, 0 if is_device(page) else max(0, transcripts))
-    verdicts = {} if variant is None else variant.verdicts
     written = {
         row.session
         for row in wanted
-        if await _write_session(row.session, folder, store, verdicts.get(row.session))
+        if await _write_session(row.session, folder, store, variant.verdicts.get(row.session))
     }
 
     def put() -> BatchReport:
-        more = {} if variant is None else {"shows": variant.shows}
-        report = gather_report(status, batch, rows, folder=folder.name, written=written, **more)
+        files: dict[str, Any] = {"folder": folder.name, "written": written}
+        report = gather_report(status, batch, rows, **files, shows=variant.shows)
         _write(page, render(report, variant))
         return report.model_copy(update={"page": str(page)})
 
@@ -246,19 +252,6 @@ def _rank(selection: Selection, sort: str | None) -> Callable[[CellRow], Rank]:
         return (value is None, sign * (value or 0), place)
 
     return rank
-
-
-async def read_rows(
-    store: Store,
-    batch: BatchRow,
-    listed: int = MOST_LINES,
-    rank: Callable[[CellRow], Rank] = lambda row: (row.number,),
-) -> Rows:
-    """Add up all rows of a batch, and keep the rows with the lowest ranks."""
-    rows = Rows(listed, rank)
-    async for row in store.batches.each(CellsWanted(batch=batch.batch, limit=_AT_ONCE)):
-        rows.add(row)
-    return rows
 
 
 def _choose_transcripts(rows: Rows, most: int) -> Iterable[CellRow]:
