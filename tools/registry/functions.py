@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import EntryPoint
 from inspect import isawaitable, iscoroutinefunction, signature
 from math import inf
@@ -237,45 +238,37 @@ _TAKES: Final[Mapping[str, tuple[str, ...]]] = {
 """The arguments with which each kind of function is called."""
 
 
-def check_kind(kind: str, found: object, where: str) -> None:
+def check_kind(kind: str, found: Any, where: str) -> None:  # noqa: ANN401
     """Raise SpecError unless an object fits the kind under which it is registered."""
+    check: Callable[[Any, str], None] | None = None
     match kind:
         case "tools":
             fits, what = isinstance(found, BaseTool), "a function or a LangChain tool"
+            check = _check_tool
         case "agents":
             fits = isinstance(found, Runnable) and not isinstance(found, BaseTool)
-            what = "a LangChain Runnable, such as a compiled graph"
+            what, check = "a LangChain Runnable, such as a compiled graph", check_agent
         case "hooks":
-            fits, what = found is None or isinstance(found, Hook), "a Hook"
+            fits, what, check = found is None or isinstance(found, Hook), "a Hook", _check_hook
         case "schemas":
             fits = isinstance(found, type) and issubclass(found, BaseModel)
-            what = "a pydantic model's class"
+            what, check = "a pydantic model's class", _check_schema
         case "prompts":
             fits, what = isinstance(found, str) and bool(found.strip()), "a text"
         case _:
             fits, what = callable(found), "a function"
+            takes = ("result", "values") if fits and takes_values(found) else ("result",)
+            check = partial(_check_function, _TAKES.get(kind, takes))
     if not fits:
         raise SpecError(f"{where} must be {what}, not {name_type(found)}")
-    _check_content(kind, found, where)
+    if check is not None:
+        check(found, where)
 
 
-def _check_content(kind: str, found: Any, where: str) -> None:  # noqa: ANN401
-    """Raise SpecError unless an object of the right type can be used."""
-    if kind == "tools":
-        _check_tool(found, where)
-    elif kind == "agents":
-        check_agent(found, where)
-    elif kind == "schemas":
-        _check_schema(found, where)
-    elif isinstance(found, Hook):
-        for point, function in vars(found).items():
-            if function is not None:
-                _check_function(function, _TAKES[point], f"{where}: {point}")
-    elif kind == "scores":
-        takes = ("result", "values") if takes_values(found) else ("result",)
-        _check_function(found, takes, where)
-    elif kind in _TAKES:
-        _check_function(found, _TAKES[kind], where)
+def _check_hook(hook: Hook | None, where: str) -> None:
+    for point, function in () if hook is None else vars(hook).items():
+        if function is not None:
+            _check_function(_TAKES[point], function, f"{where}: {point}")
 
 
 def _check_tool(tool: BaseTool, where: str) -> None:
@@ -340,7 +333,7 @@ def _check_metadata(metadata: Mapping[str, Any], where: str) -> None:
         raise SpecError(f'{where}: metadata["timeout"] must be a number of seconds above 0')
 
 
-def _check_function(function: object, takes: tuple[str, ...], where: str) -> None:
+def _check_function(takes: tuple[str, ...], function: object, where: str) -> None:
     if not callable(function):
         raise SpecError(f"{where} must be a function, not {type(function).__name__}")
     try:
