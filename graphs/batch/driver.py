@@ -6,18 +6,21 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Final, Protocol
 
 from langchain_core.utils.iter import batch_iterate
 from pydantic import JsonValue
 
-from ..common.errors import BatchError, StoreError
+from ..common.errors import BatchError, SpecError, StoreError
 from ..store.batches import BatchLease, BatchRow, CellRow
 from ..store.errors import LostBatchError
 from ..store.open import Store
-from .cells import Cell, RunCells
+from .cells import Cell, Cells, RunCells
 from .limiter import PATIENCE, Figures, Limiter
+from .order import RunOrder, Selection
 from .scores import ScoreFunction
+from .values import canonical_json
 from .worker import EncloseFunction, ExamineFunction, Worker
 
 
@@ -103,6 +106,77 @@ class BatchSettings:
     title: str | None = None
     """The title of the batch. An empty text is no title. If None, the title of its conversations,
     if all have the same."""
+
+
+def select_cells(cells: Cells, settings: BatchSettings, known: Selection | None = None) -> RunCells:
+    """Return the cells of a run.
+
+    Args:
+        cells: All cells of the grid.
+        settings: The settings of the run.
+        known: The stored selection of a batch that is resumed, or None.
+
+    Raises:
+        SpecError: Two options exclude each other; the message names them.
+        BatchError: The batch was begun with another order, or cannot be sampled.
+    """
+    sample, seed, shuffle = settings.sample, settings.seed, settings.shuffle
+    if shuffle is False and seed is not None:
+        raise SpecError(
+            "seed: needs the shuffled order; leave out seed, or shuffle=False (--no-shuffle)"
+        )
+    if shuffle is False and sample is not None:
+        raise SpecError(
+            "sample: needs the shuffled order; leave out sample, or shuffle=False (--no-shuffle)"
+        )
+    sizes = tuple(len(axis.rows) for axis in cells.grid.axes)
+    if known is None:
+        seed = None if shuffle is False else seed or 0
+    else:
+        _check_order(cells.name, known, seed, shuffle)
+        _check_sample(cells, known, sample)
+        seed, sample = known.order.seed, sample or known.sample
+    order = RunOrder(sizes=sizes, trials=cells.trials, seed=seed)
+    values = None if sample is None else _digest_values(cells)
+    return RunCells(cells, Selection(order=order, sample=sample, values=values), settings.limit)
+
+
+def _digest_values(cells: Cells) -> str:
+    """Return a digest of all values, in their order."""
+    digest = sha256()
+    for axis in cells.grid.axes:
+        for row in range(len(axis.rows)):
+            digest.update(canonical_json(axis.varied(row)).encode())
+    return digest.hexdigest()
+
+
+def _check_order(name: str, known: Selection, seed: int | None, shuffle: bool | None) -> None:
+    was = known.order.seed
+    if seed not in (None, was) or shuffle not in (None, was is not None):
+        order = "in the order of their numbers" if was is None else f"in the order of seed {was}"
+        raise BatchError(
+            f"Batch {name!r} runs its sessions {order}; leave out seed and shuffle, or choose "
+            "another name."
+        )
+
+
+def _check_sample(cells: Cells, known: Selection, sample: int | None) -> None:
+    if known.sample is None:
+        if sample is not None:
+            raise BatchError(
+                f"Batch {cells.name!r} was begun with all sessions, not with a sample; use limit, "
+                "or choose another name."
+            )
+        return
+    told = f"Batch {cells.name!r} was begun with a sample of {known.sample:,} sessions"
+    if known.values != _digest_values(cells):
+        raise BatchError(
+            f"{told}, so its values can't change; restore them, or choose another name."
+        )
+    if sample is not None and sample < known.sample:
+        raise BatchError(
+            f"{told}, which can only grow; pass a larger sample, or choose another name."
+        )
 
 
 @dataclass

@@ -22,11 +22,18 @@ from ..store.batches import CellStatus, CellsWanted, check_batch_name
 from ..store.open import open_store
 from ..store.rows import reading_store
 from .batch_row import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
-from .cells import Cells, RunCells, iter_first, select_cells
-from .driver import CONCURRENCY, BatchSettings, CellExecutor, Driver, LocalExecutor
+from .cells import Cells, iter_first
+from .driver import (
+    CONCURRENCY,
+    BatchSettings,
+    CellExecutor,
+    Driver,
+    LocalExecutor,
+    select_cells,
+)
 from .export import BatchFormat, ExportManifest, read_export, write_export
 from .limiter import PATIENCE, Limiter
-from .order import Selection, read_selection
+from .order import read_selection
 from .preview import Preview, preview_batch
 from .report.page import BatchReport
 from .report.report import write_report
@@ -253,7 +260,7 @@ async def open_driver(
         known = await read_known_row(opened, name, cells, settings.facts)
         with reading_store(opened.url):
             before = None if known is None else read_selection(known)
-        run = choose_cells(cells, settings, before)
+        run = select_cells(cells, settings, before)
         seconds = 0.0 if known is None else known.seconds
         await catch_up(opened, lease)
         used = await read_usage_before(opened, name)
@@ -276,7 +283,7 @@ async def plan_batch(source: BatchLike, settings: BatchSettings, options: Option
     """Check a batch as `open_driver` does, with its scores, tools and models, and preview it."""
     batch, cells, _ = await asyncio.to_thread(_read_batch, source, settings)
     await check_here(cells.cell(1).conversation(), options)
-    run = choose_cells(cells, settings)
+    run = select_cells(cells, settings)
     return preview_batch(run, batch.limits, judge_at_end=batch.judge_at_end)
 
 
@@ -307,18 +314,6 @@ def _read_batch(
     found = find_scores(batch.score, settings.scores)
     check_judges(found, iter_first(cells), judge_at_end=batch.judge_at_end)
     return batch, cells, found
-
-
-def choose_cells(cells: Cells, settings: BatchSettings, known: Selection | None = None) -> RunCells:
-    """Return the cells of a run with these settings."""
-    return select_cells(
-        cells,
-        known,
-        limit=settings.limit,
-        sample=settings.sample,
-        seed=settings.seed,
-        shuffle=settings.shuffle,
-    )
 
 
 def batch_name(name: str | None, source: BatchLike) -> str:

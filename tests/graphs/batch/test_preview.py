@@ -6,7 +6,8 @@ import pytest
 from hypothesis import strategies as st
 
 from duologue.graphs import SpecError, converse, load_conversation
-from duologue.graphs.batch.cells import Cells, select_cells
+from duologue.graphs.batch.cells import Cells
+from duologue.graphs.batch.driver import BatchSettings, select_cells
 from duologue.graphs.batch.preview import Preview, preview_batch
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.conversation.limits import plain_calls
@@ -30,7 +31,7 @@ CAPPED: dict[str, Any] = {**ALL, "when": {"kind": "max_messages", "limit": 5}}
 
 def seen(conversation: object = PLAY, **fields: Any) -> Preview:
     batch = load_batch({"conversation": conversation, **fields})
-    return preview_batch(select_cells(Cells.of(batch, "grid")), batch.limits)
+    return preview_batch(select_cells(Cells.of(batch, "grid"), BatchSettings()), batch.limits)
 
 
 def test_a_dry_run_tells_sessions_calls_limits_and_two_filled_cells() -> None:
@@ -79,7 +80,7 @@ def test_the_calls_of_a_run_are_those_of_its_cells(
 ) -> None:
     vary = {key: VARY[key] for key in keys}
     batch = load_batch({"conversation": PLAY, "vary": vary, "trials": 2})
-    run = select_cells(Cells.of(batch, "grid"), limit=most, shuffle=shuffle)
+    run = select_cells(Cells.of(batch, "grid"), BatchSettings(limit=most, shuffle=shuffle))
     found = preview_batch(run, batch.limits)
     assert found.plain_calls == sum(plain_calls(cell.conversation()) or 0 for cell in run)
     assert found.sessions == len(run)
@@ -90,7 +91,7 @@ def test_a_dry_run_says_which_part_runs_and_in_which_order() -> None:
     cells = Cells.of(batch, "grid")
 
     def told(**options: Any) -> str:
-        return preview_batch(select_cells(cells, **options), batch.limits).text()
+        return preview_batch(select_cells(cells, BatchSettings(**options)), batch.limits).text()
 
     assert told().startswith("4 sessions, normally ")
     assert told(limit=2).startswith("The first 2 of 4 sessions, normally ")
@@ -101,7 +102,7 @@ def test_a_dry_run_says_which_part_runs_and_in_which_order() -> None:
     assert "\nOrder: shuffled, seed 0.\n" in told()
     assert "\nOrder: shuffled, seed 7.\n" in told(seed=7)
     assert "\nOrder: the sessions' numbers.\n" in told(shuffle=False)
-    first, *_, last = select_cells(cells, sample=3)
+    first, *_, last = select_cells(cells, BatchSettings(sample=3))
     shown = [line for line in told(sample=3).splitlines() if line.startswith("Session ")]
     assert [line.partition(",")[0] for line in shown] == [
         f"Session {first.number}",
@@ -151,7 +152,7 @@ def test_a_judge_at_the_end_adds_its_calls(final: bool, plain: int) -> None:
     }
     batch = load_batch({"conversation": conversation, "trials": 3, "score": "criteria"})
     cells = Cells.of(batch, "grid")
-    found = preview_batch(select_cells(cells), batch.limits, judge_at_end=True)
+    found = preview_batch(select_cells(cells, BatchSettings()), batch.limits, judge_at_end=True)
     # Four messages and one verdict, at the cap or after it.
     assert found.plain_calls == 3 * plain
 
@@ -178,7 +179,7 @@ def test_without_a_cap_and_with_agents_only_a_limit_on_calls_is_known(
 def test_the_calls_of_many_cells_are_estimated(shuffle: bool) -> None:
     vary = {"task": [f"Task {number}" for number in range(1_000)], "max_iterations": [1, 2, 3, 10]}
     batch = load_batch({"conversation": PLAY, "vary": vary})
-    run = select_cells(Cells.of(batch, "grid"), shuffle=shuffle)
+    run = select_cells(Cells.of(batch, "grid"), BatchSettings(shuffle=shuffle))
     found = preview_batch(run, batch.limits)
     # Each session has the call for the task and two calls in each round.
     assert found.plain_calls == pytest.approx(4_000 * (1 + 2 * 4), rel=0.15)

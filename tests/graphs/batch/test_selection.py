@@ -12,7 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from duologue.graphs import BatchError, BatchLimits, BatchRun, SpecError, arun_batch
-from duologue.graphs.batch.cells import Cells, RunCells, select_cells
+from duologue.graphs.batch.cells import Cells, RunCells
+from duologue.graphs.batch.driver import BatchSettings, select_cells
 from duologue.graphs.batch.order import RunOrder
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.batch.status import BatchStatus
@@ -195,8 +196,8 @@ def test_a_run_has_the_first_cells_of_its_sample_each_once(
     sizes: list[int], trials: int, sample: int | None, limit: int | None, seed: int
 ) -> None:
     cells = cells_of(sizes, trials)
-    all_ = [cell.session for cell in select_cells(cells, seed=seed)]
-    run = select_cells(cells, limit=limit, sample=sample, seed=seed)
+    all_ = [cell.session for cell in select_cells(cells, BatchSettings(seed=seed))]
+    run = select_cells(cells, BatchSettings(limit=limit, sample=sample, seed=seed))
     most = min(limit or cells.count, sample or cells.count, cells.count)
     assert len(run) == most
     assert [cell.session for cell in run] == all_[:most]
@@ -204,7 +205,7 @@ def test_a_run_has_the_first_cells_of_its_sample_each_once(
     assert run.is_whole is (most == cells.count)
     assert run.selection.cells == min(sample or cells.count, cells.count)
     # It is stored with the batch, and read again.
-    assert select_cells(cells, run.selection) == RunCells(cells, run.selection)
+    assert select_cells(cells, BatchSettings(), run.selection) == RunCells(cells, run.selection)
 
 
 # The order in which a batch runs its cells: a permutation whose beginnings cover the grid.
