@@ -185,8 +185,9 @@ class RunCells:
         """True if the run has all cells of the grid."""
         return len(self) == self.cells.count
 
+    @property
     def reached_limit(self) -> str | None:
-        """Return the reason why the run ends before all cells of the batch have run, or None."""
+        """The reason why the run ends before all cells of the batch have run, or None."""
         if len(self) == self.selection.cells:
             return None
         return f"limit of {len(self):,} {'session' if len(self) == 1 else 'sessions'} is reached"

@@ -194,8 +194,6 @@ class Driver:
     """The names of the batch's scores. A cell that has ended but lacks a score is scored in
     this run.
     """
-    reached_limit: str | None = None
-    """The reason why the run ends before all cells of the batch have run, or None."""
     told: Callable[[CellRow], None] | None = None
     """A function that receives the row of each cell after its run, or None."""
     _error: Exception | None = None
@@ -219,7 +217,7 @@ class Driver:
                 for _ in range(self.settings.concurrency):
                     workers.create_task(self._work(todo))
             paused = await self.crew.paused()
-        self.row = self.row.model_copy(update={"stopped": paused or self.reached_limit})
+        self.row = self.row.model_copy(update={"stopped": paused or self.cells.reached_limit})
         try:
             await self.lease.put(self.row)
         except (StoreError, LostBatchError) as error:

@@ -16,7 +16,7 @@ from ..conversation.limits import UNKNOWN_CALLS, plain_calls
 from ..session.session_row import title_of
 from .cells import Cell, RunCells
 from .order import RunOrder
-from .spec import BatchLimits
+from .spec import Batch, BatchLimits
 
 COUNTED: Final = 200
 """Maximum number of cells whose calls are counted. Those of more cells are estimated from them."""
@@ -104,14 +104,8 @@ class Preview(Data):
             yield f"Order: {seed}."
 
 
-def preview_batch(run: RunCells, limits: BatchLimits, *, judge_at_end: bool = False) -> Preview:
-    """Return the preview of a batch.
-
-    Args:
-        run: The cells of the run. Their grid has passed `Grid.check`.
-        limits: The limits over all sessions together.
-        judge_at_end: Whether the separate judge is asked about sessions that have ended.
-    """
+def preview_batch(run: RunCells, batch: Batch) -> Preview:
+    """Return the preview of a batch from the cells of its run. Their grid has been checked."""
     selection = run.selection
     order = RunOrder() if run.is_whole else selection.order
     numbers = dict.fromkeys(map(order.number, (0, len(run) - 1)))
@@ -120,8 +114,8 @@ def preview_batch(run: RunCells, limits: BatchLimits, *, judge_at_end: bool = Fa
         sample=None if selection.sample_of is None else selection.cells,
         in_all=run.cells.count,
         seed=selection.order.seed,
-        plain_calls=_count_calls(run, judge_at_end=judge_at_end),
-        limits=limits,
+        plain_calls=_count_calls(run, judge_at_end=batch.judge_at_end),
+        limits=batch.limits,
         cells=tuple(_fill_cell(run.cells.cell(number)) for number in numbers),
     )
 

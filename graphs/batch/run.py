@@ -275,16 +275,14 @@ async def open_driver(
         worker = Worker(lease, opened, limiter, own_settings, CellRules(given, found, *judging))
         async with _open_crew(worker, limiter, batch.limits, settings) as crew:
             row = await write_begun_row(lease, batch, run, known, settings.facts, settings.title)
-            why = run.reached_limit()
-            yield Driver(opened, lease, row, run, crew, settings, tuple(found), why)
+            yield Driver(opened, lease, row, run, crew, settings, tuple(found))
 
 
 async def plan_batch(source: BatchLike, settings: BatchSettings, options: Options) -> Preview:
     """Check a batch as `open_driver` does, with its scores, tools and models, and preview it."""
     batch, cells, _ = await asyncio.to_thread(_read_batch, source, settings)
     await check_here(cells.cell(1).conversation(), options)
-    run = select_cells(cells, settings)
-    return preview_batch(run, batch.limits, judge_at_end=batch.judge_at_end)
+    return preview_batch(select_cells(cells, settings), batch)
 
 
 def _open_crew(

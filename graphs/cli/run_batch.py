@@ -115,7 +115,7 @@ class BatchCommand:
             json_line(row.model_dump_json())
 
     def _has_reached_limit(self, status: BatchStatus) -> bool:
-        return status.stopped is not None and status.stopped == self.driver.reached_limit
+        return status.stopped is not None and status.stopped == self.driver.cells.reached_limit
 
     def _code(self, status: BatchStatus) -> ExitCode:
         if self.signals:

@@ -31,7 +31,7 @@ CAPPED: dict[str, Any] = {**ALL, "when": {"kind": "max_messages", "limit": 5}}
 
 def seen(conversation: object = PLAY, **fields: Any) -> Preview:
     batch = load_batch({"conversation": conversation, **fields})
-    return preview_batch(select_cells(Cells.of(batch, "grid"), BatchSettings()), batch.limits)
+    return preview_batch(select_cells(Cells.of(batch, "grid"), BatchSettings()), batch)
 
 
 def test_a_dry_run_tells_sessions_calls_limits_and_two_filled_cells() -> None:
@@ -81,7 +81,7 @@ def test_the_calls_of_a_run_are_those_of_its_cells(
     vary = {key: VARY[key] for key in keys}
     batch = load_batch({"conversation": PLAY, "vary": vary, "trials": 2})
     run = select_cells(Cells.of(batch, "grid"), BatchSettings(limit=most, shuffle=shuffle))
-    found = preview_batch(run, batch.limits)
+    found = preview_batch(run, batch)
     assert found.plain_calls == sum(plain_calls(cell.conversation()) or 0 for cell in run)
     assert found.sessions == len(run)
 
@@ -91,7 +91,7 @@ def test_a_dry_run_says_which_part_runs_and_in_which_order() -> None:
     cells = Cells.of(batch, "grid")
 
     def told(**options: Any) -> str:
-        return preview_batch(select_cells(cells, BatchSettings(**options)), batch.limits).text()
+        return preview_batch(select_cells(cells, BatchSettings(**options)), batch).text()
 
     assert told().startswith("4 sessions, normally ")
     assert told(limit=2).startswith("The first 2 of 4 sessions, normally ")
@@ -150,9 +150,11 @@ def test_a_judge_at_the_end_adds_its_calls(final: bool, plain: int) -> None:
         "judge": {"criteria": ["A price is named."], "final_verdict": final},
         "end_chat": {"max_iterations": 2},
     }
-    batch = load_batch({"conversation": conversation, "trials": 3, "score": "criteria"})
+    batch = load_batch(
+        {"conversation": conversation, "trials": 3, "score": "criteria", "judge_at_end": True}
+    )
     cells = Cells.of(batch, "grid")
-    found = preview_batch(select_cells(cells, BatchSettings()), batch.limits, judge_at_end=True)
+    found = preview_batch(select_cells(cells, BatchSettings()), batch)
     # Four messages and one verdict, at the cap or after it.
     assert found.plain_calls == 3 * plain
 
@@ -180,7 +182,7 @@ def test_the_calls_of_many_cells_are_estimated(shuffle: bool) -> None:
     vary = {"task": [f"Task {number}" for number in range(1_000)], "max_iterations": [1, 2, 3, 10]}
     batch = load_batch({"conversation": PLAY, "vary": vary})
     run = select_cells(Cells.of(batch, "grid"), BatchSettings(shuffle=shuffle))
-    found = preview_batch(run, batch.limits)
+    found = preview_batch(run, batch)
     # Each session has the call for the task and two calls in each round.
     assert found.plain_calls == pytest.approx(4_000 * (1 + 2 * 4), rel=0.15)
     number = f"{found.plain_calls:,}"
