@@ -17,10 +17,11 @@ T = TypeVar("T")
 _SIGNS: Final = r"[^\w\n]*"
 
 _LABEL: Final = re.compile(
-    r"(?:(?:the|my|so|final|short|one-word|overall|task)\W+)*"
-    r"(?:answer|verdict|reply|response|result|conclusion|complete)(?:\W+is\b)?(?:\W*:)?\W+"
+    r"(?:\d{1,2}\W*[.:)]\W*)?"
+    r"(?:(?:(?:the|my|so|final|short|one-word|overall|task)\W+)*"
+    r"(?:answer|verdict|reply|response|result|conclusion|complete)(?:\W+is\b)?(?:\W*:)?\W+)?"
 )
-"""Introductions of a verdict: "The answer is", "Verdict:"."""
+"""Introductions of a verdict: "The answer is", "Verdict:", "1:"."""
 
 _INTRODUCES: Final = re.compile(r"\W*\Z|[\W\d]*#|.*[:?][\"'*`_)\]\s]*\Z|\W*```\w*\Z")
 """Lines that may precede the verdict: "Here is my answer:", the question again, a heading."""
@@ -90,7 +91,7 @@ _FINDINGS: Final = {
     "false": Finding.NOT_MET,
     "inconclusive": Finding.INCONCLUSIVE,
 }
-_NEXT_FIELD: Final = re.compile(r",(?=\s*\"criterion \d)")
+_NEXT_FIELD: Final = re.compile(r",(?=\s*\"(?:criterion )?\d)")
 """The end of a finding in a line of JSON with several findings."""
 
 
