@@ -57,8 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("command", choices=("run", "agree", "table", "judge", "verdicts"))
     for name, source in SOURCES.items():
         parser.add_argument(
-            source.option,
-            dest=name,
+            f"--{name}",
             type=Path,
             action="append",
             default=[],
@@ -66,9 +65,6 @@ def _parser() -> argparse.ArgumentParser:
         )
     parser.add_argument("--half", choices=(*HALVES, "both"), default="both")
     parser.add_argument("--limit", type=int, help="the most dialogues of each source")
-    parser.add_argument(
-        "--wide", action="store_true", help="print all metrics by kind of case, too"
-    )
     parser.add_argument(
         "--answered",
         action="store_true",
@@ -155,8 +151,6 @@ def _run(given: argparse.Namespace, folders: dict[str, list[Path]], halves: Sequ
     parts = {half: [one for one in scored if one.dialogue.half == half] for half in halves}
     for half, part in parts.items():
         _print(f"### Half: {half}", report.by_source(part), report.cost_line(part))
-        if given.wide:
-            _print(report.by_case(part))
     _print("### By kind of case", report.halves_by_case(parts))
     read = closings.lines(folders.get("sgd", ()), folders.get("convlab", ()))
     agreed = closings.agreements(one for one in read if half_of(one.dialogue) in halves)

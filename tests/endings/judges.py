@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.messages import AnyMessage, HumanMessage, messages_to_dict
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 
@@ -33,7 +33,7 @@ from duologue.nodes.turn.running_sessions import RunningSession
 from endings.adapter import MANY, Rules
 from endings.dialogue import Dialogue
 from endings.scoring import is_over
-from endings.stored_verdicts import Key, StoredCall, VerdictFile, dump_messages, load_messages
+from endings.stored_verdicts import Key, StoredVerdict, VerdictFile
 from support.log import fields_of
 
 FORMS = ("structured", "two_questions")
@@ -93,17 +93,17 @@ def draw_sample(prefixes: Iterable[Prefix], size: int | None, seed: int) -> list
 def ask_all(
     prefixes: Sequence[Prefix], wanted: Sequence[str], model: str, file: VerdictFile
 ) -> None:
-    """Ask the judges about the prefixes, one call after another, and store each call.
+    """Ask the judges about the prefixes, one after another, and store each verdict.
 
     Args:
         prefixes: The prefixes.
         wanted: The judges, of `JUDGES`.
         model: The name of the model.
-        file: The stored calls, which are not repeated.
+        file: The stored verdicts, which are not requested again.
 
     Raises:
         SpecError: A setting of the environment is invalid.
-        ModelError: The model is not available or did not answer. All earlier calls are stored.
+        ModelError: The model is not available or did not answer. All earlier verdicts are stored.
     """
     resources = make_resources(Options(model=model), load_settings())
 
@@ -121,42 +121,45 @@ async def ask(
     resources: Resources,
     file: VerdictFile,
 ) -> None:
-    """Ask one judge about a prefix, and store each call as soon as it is answered.
+    """Ask one judge about a prefix, and store its verdict.
 
     Args:
         prefix: The prefix.
         judge: One of `JUDGES`.
         resources: The models.
-        file: The stored calls, which are not repeated.
+        file: The stored verdicts, which are not requested again.
 
     Raises:
         ModelError: The model is not available or did not answer.
     """
     key = Key(judge=judge, dialogue=prefix.dialogue.id, turns=prefix.turns)
-    calls = file.calls[key]
-    if calls and calls[-1].is_last:
+    if key in file.keys:
         return
-    form = judge if judge in FORMS else None
-    answer = _answer_bare if form is None else _answer_judge
-    context = _begin(prefix, form, resources)
-    for call in calls:
-        context = _continued(context, call)
-    while not calls or not calls[-1].is_last:
-        with set_config_context(RunnableConfig(configurable={})) as variables:
-            asked = asyncio.create_task(answer(context, key, prefix), context=variables)
-            call = await asked
-        file.add(call)
-        context = _continued(context, call)
+    context = _begin(prefix, judge, resources)
+    answer = _answer_judge if judge in FORMS else _answer_bare
+    with set_config_context(RunnableConfig(configurable={})) as variables:
+        found = asyncio.create_task(answer(context), context=variables)
+        says_over, messages, usage = await found
+    file.add(
+        StoredVerdict(
+            key=key,
+            is_over=prefix.is_over,
+            source=prefix.dialogue.source,
+            says_over=says_over,
+            messages=messages_to_dict(messages),
+            usage=usage,
+        )
+    )
 
 
-def _begin(prefix: Prefix, form: str | None, resources: Resources) -> NodeContext:
+def _begin(prefix: Prefix, judge: str, resources: Resources) -> NodeContext:
     """Return the place in a conversation at which its judge is asked about the prefix."""
     off: Mapping[str, int] = dict.fromkeys(Guards.model_fields, 0)
     conversation = Conversation.model_validate(
         {
             "task": TASK,
             "speakers": [Speaker(name, checks_completion=True) for name in prefix.dialogue.names],
-            "judge": {"form": form or FORMS[0]},
+            "judge": {"form": judge if judge in FORMS else FORMS[0]},
             "end_chat": {
                 "mode": "end_chat_after_first_completion",
                 "max_iterations": MANY,
@@ -180,32 +183,31 @@ def _begin(prefix: Prefix, form: str | None, resources: Resources) -> NodeContex
     )
 
 
-def _continued(before: NodeContext, call: StoredCall) -> NodeContext:
-    """Return the context after a call."""
-    position = Position.model_validate(call.position)
-    log: list[AnyMessage] = [*before.log, *load_messages(call.messages)]
-    usage = read_usage({"usage": call.usage})
-    return replace(before, position=position, log=log, usage=usage, new=[])
+_Answer = tuple[bool | None, Sequence[AnyMessage], dict[str, Any]]
+"""Whether the conversation is over, the messages of the judge, and the usage of its calls."""
 
 
-async def _answer_judge(context: NodeContext, key: Key, prefix: Prefix) -> StoredCall:
-    update: dict[str, Any] = await judge_yourself(context)
-    new = new_messages(update)
-    reflections = [about for about in map(fields_of, new) if about.kind == "reflection"]
-    verdict = next((one.verdict for one in reflections if one.verdict is not None), None)
-    return StoredCall(
-        key=key,
-        is_over=prefix.is_over,
-        source=prefix.dialogue.source,
-        is_last=verdict is not None,
-        says_over=verdict.complete if verdict is not None and verdict.readable else None,
-        position=update["position"],
-        messages=dump_messages(new),
-        usage=update["usage"],
-    )
+async def _answer_judge(context: NodeContext) -> _Answer:
+    messages = list[AnyMessage]()
+    while True:
+        update: dict[str, Any] = await judge_yourself(context)
+        new = new_messages(update)
+        messages += new
+        reflections = [about for about in map(fields_of, new) if about.kind == "reflection"]
+        verdict = next((one.verdict for one in reflections if one.verdict is not None), None)
+        if verdict is not None:
+            says_over = verdict.complete if verdict.readable else None
+            return says_over, messages, update["usage"]
+        context = replace(
+            context,
+            position=Position.model_validate(update["position"]),
+            log=[*context.log, *new],
+            usage=read_usage(update),
+            new=[],
+        )
 
 
-async def _answer_bare(context: NodeContext, key: Key, prefix: Prefix) -> StoredCall:
+async def _answer_bare(context: NodeContext) -> _Answer:
     model = await context.model(None)
     transcript = format_transcript(context.log, private=False)
     prompt = [HumanMessage(BARE_QUESTION.format(transcript=transcript))]
@@ -213,13 +215,4 @@ async def _answer_bare(context: NodeContext, key: Key, prefix: Prefix) -> Stored
     settings = context.settings("judge", ModelSettings(), VERDICT_TEMPERATURE, most)
     answer = await model.answer(prompt, settings, purpose=Reflection)
     context.count_call(model, answer)
-    return StoredCall(
-        key=key,
-        is_over=prefix.is_over,
-        source=prefix.dialogue.source,
-        is_last=True,
-        says_over=yes_or_no(answer.text),
-        position={},
-        messages=dump_messages([answer]),
-        usage=dump_usage(context.usage),
-    )
+    return yes_or_no(answer.text), [answer], dump_usage(context.usage)

@@ -13,11 +13,6 @@ delay
     that 90 % do not exceed.
 false stops
     Premature stops per 1,000 turns after which the dialogue should have continued.
-saved
-    Turns of the record after the stop, per dialogue. A premature stop saves nothing.
-wasted
-    Turns between the labelled end and the stop, or the end of the record if the end was missed, per
-    dialogue. A premature stop wastes all turns before it.
 cost
     Model calls and tokens spent on deciding, per dialogue.
 κ
@@ -48,8 +43,6 @@ class Metrics:
     delay: Estimate | None
     delay_90: Estimate | None
     false_stops: Estimate | None
-    saved: Estimate | None
-    wasted: Estimate | None
     calls: Estimate | None
     tokens: Estimate | None
     kappa: Estimate | None
@@ -73,8 +66,6 @@ def measure(scored: Sequence[Scored]) -> Metrics:
         delay=quantile(delays, 0.5),
         delay_90=quantile(delays, 0.9),
         false_stops=false_stops and false_stops.times(1000),
-        saved=mean([one.saved for one in scored]),
-        wasted=mean([one.wasted for one in scored]),
         calls=mean([one.calls for one in scored]),
         tokens=mean([one.tokens for one in scored]),
         kappa=kappa([one.prefixes for one in scored]),

@@ -12,7 +12,7 @@ ERRORS = (Outcome.PREMATURE, Outcome.MISSED, Outcome.LATE)
 
 HEAD = (
     *("dialogues", "premature, %", "missed, %", "delay, median", "delay, 90 %"),
-    *("false stops per 1,000", "saved", "wasted", "κ", "ties", "undecidable"),
+    *("false stops per 1,000", "κ", "ties", "undecidable"),
 )
 
 
@@ -21,13 +21,6 @@ def by_source(scored: Iterable[Scored]) -> str:
     groups = _grouped(scored, lambda one: one.dialogue.source)
     rows = [[source, *_cells(measure(groups[source]))] for source in sorted(groups)]
     return table(("source", *HEAD), rows)
-
-
-def by_case(scored: Iterable[Scored]) -> str:
-    """Return all metrics by source and kind of case."""
-    groups = _grouped(scored, _case)
-    rows = [[*key, *_cells(measure(groups[key]))] for key in sorted(groups)]
-    return table(("source", "kind of case", *HEAD), rows)
 
 
 def halves_by_case(parts: Mapping[str, Sequence[Scored]]) -> str:
@@ -115,7 +108,6 @@ def _cells(found: Metrics) -> list[str]:
         *(format_estimate(one, 2) for one in percent),
         *(format_estimate(one, 0) for one in (found.delay, found.delay_90)),
         format_estimate(found.false_stops, 2),
-        *(format_estimate(one, 1) for one in (found.saved, found.wasted)),
         format_estimate(found.kappa, 2),
         f"{found.outcomes[Outcome.TIE]:,}",
         f"{found.outcomes[Outcome.UNDECIDABLE]:,}",

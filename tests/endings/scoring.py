@@ -81,18 +81,6 @@ class Scored:
         return min(self.fed, max(self.dialogue.label.first - 1, 0))
 
     @property
-    def saved(self) -> int:
-        """Turns of the record that the stop spares, if it is not premature."""
-        return 0 if self.outcome is Outcome.PREMATURE else len(self.dialogue.turns) - self.fed
-
-    @property
-    def wasted(self) -> int:
-        """Turns after the labelled end; all turns, if a premature stop made them useless."""
-        if self.outcome is Outcome.PREMATURE:
-            return self.fed
-        return max(0, self.fed - self.dialogue.label.end)
-
-    @property
     def prefixes(self) -> Table:
         """Compare the rules with the label at each prefix that can be decided.
 

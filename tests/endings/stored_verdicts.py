@@ -1,24 +1,16 @@
-"""Files of verdicts: JSON lines, a line for each model call, from which a run is resumed."""
+"""Files of verdicts: JSON lines, a line for each verdict, from which a run is resumed."""
 
 import json
 import os
-from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
-from langchain_core.messages import (
-    AnyMessage,
-    BaseMessage,
-    messages_from_dict,
-    messages_to_dict,
-)
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class Key(NamedTuple):
-    """The question that a call belongs to."""
+    """The question that a verdict answers."""
 
     judge: str
     dialogue: str
@@ -30,7 +22,7 @@ class _Line(BaseModel):
 
 
 class Head(_Line):
-    """The first line of a file: the options with which all of its calls were made."""
+    """The first line of a file: the options with which all of its verdicts were made."""
 
     format: Literal[1] = 1
     """The version of the format."""
@@ -46,39 +38,24 @@ class Head(_Line):
     """Number of prefixes about which each judge is asked."""
 
 
-class StoredCall(_Line):
-    """An answered model call."""
+class StoredVerdict(_Line):
+    """A verdict about a prefix."""
 
     key: Key
     is_over: bool
     """Whether the dialogue should be over after these turns, by its label."""
     source: str
     """The source of the dialogue."""
-    is_last: bool
-    """Whether the call completes the verdict."""
     says_over: bool | None
-    """The verdict of the last call. None if it could not be read, or follows in a later call."""
-    position: dict[str, Any]
-    """The position of the judge's conversation after the call. Empty for the bare question."""
+    """The verdict. None if it could not be read."""
     messages: list[dict[str, Any]]
-    """The messages that the call adds to the log of the judge's conversation."""
+    """The messages of the judge."""
     usage: dict[str, Any]
-    """The usage of all calls about this question so far, by model."""
-
-
-def dump_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """Convert messages to plain values."""
-    return messages_to_dict(messages)
-
-
-def load_messages(stored: Sequence[dict[str, Any]]) -> list[AnyMessage]:
-    """Return stored messages."""
-    found: list[Any] = messages_from_dict(stored)
-    return found
+    """The usage of the calls for this verdict, by model."""
 
 
 class VerdictFile:
-    """A file of verdicts that grows by a line for each call.
+    """A file of verdicts that grows by a line for each verdict.
 
     The last line is ignored and removed if a kill has left it unfinished.
 
@@ -87,19 +64,18 @@ class VerdictFile:
         head: The options of the run.
 
     Raises:
-        ValueError: The file has calls that were made with other options, or a line is damaged.
+        ValueError: The file has verdicts that were made with other options, or a line is damaged.
     """
 
     def __init__(self, path: Path, head: Head) -> None:
-        self.calls: defaultdict[Key, list[StoredCall]] = defaultdict(list)
-        """The stored calls of each question, oldest first."""
+        self.keys = set[Key]()
+        """The questions whose verdicts are stored."""
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = 0
         if path.exists() and (found := _whole_lines(path)):
-            before, calls = _read(path, found)
+            before, verdicts = _read(path, found)
             _check_same(path, before, head)
-            for call in calls:
-                self.calls[call.key].append(call)
+            self.keys = {one.key for one in verdicts}
             whole = len(found)
         self._file = path.open("ab")
         self._file.truncate(whole)
@@ -119,10 +95,10 @@ class VerdictFile:
         """Close the file."""
         self._file.close()
 
-    def add(self, call: StoredCall) -> None:
-        """Store a call, so that it survives a kill of the process or a loss of power."""
-        self._write(call)
-        self.calls[call.key].append(call)
+    def add(self, verdict: StoredVerdict) -> None:
+        """Store a verdict, so that it survives a kill of the process or a loss of power."""
+        self._write(verdict)
+        self.keys.add(verdict.key)
 
     def _write(self, line: _Line) -> None:
         self._file.write(line.model_dump_json().encode() + b"\n")
@@ -130,11 +106,11 @@ class VerdictFile:
         os.fsync(self._file.fileno())
 
 
-def read_verdicts(path: Path) -> tuple[Head, list[StoredCall]]:
+def read_verdicts(path: Path) -> tuple[Head, list[StoredVerdict]]:
     """Read a file of verdicts.
 
     Returns:
-        The options of the run, and the calls in the order in which they were made.
+        The options of the run, and the verdicts in the order in which they were made.
 
     Raises:
         ValueError: The file does not exist, or a line is damaged; names the file and the line.
@@ -150,21 +126,21 @@ def _whole_lines(path: Path) -> bytes:
     return content[: content.rfind(b"\n") + 1]
 
 
-def _read(path: Path, content: bytes) -> tuple[Head, list[StoredCall]]:
+def _read(path: Path, content: bytes) -> tuple[Head, list[StoredVerdict]]:
     first, *rest = content.splitlines() or [b""]
     try:
         head = Head.model_validate_json(first)
     except ValidationError as error:
         raise ValueError(f"{path}: line 1 has no options; name a file of `judge`") from error
-    calls = list[StoredCall]()
+    verdicts = list[StoredVerdict]()
     for number, line in enumerate(rest, start=2):
         try:
-            calls.append(StoredCall.model_validate_json(line))
+            verdicts.append(StoredVerdict.model_validate_json(line))
         except ValidationError as error:
             raise ValueError(
-                f"{path}: line {number} is not a stored call; delete the line"
+                f"{path}: line {number} is not a stored verdict; delete the line"
             ) from error
-    return head, calls
+    return head, verdicts
 
 
 def _check_same(path: Path, before: Head, now: Head) -> None:

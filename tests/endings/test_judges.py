@@ -114,7 +114,7 @@ def test_each_judge_is_compared_with_the_labels(
 
 
 @pytest.mark.usefixtures("tiny")
-def test_a_failed_run_is_resumed_without_a_repeated_call(
+def test_a_failed_run_is_resumed_without_a_repeated_verdict(
     server: FakeServer[Any], tmp_path: Path
 ) -> None:
     path, last = tmp_path / "verdicts.jsonl", sum(CALLS.values())
@@ -132,20 +132,20 @@ def test_a_failed_run_is_resumed_without_a_repeated_call(
         patch.setenv("OPENAI_BASE_URL", failing.url)
         with pytest.raises(SystemExit, match="the script fails"):
             run(path)
-    assert len(read_verdicts(path)[1]) == 2
+    assert len(read_verdicts(path)[1]) == 1
     # A kill can leave an unfinished line.
     with path.open("a") as file:
         file.write('{"key":["bare","own/ti')
     run(path)
-    assert len(server.calls) == last - 2
-    assert len(read_verdicts(path)[1]) == last
+    assert len(server.calls) == last - 1
+    assert len(read_verdicts(path)[1]) == 18
     assert percent(agreement(path, "two_questions")) == [16.67, 100, 0, 0]
     run(path)
-    assert len(server.calls) == last - 2
+    assert len(server.calls) == last - 1
 
 
 @pytest.mark.process
-def test_a_killed_run_repeats_only_the_call_in_flight(tmp_path: Path) -> None:
+def test_a_killed_run_repeats_only_the_verdict_in_flight(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.jsonl"
     started = [sys.executable, str(FOLDER), "judge", "--model", "scripted", "--runs", str(path)]
     started += ["--limit", "4", "--sample", "3", "--judge", "two_questions"]
@@ -156,11 +156,11 @@ def test_a_killed_run_repeats_only_the_call_in_flight(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         server.release()
-        assert len(read_verdicts(path)[1]) == 3
-    with ScriptedServer(["No.", "A table.", "No."]) as server:
+        assert len(read_verdicts(path)[1]) == 1
+    with ScriptedServer(["A table.", "No."] * 2) as server:
         variables["OPENAI_BASE_URL"] = server.url
         subprocess.run(started, env=variables, cwd=tmp_path, check=True, capture_output=True)
-        assert len(server.calls) == 3
+        assert len(server.calls) == 4
     assert agreement(path, "two_questions").asked == 3
 
 
@@ -175,7 +175,7 @@ def test_a_file_of_another_run_is_refused_before_a_call(
     assert len(server.calls) == 2
     lines = path.read_text().splitlines(keepends=True)
     path.write_text(lines[0] + "{}\n" + lines[1])
-    with pytest.raises(SystemExit, match="line 2 is not a stored call; delete the line"):
+    with pytest.raises(SystemExit, match="line 2 is not a stored verdict; delete the line"):
         main(["verdicts", "--runs", str(path)])
     path.write_text("{}\n")
     with pytest.raises(SystemExit, match="line 1 has no options; name a file of `judge`"):

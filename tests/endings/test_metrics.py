@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from endings.dialogue import Case, Dialogue, Label, Origin, Turn
-from endings.intervals import Estimate, Table, kappa, mean, quantile, share
-from endings.metrics import Metrics, measure
+from endings.intervals import Table, kappa, mean, quantile, share
+from endings.metrics import measure
 from endings.scoring import Outcome, Scored, score
 
 
@@ -37,91 +37,57 @@ ALL = (RIGHT, PREMATURE, LATE, MISSED, TIE, UNDECIDABLE, OPEN)
 
 
 @pytest.mark.parametrize(
-    ("one", "outcome", "delay", "saved", "wasted", "prefixes"),
+    ("one", "outcome", "delay", "prefixes"),
     [
-        (RIGHT, Outcome.RIGHT, 0, 0, 0, Table(1, 0, 0, 3)),
-        (PREMATURE, Outcome.PREMATURE, None, 0, 2, Table(0, 1, 0, 1)),
-        (LATE, Outcome.LATE, 2, 0, 2, Table(1, 0, 2, 3)),
-        (MISSED, Outcome.MISSED, None, 0, 2, Table(0, 0, 3, 3)),
-        (TIE, Outcome.TIE, None, 1, 0, Table(0, 0, 0, 2)),
-        (UNDECIDABLE, Outcome.UNDECIDABLE, None, 0, 0, Table(0, 0, 0, 3)),
-        (OPEN, Outcome.OPEN, None, 0, 0, Table(0, 0, 0, 3)),
+        (RIGHT, Outcome.RIGHT, 0, Table(1, 0, 0, 3)),
+        (PREMATURE, Outcome.PREMATURE, None, Table(0, 1, 0, 1)),
+        (LATE, Outcome.LATE, 2, Table(1, 0, 2, 3)),
+        (MISSED, Outcome.MISSED, None, Table(0, 0, 3, 3)),
+        (TIE, Outcome.TIE, None, Table(0, 0, 0, 2)),
+        (UNDECIDABLE, Outcome.UNDECIDABLE, None, Table(0, 0, 0, 3)),
+        (OPEN, Outcome.OPEN, None, Table(0, 0, 0, 3)),
         # A stop within a record that should go on, and an end without a sign that runs on.
-        (scored(3, 4, 3), Outcome.PREMATURE, None, 0, 3, Table(0, 1, 0, 2)),
-        (scored(5, 4, None, signalled=False), Outcome.MISSED, None, 0, 1, Table(0, 0, 2, 3)),
+        (scored(3, 4, 3), Outcome.PREMATURE, None, Table(0, 1, 0, 2)),
+        (scored(5, 4, None, signalled=False), Outcome.MISSED, None, Table(0, 0, 2, 3)),
     ],
 )
 def test_a_stop_is_compared_with_the_label(
-    one: Scored, outcome: Outcome, delay: int | None, saved: int, wasted: int, prefixes: Table
+    one: Scored, outcome: Outcome, delay: int | None, prefixes: Table
 ) -> None:
-    assert one.outcome is outcome
-    assert (one.delay, one.saved, one.wasted) == (delay, saved, wasted)
-    assert one.prefixes == prefixes
+    assert (one.outcome, one.delay, one.prefixes) == (outcome, delay, prefixes)
 
 
-@pytest.fixture(scope="module")
-def found() -> Metrics:
-    return measure(ALL)
+# Of 26 prefixes: 2 by both, 1 by the rules alone, 5 by the labels alone, 18 by neither.
+BY_CHANCE = (3 * 7 + 23 * 19) / 26**2
+
+VALUES = {
+    "premature": 1 / 7,
+    # By the dialogues whose end can be decided.
+    "missed": 1 / 5,
+    # Of the right and the late stop.
+    "delay": 0,
+    "delay_90": 2,
+    # By the turns after which a dialogue should go on.
+    "false_stops": 1000 / 19,
+    "calls": 3 / 7,
+    "tokens": 10,
+    "kappa": (20 / 26 - BY_CHANCE) / (1 - BY_CHANCE),
+}
 
 
-def value(estimate: Estimate | None) -> float:
-    assert estimate is not None
-    return estimate.value
-
-
-def test_premature_is_by_all_dialogues(found: Metrics) -> None:
-    assert value(found.premature) == 1 / 7
-
-
-def test_missed_is_by_dialogues_whose_end_can_be_decided(found: Metrics) -> None:
-    assert value(found.missed) == 1 / 5
-
-
-@pytest.mark.parametrize(
-    "one",
-    [
-        scored(3, 4, 3),
-        scored(3, 4, 3, earliest=3),
-        scored(4, 4, 2, signalled=False),
-        UNDECIDABLE,
-        OPEN,
-    ],
-)
-def test_records_whose_end_cannot_be_decided_are_no_found_ends(one: Scored) -> None:
-    assert measure([MISSED, one]).missed == share(1, 1)
-
-
-def test_delay_is_of_right_and_late_stops(found: Metrics) -> None:
-    assert (value(found.delay), value(found.delay_90)) == (0, 2)
-
-
-def test_false_stops_are_by_turns_after_which_it_should_go_on(found: Metrics) -> None:
-    assert value(found.false_stops) == pytest.approx(1000 / 19)
-
-
-def test_saved_and_wasted_are_means_by_dialogue(found: Metrics) -> None:
-    assert value(found.saved) == 1 / 7
-    assert value(found.wasted) == 6 / 7
-
-
-def test_cost_is_what_was_spent_to_decide(found: Metrics) -> None:
-    assert (value(found.calls), value(found.tokens)) == (3 / 7, 10)
-
-
-def test_kappa_is_over_the_prefixes_that_can_be_decided(found: Metrics) -> None:
-    # 2 by both, 1 by the rules alone, 5 by the labels alone, 18 by neither.
-    by_chance = (3 * 7 + 23 * 19) / 26**2
-    assert value(found.kappa) == pytest.approx((20 / 26 - by_chance) / (1 - by_chance))
-    assert found.left_out == 2
-
-
-def test_ties_and_undecidable_records_are_counted_apart(found: Metrics) -> None:
+def test_metrics_have_the_values_of_their_definitions() -> None:
+    found = measure(ALL)
+    assert {name: getattr(found, name).value for name in VALUES} == pytest.approx(VALUES)
     assert found.outcomes[Outcome.TIE] == found.outcomes[Outcome.UNDECIDABLE] == 1
-
-
-def test_nothing_has_no_metrics() -> None:
+    assert found.left_out == 2
     empty = measure([])
-    assert (empty.premature, empty.missed, empty.delay, empty.saved, empty.kappa) == (None,) * 5
+    assert (empty.premature, empty.missed, empty.delay, empty.kappa) == (None,) * 4
+
+
+def test_records_whose_end_cannot_be_decided_are_no_found_ends() -> None:
+    tie = scored(3, 4, 3, earliest=3)
+    for one in (scored(3, 4, 3), tie, scored(4, 4, 2, signalled=False), UNDECIDABLE, OPEN):
+        assert measure([MISSED, one]).missed == share(1, 1)
 
 
 def test_shares_have_wilsons_interval() -> None:

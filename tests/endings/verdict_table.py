@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from duologue.graphs.conversation.usage import add_usage, read_usage
 from endings.intervals import Estimate, Table, kappa, mean, share
 from endings.report import format_estimate, table
-from endings.stored_verdicts import Head, StoredCall
+from endings.stored_verdicts import Head, StoredVerdict
 
 AGREEMENT = (
     *("judge", "prefixes", "unreadable, %", "agreement, %"),
@@ -29,7 +29,7 @@ class Agreement:
     """The verdicts of one judge compared with the labels. Estimates of nothing are None."""
 
     asked: int
-    """Number of prefixes with a complete verdict, readable or not."""
+    """Number of verdicts, readable or not."""
     unreadable: Estimate | None
     """Share of verdicts that could not be read. They count neither as yes nor as no."""
     agreement: Estimate | None
@@ -52,11 +52,10 @@ class Agreement:
     """Number of calls whose tokens are estimated, because the model does not report them."""
 
 
-def compare(calls: Sequence[StoredCall]) -> Agreement:
-    """Compare the complete verdicts of one judge with the labels."""
-    verdicts = [one for one in calls if one.is_last]
+def compare(verdicts: Sequence[StoredVerdict]) -> Agreement:
+    """Compare the verdicts of one judge with the labels."""
     readable = [one for one in verdicts if one.says_over is not None]
-    by_dialogue = defaultdict[str, list[StoredCall]](list)
+    by_dialogue = defaultdict[str, list[StoredVerdict]](list)
     for one in readable:
         by_dialogue[one.key.dialogue].append(one)
     tables = [_count(part) for part in by_dialogue.values()]
@@ -78,7 +77,7 @@ def compare(calls: Sequence[StoredCall]) -> Agreement:
     )
 
 
-def _count(verdicts: Sequence[StoredCall]) -> Table:
+def _count(verdicts: Sequence[StoredVerdict]) -> Table:
     found = Table()
     for one in verdicts:
         yes, over = one.says_over is True, one.is_over
@@ -88,10 +87,10 @@ def _count(verdicts: Sequence[StoredCall]) -> Table:
     return found
 
 
-def tables(head: Head, calls: Sequence[StoredCall]) -> list[str]:
+def tables(head: Head, verdicts: Sequence[StoredVerdict]) -> list[str]:
     """Return the tables of agreement and of cost, and a line about the run, as Markdown."""
-    judges = dict.fromkeys(one.key.judge for one in calls)
-    found = {name: compare([one for one in calls if one.key.judge == name]) for name in judges}
+    judges = dict.fromkeys(one.key.judge for one in verdicts)
+    found = {name: compare([one for one in verdicts if one.key.judge == name]) for name in judges}
     agreements = [
         [
             name,
@@ -116,16 +115,16 @@ def tables(head: Head, calls: Sequence[StoredCall]) -> list[str]:
         for name, one in found.items()
     ]
     return [
-        _describe_run(head, calls),
+        _describe_run(head, verdicts),
         table(AGREEMENT, agreements),
         table(COST, costs),
     ]
 
 
-def _describe_run(head: Head, calls: Sequence[StoredCall]) -> str:
-    dialogues = {one.key.dialogue for one in calls}
+def _describe_run(head: Head, verdicts: Sequence[StoredVerdict]) -> str:
+    dialogues = {one.key.dialogue for one in verdicts}
     sample = "all prefixes" if head.sample is None else f"a sample of {head.sample:,}"
     return (
         f"Model: {head.model}; half: {head.half}; {sample}, seed {head.seed}; stored: "
-        f"{len(calls):,} calls about {len(dialogues):,} dialogues."
+        f"{len(verdicts):,} verdicts about {len(dialogues):,} dialogues."
     )
