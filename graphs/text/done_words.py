@@ -29,7 +29,7 @@ from .sentences import (
     unlabelled,
 )
 from .spellings import Spelling, html_start, is_ordinary, spelling, unify
-from .structures import Span
+from .structures import Span, hide
 from .thoughts import thoughts
 from .words import DENSE, fold, words_of
 
@@ -482,7 +482,10 @@ def _parts(token: str, text: str, match: Match, name: str | None) -> list[Part]:
     if not word.may_be_in(text):
         return []
     # Every step replaces characters by spaces, so that all indices stay the same.
-    whole, name = unify(_with_line_feeds(_without_thoughts(text)), token), name and unify(name)
+    whole, name = (
+        unify(_with_line_feeds(hide(text, thoughts(text), " ")), token),
+        name and unify(name),
+    )
     shown = unlabelled(whole, name)
     last = find_last_line(word, shown, name)
     if last is None and match == "last":
@@ -532,12 +535,3 @@ def _with_line_feeds(text: str) -> str:
     for end, plain in (("\r\n", " \n"), ("\r", "\n"), ("\u2028", "\n"), ("\u2029", "\n")):
         text = text.replace(end, plain)
     return text
-
-
-def _without_thoughts(text: str) -> str:
-    """Return a text with its thoughts replaced by spaces."""
-    pieces, at = [], 0
-    for start, end in thoughts(text):
-        pieces += [text[at:start], " " * (end - start)]
-        at = end
-    return "".join([*pieces, text[at:]])

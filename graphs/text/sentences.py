@@ -10,11 +10,11 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from .phrases import Kind, Part, courtesies, load_entries, parts_by_spelling
-from .structures import Span, fences
+from .structures import Span, fenced_spans, hide
 from .words import DENSE, any_case, words_and_commas, words_in, words_of
 
 _LONGEST = 100_000
@@ -362,11 +362,7 @@ def hidden_parts(text: str, is_shown: Callable[[str], bool] | None = None) -> li
             part is returned.
     """
     blocks = _blocks(text)
-    pieces, at = [], 0
-    for start, end in blocks:
-        pieces += [text[at:start], "\n" * (end - start)]
-        at = end
-    rest = "".join([*pieces, text[at:]])
+    rest = hide(text, blocks, "\n")
     code = [found.span() for found in _INLINE.finditer(rest)]
     quoted = [found.span() for found in _IN_QUOTES.finditer(rest)]
     # If the quotation is the whole text, no sentence can be about it.
@@ -386,11 +382,7 @@ def is_hidden(span: Span, hidden: list[Span]) -> bool:
 def _blocks(text: str) -> list[Span]:
     """Return the parts of a text that are fenced code or quoted lines, in order."""
     spans = [found.span(1) for found in _QUOTED_LINE.finditer(text)] if ">" in text else []
-    if "```" in text or "~~~" in text:
-        lines, found = fences(text)
-        ends = [0, *accumulate(map(len, lines))]
-        spans += [(ends[one.first], ends[min(one.behind, len(lines))]) for one in found]
-    return _merged(spans)
+    return _merged(spans + fenced_spans(text))
 
 
 def _merged(spans: list[Span]) -> list[Span]:

@@ -19,21 +19,6 @@ from .phrases import has_phrase, load_entries, load_phrases, load_table, load_wo
 from .sentences import FACE, is_farewell
 from .words import APOSTROPHES, words_in, words_of
 
-__all__ = [
-    "Texts",
-    "asks",
-    "has_digit",
-    "is_blank",
-    "is_equal",
-    "is_farewell",
-    "is_near",
-    "is_same",
-    "is_same_move",
-    "is_short",
-    "key_of",
-    "plain",
-]
-
 SHORT_WORDS = 5
 """Replies with fewer words may be repeated, such as "higher" in a game."""
 

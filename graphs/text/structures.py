@@ -148,7 +148,7 @@ class CodeFinder:
             # Twice as far as needed, so that the time stays linear in the number of tags.
             far = text.rfind("\n", 0, 2 * end - behind) + 1
             self._window = (behind, max(end, far))
-            self._blocks = _blocks(text[behind : self._window[1]], behind)
+            self._blocks = fenced_spans(text[behind : self._window[1]], behind)
         if self._line != (first, end):
             self._line = (first, end)
             self._inline = [one.span() for one in _INLINE.finditer(text, first, end)]
@@ -160,17 +160,25 @@ def _has(spans: list[Span], at: int) -> bool:
     return place >= 0 and at < spans[place][1]
 
 
-def _blocks(text: str, begin: int) -> list[Span]:
+def fenced_spans(text: str, begin: int = 0) -> list[Span]:
+    """Return the places of the fenced code in a text that begins at an index."""
     lines, found = fences(text)
     ends = [*accumulate(map(len, lines), initial=begin)]
     return [(ends[one.first], ends[min(one.behind, len(lines))]) for one in found]
 
 
-def is_in_open_fence(text: str, begin: int, end: int) -> bool:
-    """Return whether a part of a text ends within fenced code that is not closed."""
-    part = text[begin:end]
-    has_fence = "```" in part or "~~~" in part
-    return has_fence and any(not fence.is_closed for fence in fences(part)[1])
+def is_in_open_fence(text: str) -> bool:
+    """Return whether a text ends within fenced code that is not closed."""
+    return any(not fence.is_closed for fence in fences(text)[1])
+
+
+def hide(text: str, parts: Sequence[Span], sign: str) -> str:
+    """Return a text of the same length in which a character replaces all others in some parts."""
+    pieces, at = list[str](), 0
+    for start, end in parts:
+        pieces += [text[at:start], sign * (end - start)]
+        at = end
+    return "".join([*pieces, text[at:]])
 
 
 Json = Any

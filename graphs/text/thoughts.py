@@ -300,7 +300,7 @@ class ThoughtReader:
             end = begun
         else:
             end = end_of_words(self._text, self._told)
-        return len(self._text) if is_in_open_fence(self._text, behind, end) else end
+        return len(self._text) if is_in_open_fence(self._text[behind:end]) else end
 
     def _open_at(self) -> int:
         """Return the index from which the text so far may be a tag."""

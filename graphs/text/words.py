@@ -10,7 +10,7 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage
 
 from ..common.content import tokens_of_files
-from .structures import fences
+from .structures import is_in_open_fence
 
 # ruff: noqa: RUF001
 
@@ -132,7 +132,7 @@ def join_parts(first: str, rest: str, *, begins_word: bool = False) -> str:
         rest: The continuation.
         begins_word: Whether the continuation is known to begin with a whole word.
     """
-    in_code = any(not fence.is_closed for fence in fences(first)[1])
+    in_code = is_in_open_fence(first)
     if in_code and not rest.startswith(first):
         rest = _REOPENED.sub("", rest, count=1) if _REOPENED.match(rest) else rest
     again = _overlap(first, rest)

@@ -18,6 +18,9 @@ from endings.readers.sgd import SYSTEM, USER, Utterance, label_of
 SOURCES = {"multiwoz": "MultiWOZ", "multiwoz_zh": "MultiWOZ, Chinese", "crosswoz": "CrossWOZ"}
 """The folders below ``data``, each with the name of its messages in tables."""
 
+REWRITTEN = "human_val"
+"""The part with translations that people have rewritten. Another part has the machine's."""
+
 ACTS = {
     **dict.fromkeys(("general-bye", "常规-再见"), "GOODBYE"),
     **dict.fromkeys(("general-thank", "常规-谢谢"), "THANK_YOU"),
@@ -44,7 +47,7 @@ class Message(Utterance):
 
 def read(folder: Path) -> Iterator[Dialogue]:
     """Read all dialogues below a folder."""
-    for messages in _dialogues(folder):
+    for _, messages in _dialogues(folder):
         turns = tuple(Turn(one.speaker, one.text) for one in messages)
         source = messages[0].dialogue.split("/")[0]
         yield Dialogue(messages[0].dialogue, source, turns, label_of(messages))
@@ -52,13 +55,12 @@ def read(folder: Path) -> Iterator[Dialogue]:
 
 def messages_of(folder: Path) -> Iterator[tuple[str, Message]]:
     """Yield each turn below a folder with the name of its group in tables."""
-    for messages in _dialogues(folder):
-        group = SOURCES[messages[0].dialogue.split("/")[0]]
+    for group, messages in _dialogues(folder):
         yield from ((group, one) for one in messages)
 
 
-def _dialogues(folder: Path) -> Iterator[list[Message]]:
-    for source in SOURCES:
+def _dialogues(folder: Path) -> Iterator[tuple[str, list[Message]]]:
+    for source, title in SOURCES.items():
         for path in sorted(folder.glob(f"data/{source}/*.json.zip")):
             part = path.name.removesuffix(".json.zip")
             with ZipFile(path) as archive:
@@ -66,9 +68,9 @@ def _dialogues(folder: Path) -> Iterator[list[Message]]:
             for name, dialogue in found.items():
                 turns = dialogue.get("log") or dialogue["messages"]
                 speakers = ((USER, SYSTEM)[place % 2] for place in range(len(turns)))
-                yield [
-                    _message(f"{source}/{name}", *one) for one in zip(speakers, turns, strict=True)
-                ]
+                group = f"{title}, rewritten" if part == REWRITTEN else title
+                said = zip(speakers, turns, strict=True)
+                yield group, [_message(f"{source}/{name}", *one) for one in said]
 
 
 def _message(dialogue: str, speaker: str, turn: dict[str, Any]) -> Message:
