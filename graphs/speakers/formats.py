@@ -9,14 +9,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from enum import IntEnum
 from functools import cache, lru_cache
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    TypeAlias,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,

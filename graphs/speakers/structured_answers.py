@@ -14,14 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..common.errors import function_error
-from ..text.structures import (
-    Json,
-    UnreadableJsonError,
-    fences,
-    find_objects,
-    is_equal,
-    write_json,
-)
+from ..text.structures import Json, UnreadableJsonError, fences, find_objects, is_equal, write_json
 from .formats import schema_of
 
 M = TypeVar("M", bound=BaseModel)

@@ -18,11 +18,7 @@ from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
-from pydantic import (
-    BaseModel,
-    JsonValue,
-    ValidationError,
-)
+from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import to_jsonable_python
 
 from ...graphs.common.content import Block, describe_file, files_of, is_inline_file, text_block
@@ -31,16 +27,8 @@ from ...graphs.conversation.questions import describe_misfit
 from ...graphs.log.memory import talk_of
 from ...graphs.log.messages import metadata, parts_of_result, storable, store_artifact
 from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
-from ...graphs.rules.questions import (
-    call_shown,
-)
-from ...graphs.speakers.call_settings import (
-    AnyDecision,
-    DecisionType,
-    Edit,
-    Reject,
-    Respond,
-)
+from ...graphs.rules.questions import call_shown
+from ...graphs.speakers.call_settings import AnyDecision, DecisionType, Edit, Reject, Respond
 from ...tools.registry.functions import check_arguments, is_cancelled, parameters_of
 from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState, timeout_of
 from ...tools.registry.registry import ConversationTool

@@ -12,12 +12,7 @@ from typing import Annotated, Any, Self
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import BeforeValidator, Field, model_validator
 
-from ...graphs.conversation.judges import (
-    VERDICT_TEMPERATURE,
-    Judge,
-    SeparateJudge,
-    Verdict,
-)
+from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Judge, SeparateJudge, Verdict
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
 from ...graphs.log.viewpoint import order_messages

@@ -8,12 +8,7 @@ from langgraph.types import Interrupt, interrupt
 from pydantic import TypeAdapter, ValidationError
 
 from ...graphs.common.content import Content
-from ...graphs.conversation.questions import (
-    Asking,
-    Because,
-    describe_misfit,
-    schema_of,
-)
+from ...graphs.conversation.questions import Asking, Because, describe_misfit, schema_of
 from ...graphs.log.memory import select_heard
 from ...graphs.rules.met_ends import explain_guards
 from ...graphs.rules.position import Leaving

@@ -12,10 +12,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
 from ...graphs.common.content import Content, files_of, make_content
-from ...graphs.conversation.conversation import (
-    find_first_allowed,
-    may_hand_off_privately,
-)
+from ...graphs.conversation.conversation import find_first_allowed, may_hand_off_privately
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.log.memory import is_told, list_heard
 from ...graphs.log.messages import (

@@ -6,13 +6,7 @@ The log itself is never shortened.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from ...graphs.common.content import describe_content
 from ...graphs.common.errors import ContextTooLongError
@@ -23,11 +17,7 @@ from ...graphs.log.viewpoint import SILENCE
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import SHORTENED, SHORTENED_MESSAGES
 from ...graphs.rules.history import PromptOverhead, shorten_messages
-from ...graphs.speakers.call_settings import (
-    SUMMARY_TEMPERATURE,
-    ModelSettings,
-    RunningSummary,
-)
+from ...graphs.speakers.call_settings import SUMMARY_TEMPERATURE, ModelSettings, RunningSummary
 from ...graphs.text.words import cut
 from ..models.answers import get_thought, ran_out_of_room
 from ..models.model import Model

@@ -22,14 +22,7 @@ from ...graphs.conversation.usage import Usage, add_models, dump_usage
 from ...graphs.ends.end import Facts
 from ...graphs.log.memory import select_heard
 from ...graphs.log.messages import make_message, metadata, says_something, stored_metadata
-from ...graphs.log.metadata import (
-    INPUT,
-    Instruction,
-    MessageMetadata,
-    OpeningAnswer,
-    Speech,
-    Stage,
-)
+from ...graphs.log.metadata import INPUT, Instruction, MessageMetadata, OpeningAnswer, Speech, Stage
 from ...graphs.log.state import State, hide_messages, update_of, with_own_ids
 from ...graphs.prompts import prompts
 from ...graphs.rules.log_counter import Reader, with_usage

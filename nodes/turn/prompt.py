@@ -9,13 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise, takewhile
 from typing import Final, NamedTuple
 
-from langchain_core.messages import (
-    AIMessage,
-    AnyMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-)
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import BaseTool
 
 from ...graphs.common.content import join_content, replace_text
@@ -24,13 +18,7 @@ from ...graphs.conversation.usage import read_usage
 from ...graphs.ends.call_guards import TURN_ERRORS
 from ...graphs.log.memory import pending_answers
 from ...graphs.log.messages import metadata
-from ...graphs.log.metadata import (
-    Source,
-    SpeakerReply,
-    Stage,
-    Summary,
-    ToolCalls,
-)
+from ...graphs.log.metadata import Source, SpeakerReply, Stage, Summary, ToolCalls
 from ...graphs.log.state import State, log_of
 from ...graphs.log.viewpoint import drop_thoughts, order_messages
 from ...graphs.prompts import prompts

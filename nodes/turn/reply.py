@@ -23,21 +23,8 @@ from ...graphs.ends.end_chat import Reason
 from ...graphs.log.heard_text import HeardText, join_texts, may_say_token
 from ...graphs.log.marks import begins, length_of
 from ...graphs.log.memory import list_heard, pending_answer, select_heard, talk_of
-from ...graphs.log.messages import (
-    metadata,
-    newest_calls,
-    place_of,
-    storable,
-    storable_content,
-)
-from ...graphs.log.metadata import (
-    Draft,
-    HookVersion,
-    ModelOutput,
-    Source,
-    Speech,
-    UnheardReply,
-)
+from ...graphs.log.messages import metadata, newest_calls, place_of, storable, storable_content
+from ...graphs.log.metadata import Draft, HookVersion, ModelOutput, Source, Speech, UnheardReply
 from ...graphs.log.transcript import format_line
 from ...graphs.prompts import prompts
 from ...graphs.prompts.prompts import Prompt
@@ -70,13 +57,7 @@ from ..models.tool_binding import (
 )
 from .agents import InnerOutput, InnerRun, ask_agent, count_facts_now, run_inner
 from .checks import ReplyCheck
-from .hooks import (
-    DraftReply,
-    copy_turn_view,
-    has_reply_hooks,
-    run_before_speaker,
-    turn_of,
-)
+from .hooks import DraftReply, copy_turn_view, has_reply_hooks, run_before_speaker, turn_of
 from .log_writer import (
     audience_of,
     code_calls,
@@ -87,12 +68,7 @@ from .log_writer import (
 )
 from .long_histories import ask_speaker
 from .node_context import NodeContext
-from .prompt import (
-    build_prompt,
-    callable_tools,
-    is_thought_unopened,
-    turn_additions,
-)
+from .prompt import build_prompt, callable_tools, is_thought_unopened, turn_additions
 
 
 async def ask_for_reply(context: NodeContext) -> DraftReply:

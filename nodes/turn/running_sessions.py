@@ -16,9 +16,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
-from langchain_core.messages import (
-    AnyMessage,
-)
+from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     BaseCheckpointSaver,

@@ -19,14 +19,7 @@ from ...graphs.common.content import Content, replace_text
 from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.usage import dump_usage, read_usage
 from ...graphs.log.memory import pending_answer, select_heard
-from ...graphs.log.messages import (
-    KEY,
-    PLACE,
-    metadata,
-    storable,
-    storable_content,
-    stored_form,
-)
+from ...graphs.log.messages import KEY, PLACE, metadata, storable, storable_content, stored_form
 from ...graphs.log.metadata import (
     NOBODY,
     Draft,
@@ -42,12 +35,7 @@ from ...graphs.log.metadata import (
 from ...graphs.log.state import State, take_back, update_of
 from ...graphs.rules.log_counter import with_usage
 from ...graphs.rules.position import BETWEEN_TURNS, Leaving, Phase
-from ...graphs.rules.transitions import (
-    Node,
-    forget_verdicts,
-    position_after_removals,
-    record_pause,
-)
+from ...graphs.rules.transitions import Node, forget_verdicts, position_after_removals, record_pause
 from ...graphs.rules.turns import Checked, Problem, Worth, better, worth_of
 from ...graphs.speakers.replies import ModelReply, TextReply
 from ...graphs.speakers.reply_parts import ALOUD
