@@ -32,8 +32,6 @@ def has_reply_hooks(hooks: Hooks) -> bool:
 async def run_before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, str | None]:
     """Run the hooks before a speaker's turn. Return the turn, and a reply if a hook returns one."""
     for name, hook in hooks:
-        if hook.before_speaker is None:
-            continue
         given = await _call_hook(name, hook, "before_speaker", turn, may=(HumanMessage, AIMessage))
         if isinstance(given, AIMessage):
             if given.tool_calls or given.invalid_tool_calls:
@@ -60,8 +58,6 @@ def _replace_heard(turn: Turn, text: str) -> Turn:
 async def run_after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
     """Run the hooks after a speaker's reply, and return its text."""
     for name, hook in hooks:
-        if hook.after_speaker is None:
-            continue
         given = await _call_hook(name, hook, "after_speaker", turn, reply, may=(AIMessage,))
         if given is not None:
             reply = reply.model_copy(update={"content": storable(given.text)})
@@ -73,8 +69,6 @@ async def run_before_tool(
 ) -> tuple[ToolCall, ToolMessage | None]:
     """Run the hooks before a tool call. Return the call, and a result if a hook returns one."""
     for name, hook in hooks:
-        if hook.before_tool is None:
-            continue
         given = await _call_hook(name, hook, "before_tool", turn, called, may=(dict, ToolMessage))
         if isinstance(given, ToolMessage):
             return called, given
@@ -90,11 +84,8 @@ def _replace_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> To
             name, "before_tool", "it returned a call without args; keep the call's other keys"
         )
     if given.get("name", called["name"]) != called["name"]:
-        raise _make_error(
-            name,
-            "before_tool",
-            f"it returned a call to another tool, {given['name']!r}; keep the tool's name",
-        )
+        what = f"it returned a call to another tool, {given['name']!r}; keep the tool's name"
+        raise _make_error(name, "before_tool", what)
     # Checked before the tool runs, because the log stores the arguments.
     fault = why_unstorable(arguments)
     if fault is not None:
@@ -107,8 +98,6 @@ async def run_after_tool(
 ) -> ToolMessage:
     """Run the hooks after a tool call, and return its result."""
     for name, hook in hooks:
-        if hook.after_tool is None:
-            continue
         given = await _call_hook(name, hook, "after_tool", turn, called, result, may=(ToolMessage,))
         if given is not None:
             result = given
@@ -116,9 +105,12 @@ async def run_after_tool(
 
 
 async def _call_hook(name: str, hook: Hook, point: str, *shown: Any, may: tuple[type, ...]) -> Any:  # noqa: ANN401
-    """Call a hook with copies of the arguments, and return its result, which may be None."""
+    """Call a hook with copies of the arguments, and return its result. None if it has none."""
+    function = getattr(hook, point)
+    if function is None:
+        return None
     copies = [deepcopy(one) for one in shown]
-    given = await call("hook", name, getattr(hook, point), *copies, at=point)
+    given = await call("hook", name, function, *copies, at=point)
     if given is None or isinstance(given, may):
         return given
     kinds = " or ".join(kind.__name__ for kind in may)

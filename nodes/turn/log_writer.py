@@ -5,13 +5,13 @@ of their speakers.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
-from ...graphs.common.content import Content, files_of, make_content
+from ...graphs.common.content import files_of, make_content
 from ...graphs.conversation.conversation import find_first_allowed, may_hand_off_privately
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.log.memory import is_told, list_heard
@@ -49,7 +49,7 @@ from ..models.answers import get_thought
 from ..models.listeners import texts_by_id
 from ..models.stops import with_stop
 from ..models.tool_binding import HandedOver
-from .hooks import has_reply_hooks
+from .hooks import DraftReply, has_reply_hooks
 from .node_context import NodeContext
 
 CallsMade: TypeAlias = tuple[AIMessage, Sequence[ToolMessage]]
@@ -225,17 +225,6 @@ def code_calls(context: NodeContext) -> AIMessage | None:
     )
 
 
-class ToolOutput(NamedTuple):
-    """The results of a speaker's tools or code, as its message."""
-
-    content: Content
-    """The content of the message."""
-    source: Source
-    """The source of the results: tools or code."""
-    parsed: JsonValue
-    """For code, the exit code and the outputs, as plain values. None for tools."""
-
-
 def returns_directly(context: NodeContext, names: Iterable[str]) -> bool:
     """Return whether the results of these tools are the speaker's message."""
     tools = (context.resources.registry.tool(name) for name in names)
@@ -243,7 +232,7 @@ def returns_directly(context: NodeContext, names: Iterable[str]) -> bool:
     return context.speaker.return_direct or are_direct
 
 
-def join_outputs(log: Sequence[BaseMessage]) -> ToolOutput:
+def join_outputs(log: Sequence[BaseMessage]) -> DraftReply:
     """Return the results of the newest calls, as the speaker's message."""
     message = newest_calls(log)
     # If hooks have changed a result, the changed result is the newer message.
@@ -255,7 +244,7 @@ def join_outputs(log: Sequence[BaseMessage]) -> ToolOutput:
     if not isinstance(metadata(message), CodeCalls):
         text = "\n\n".join(one.text for one in results if one.text.strip())
         files = [block for one in results for block in files_of(one.content)]
-        return ToolOutput(make_content(text, files), Source.TOOL, None)
+        return DraftReply(AIMessage(make_content(text, files)), Source.TOOL)
     codes = [
         exit_code_of(content_of(metadata(one)), failed=one.status == "error")
         for one in reversed(results)
@@ -264,7 +253,7 @@ def join_outputs(log: Sequence[BaseMessage]) -> ToolOutput:
     left = len(asked) - len(results)
     outputs = [one.text for one in results]
     parsed: JsonValue = {"exit_code": exit_code, "outputs": [*outputs]}
-    return ToolOutput(_report_code(exit_code, outputs, left), Source.CODE, parsed)
+    return DraftReply(AIMessage(_report_code(exit_code, outputs, left)), Source.CODE, parsed)
 
 
 def _report_code(exit_code: int, outputs: Sequence[str], left: int) -> str:

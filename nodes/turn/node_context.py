@@ -108,19 +108,19 @@ class Resources:
 
     async def check(self, conversation: Conversation) -> Conversation:
         """Check that a conversation can run here, and return it with its registered prompts."""
+        self.registry.bring(conversation)
+        resolved = await self.find(conversation)
+        await self._check_models(resolved)
+        for path, inner in self.registry.inner_of(resolved):
+            with naming_path(path):
+                await self._check_models(inner)
+        return resolved
+
+    async def _check_models(self, conversation: Conversation) -> None:
         for name in conversation.model_names:
             self.check_model(name)
-        self.registry.bring(conversation)
-        conversation = await self.find(conversation)
         if has_limits(conversation):
             await asyncio.to_thread(check_room, conversation, self.registry)
-        for path, inner in self.registry.inner_of(conversation):
-            with naming_path(path):
-                for name in inner.model_names:
-                    self.check_model(name)
-                if has_limits(inner):
-                    await asyncio.to_thread(check_room, inner, self.registry)
-        return conversation
 
     def check_model(self, name: str | None) -> None:
         """Check that a model's name is allowed, since a client of a server may have chosen it."""

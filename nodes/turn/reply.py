@@ -299,9 +299,9 @@ def _reply_by_calls(context: NodeContext) -> DraftReply:
     # The text beside the calls was heard with them.
     handed = read_hand_over_calls(calls.model_copy(update={"content": ""}))
     if not handed.to:
-        return DraftReply(AIMessage(output.content), output.source, output.parsed)
+        return output
     tools = [call["name"] for call in calls.tool_calls if call["name"] != HAND_OFF]
-    before = output.content if returns_directly(context, tools) else ""
+    before = output.message.content if returns_directly(context, tools) else ""
     content = make_content(join_texts(text_of(before), [handed.text]), files_of(before))
     return DraftReply(AIMessage(content), Source.HANDOFF, handed=handed)
 

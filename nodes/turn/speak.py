@@ -143,25 +143,25 @@ async def _check_and_write(
         about = _with_problem(about, found.problem)
         return await _write_draft(context, answer, about, Phase.REJECTED)
     if position.asked_again and worth_of(found) is not Worth.GOOD:
-        second = _check_again(context, found, context.log, about)
-        draft = _find_draft(context.log)
-        first = None if draft is None else _check_first_draft(context, draft)
-        found = second if first is None else better(first, second)
-        if draft is not None and found is first:
+        found = second = _check_with_mark(context, text, context.log, about)
+        if (place := _find_draft(context.log)) is not None:
+            # The draft is checked as if it were the turn's message.
+            draft, before = context.log[place], context.log[:place]
+            then = _read_reply_metadata(draft)
+            found = better(_check_with_mark(context, draft.text, before, then), second)
+        if found is not second:
             rejected = _with_problem(about, second.problem)
             context.add(text, as_reply(UnheardReply, rejected, audience=NOBODY), answer)
-            about = _take_from_draft(context, about, context.log[draft])
+            audience = audience_of(context, HandedOver(then.handed_to, then.private))
+            kept = {name: getattr(then, name) for name in _OF_DRAFT}
+            about = about.model_copy(update={**kept, "audience": audience})
             answer = AIMessage("")
     about = _with_problem(about, found.problem)
     return await write_answer(context, _with_text(answer, found.text), about)
 
 
-def _take_from_draft(context: NodeContext, about: Speech, draft: BaseMessage) -> Speech:
-    """Return the metadata of a message that is the turn's rejected first draft."""
-    then = _read_reply_metadata(draft)
-    audience = audience_of(context, HandedOver(then.handed_to, then.private))
-    kept = {name: getattr(then, name) for name in ("thought", "stop", "handed_to", "private")}
-    return about.model_copy(update={**kept, "audience": audience})
+_OF_DRAFT: Final = ("thought", "stop", "handed_to", "private")
+"""The metadata that a message keeps if it is the turn's rejected first draft."""
 
 
 def _with_text(answer: AIMessage, text: str) -> AIMessage:
@@ -237,17 +237,11 @@ def _read_reply_metadata(message: BaseMessage) -> SpeakerReply:
     return about
 
 
-def _check_first_draft(context: NodeContext, place: int) -> Checked:
-    """Return the rejected first draft, checked as if it were the turn's message."""
-    before, draft = context.log[:place], context.log[place]
-    about = _read_reply_metadata(draft)
-    return _check_again(context, _check(context, draft.text, before, about), before, about)
-
-
-def _check_again(
-    context: NodeContext, found: Checked, log: Sequence[BaseMessage], about: SpeakerReply
+def _check_with_mark(
+    context: NodeContext, text: str, log: Sequence[BaseMessage], about: SpeakerReply
 ) -> Checked:
-    """Check a reply with a broken format again, now with its first mark added."""
+    """Check a reply, and again with its first mark added if its format is broken."""
+    found = _check(context, text, log, about)
     is_formless = found.problem is not None and found.problem.flaw is Flaw.FORM
     return _check(context, found.text, log, about) if is_formless else found
 
