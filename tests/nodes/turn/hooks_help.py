@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool, tool
 
-from duologue.graphs import (
-    Conversation,
-    Result,
-)
+from duologue.graphs import Conversation, Result
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from support.shape_help import play as played, talk

@@ -35,16 +35,7 @@ from support.log import fields_of, of_kind
 from support.results import outcome_of
 from support.shape_help import kinds, never, talk, texts
 
-from .hooks_help import (
-    POINTS,
-    adding,
-    called,
-    calling,
-    either,
-    hooked,
-    in_form,
-    play,
-)
+from .hooks_help import POINTS, adding, called, calling, either, hooked, in_form, play
 
 # Failures.
 
