@@ -74,7 +74,7 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
         return {"decisions": decided_now}
     before = state.get("interpreter") or {}
     interpreter = Interpreter(context.conversation.sandbox, before)
-    answers = await CallsRun(context, hooks, interpreter).run_all(message, decisions or {})
+    answers = await CallsRun(context, hooks, interpreter, message).run_all(decisions or {})
     if any(hook.after_tool for _, hook in hooks):
         add_results(context, answers, final=False)
         update = await context.pause(Phase.RAN)

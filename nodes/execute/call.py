@@ -24,17 +24,15 @@ from pydantic_core import to_jsonable_python
 from ...graphs.common.content import Block, describe_file, files_of, is_inline_file, text_block
 from ...graphs.common.content_input import read_bytes
 from ...graphs.conversation.questions import describe_misfit
-from ...graphs.log.memory import talk_of
-from ...graphs.log.messages import metadata, parts_of_result, storable, store_artifact
+from ...graphs.log.messages import metadata, parts_of_result, store_artifact
 from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
-from ...graphs.rules.questions import call_shown
-from ...graphs.speakers.call_settings import AnyDecision, DecisionType, Edit, Reject, Respond
+from ...graphs.speakers.call_settings import DecisionType
 from ...tools.registry.functions import check_arguments, is_cancelled, parameters_of
-from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState, timeout_of
+from ...tools.registry.hooks import ArgumentsError, ToolState, timeout_of
 from ...tools.registry.registry import ConversationTool
 from ..turn.agents import describe_error, run_inner
 from ..turn.interrupt import describe_unstorable
-from ..turn.node_context import NodeContext, session_id
+from ..turn.node_context import NodeContext
 
 
 class CallResult(NamedTuple):
@@ -105,24 +103,6 @@ def read_new_result(message: ToolMessage, tool: str) -> CallResult:
     """Return the result in a message that a tool or a hook has returned, as it can be stored."""
     artifact, problem = store_artifact(tool, message.artifact)
     return read_result(message)._replace(artifact=artifact, artifact_problem=problem)
-
-
-def refuse_unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:
-    """Return the result of a call of a tool that the speaker does not have (Lagent, Agere).
-
-    Args:
-        name: The name that the model wrote.
-        allowed: The names of the speaker's tools, with the tool that hands over.
-    """
-    there_are = f"Your tools: {', '.join(allowed)}" if allowed else "You have no tools"
-    return CallResult(f"There is no tool {name!r}. {there_are}.", Failure.CALL)
-
-
-def tool_state(context: NodeContext, run_code: RunCode) -> ToolState:
-    """Return the state for a tool: only information that its caller has."""
-    name = context.turn.speaker
-    messages = talk_of(context.heard(), name)
-    return ToolState(session=session_id(), speaker=name, messages=messages, run_code=run_code)
 
 
 async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: float) -> CallResult:
@@ -378,44 +358,3 @@ async def call_conversation(
         return CallResult(f"{name} failed: {end}", Failure.TOOL, inner=inner)
     value = to_jsonable_python(found.output.value, fallback=str)
     return CallResult(found.output.text, parsed=value, inner=inner)
-
-
-def answer_for_person(call: ToolCall, decision: AnyDecision | None) -> CallResult | None:
-    """Return the result of a call that a person rejected or answered, or None if it runs."""
-    match decision:
-        case Reject():
-            why = storable((decision.message or "").strip())
-            told = (
-                f"A person rejected the call of {call['name']}, so it did not run. "
-                f"{f'Reason: {why}' if why else 'No reason was given.'}"
-            )
-            return CallResult(told, Failure.PERSON, decision="reject", refusal=why or None)
-        case Respond():
-            return CallResult(decision.message, decision="respond")
-        case _:
-            return None
-
-
-def apply_decision(call: ToolCall, decision: AnyDecision | None) -> ToolCall:
-    """Return the call to run: as edited by a person, or as it was made."""
-    if not isinstance(decision, Edit):
-        return call
-    action = decision.edited_action
-    return ToolCall(name=action.name, args=action.args, id=call["id"], type="tool_call")
-
-
-def classify_decision(call: ToolCall, decision: AnyDecision | None) -> DecisionType | None:
-    """Return the kind of a decision. An edit that changes nothing counts as an approval."""
-    if decision is None:
-        return None
-    ran = apply_decision(call, decision)
-    is_same = (ran["name"], ran["args"]) == (call["name"], call["args"])
-    return "approve" if is_same and decision.type == "edit" else decision.type
-
-
-def note_edit(call: ToolCall, answer: CallResult) -> str:
-    """Return a result's text for the speaker, with a note if a person changed the call."""
-    if answer.decision != "edit":
-        return answer.text
-    ran = call_shown(answer.tool or call["name"], answer.arguments or {})
-    return f"A person changed this call to {ran} before it ran. Result:\n{answer.text}"

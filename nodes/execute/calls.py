@@ -9,6 +9,7 @@ tools succeed.
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple, get_args
 
 from langchain_core.messages import AIMessage, ToolMessage
@@ -22,7 +23,8 @@ from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.sandbox import Kept, Language, Sandbox, new_key
 from ...graphs.conversation.usage import read_usage
 from ...graphs.log.heard_text import describe_handoffs
-from ...graphs.log.messages import make_tool_message, metadata
+from ...graphs.log.memory import talk_of
+from ...graphs.log.messages import make_tool_message, metadata, storable
 from ...graphs.log.metadata import (
     NOBODY,
     CallOutcome,
@@ -36,9 +38,10 @@ from ...graphs.log.metadata import (
 )
 from ...graphs.prompts.prompts import HAND_OFF_UNDONE, NOT_RUN
 from ...graphs.rules.position import Phase
+from ...graphs.rules.questions import call_shown
 from ...graphs.rules.transitions import record_pause, record_turn
-from ...graphs.speakers.call_settings import AnyDecision, DecisionType
-from ...tools.registry.hooks import RunCode, languages_of, timeout_of
+from ...graphs.speakers.call_settings import AnyDecision, DecisionType, Edit, Reject, Respond
+from ...tools.registry.hooks import RunCode, ToolState, languages_of, timeout_of
 from ...tools.registry.registry import ConversationTool
 from ...tools.sandbox import sandbox as sandboxes
 from ...tools.sandbox.sandbox import Ran
@@ -46,21 +49,9 @@ from ..models.tool_binding import read_hand_over_calls
 from ..turn.hooks import Hooks, run_after_tool, run_before_tool, turn_of
 from ..turn.interrupt import Interruption
 from ..turn.log_writer import exit_code_of, returns_directly
-from ..turn.node_context import NodeContext
+from ..turn.node_context import NodeContext, session_id
 from ..turn.running_sessions import record_as_task
-from .call import (
-    CallResult,
-    answer_for_person,
-    apply_decision,
-    call_conversation,
-    classify_decision,
-    note_edit,
-    read_new_result,
-    read_result,
-    refuse_unknown_tool,
-    run_call,
-    tool_state,
-)
+from .call import CallResult, call_conversation, read_new_result, read_result, run_call
 
 _OUTCOME: Final = CallOutcome.model_fields.keys()
 """The fields of a result that its message contains as metadata."""
@@ -132,7 +123,10 @@ async def return_results(
         # A result that becomes the message gets no note about a person's changes.
         for call in message.tool_calls:
             answer = told[str(call["id"])]
-            told[str(call["id"])] = answer._replace(text=note_edit(call, answer))
+            if answer.decision == "edit":
+                ran = call_shown(answer.tool or call["name"], answer.arguments or {})
+                text = f"A person changed this call to {ran} before it ran. Result:\n{answer.text}"
+                told[str(call["id"])] = answer._replace(text=text)
     add_results(context, told, final=not is_code, tool_round=tool_round)
     return await context.step(position)
 
@@ -311,6 +305,27 @@ class _Call(NamedTuple):
         )
 
 
+def _apply_decision(made: ToolCall, decision: AnyDecision | None) -> "_Call | CallResult":
+    """Return the call to run, or the result if a person rejected or answered it."""
+    match decision:
+        case Reject():
+            why = storable((decision.message or "").strip())
+            told = (
+                f"A person rejected the call of {made['name']}, so it did not run. "
+                f"{f'Reason: {why}' if why else 'No reason was given.'}"
+            )
+            return CallResult(told, Failure.PERSON, decision="reject", refusal=why or None)
+        case Respond():
+            return CallResult(decision.message, decision="respond")
+        case Edit(edited_action=action):
+            call = ToolCall(name=action.name, args=action.args, id=made["id"], type="tool_call")
+            # An edit that changes nothing counts as an approval.
+            is_same = (call["name"], call["args"]) == (made["name"], made["args"])
+            return _Call(made, call, "approve" if is_same else "edit")
+        case _:
+            return _Call(made, made, None if decision is None else "approve")
+
+
 @dataclass(frozen=True)
 class CallsRun:
     """One execution of all calls of a message."""
@@ -318,51 +333,49 @@ class CallsRun:
     context: NodeContext
     hooks: Hooks
     interpreter: Interpreter
+    message: AIMessage
 
-    async def run_all(self, message: AIMessage, decisions: Mapping[str, AnyDecision]) -> Answers:
+    @cached_property
+    def is_code(self) -> bool:
+        """True if the calls are the code of a message."""
+        return isinstance(metadata(self.message), CodeCalls)
+
+    async def run_all(self, decisions: Mapping[str, AnyDecision]) -> Answers:
         """Run the calls after their hooks, and return the result of each."""
-        is_code = isinstance(metadata(message), CodeCalls)
-        found = answer_handoffs(self.context, message)
+        found = answer_handoffs(self.context, self.message)
         asked: list[_Call] = []
-        for made in message.tool_calls:
-            if str(made["id"]) in found:
+        ids = [str(made["id"]) for made in self.message.tool_calls]
+        for call_id, made in zip(ids, self.message.tool_calls, strict=True):
+            if call_id in found:
                 continue
-            decision = decisions.get(str(made["id"]))
-            answer = answer_for_person(made, decision)
-            if answer is not None:
-                found[str(made["id"])] = answer
+            decided = _apply_decision(made, decisions.get(call_id))
+            if isinstance(decided, CallResult):
+                found[call_id] = decided
             else:
-                kind = classify_decision(made, decision)
-                asked.append(_Call(made, apply_decision(made, decision), kind))
-        found |= await self._run_calls(
-            await self._run_hooks(asked, is_code=is_code), is_code=is_code
-        )
-        ids = [str(made["id"]) for made in message.tool_calls]
+                asked.append(decided)
+        found |= await self._run_calls(await self._run_hooks(asked))
         answers = {call_id: found[call_id] for call_id in ids if call_id in found}
-        for broken in message.invalid_tool_calls:
+        for broken in self.message.invalid_tool_calls:
             text = broken["error"] or f"The call of {broken['name']} cannot be read."
             answers[str(broken["id"])] = CallResult(text, Failure.CALL)
         return answers
 
-    async def _run_calls(self, calls: Sequence[_Call], *, is_code: bool) -> dict[str, CallResult]:
+    async def _run_calls(self, calls: Sequence[_Call]) -> dict[str, CallResult]:
         """Run calls, and return the result of each by its id."""
         find = self.context.resources.registry.tool
-        tools = {one.id: find(one.call["name"]) for one in calls} if not is_code else {}
         chained = [
-            one for one in calls if is_code or ((tool := tools[one.id]) and languages_of(tool))
+            one
+            for one in calls
+            if self.is_code or ((tool := find(one.call["name"])) and languages_of(tool))
         ]
         # LangGraph identifies a task by its index, so the order of the tasks is fixed: these begin
         # now, the others in sequence.
-        begun = {
-            one.id: self._begin(one, is_code=is_code, runs_code=False)
-            for one in calls
-            if one not in chained
-        }
+        begun = {one.id: self._begin(one, runs_code=False) for one in calls if one not in chained}
         found: dict[str, CallResult] = {}
         held_up: list[BaseException] = []
         for one in chained:
             try:
-                record = await self._begin(one, is_code=is_code, runs_code=True)
+                record = await self._begin(one, runs_code=True)
             except (GraphInterrupt, AnswerError) as error:
                 # The calls after this one wait too, since they would find the interpreter in
                 # another state.
@@ -370,7 +383,7 @@ class CallsRun:
                 break
             self.interpreter.restore(record["kept"])
             found[one.id] = answer = CallResult.read(record["answer"])
-            if is_code and exit_code_of(answer.parsed, failed=answer.failure is not None):
+            if self.is_code and exit_code_of(answer.parsed, failed=answer.failure is not None):
                 # The first failing block is the last one to run (AutoGen).
                 break
         records = await asyncio.gather(*begun.values(), return_exceptions=True)
@@ -382,7 +395,7 @@ class CallsRun:
         _raise_all(held_up)
         return found
 
-    async def _run_hooks(self, asked: Sequence[_Call], *, is_code: bool) -> Sequence[_Call]:
+    async def _run_hooks(self, asked: Sequence[_Call]) -> Sequence[_Call]:
         """Run the hooks before all calls, so that a failing hook does not lose a tool's result."""
         if not any(hook.before_tool for _, hook in self.hooks):
             return asked
@@ -392,7 +405,7 @@ class CallsRun:
             made = []
             for one in asked:
                 call, instead = await run_before_tool(self.hooks, turn, one.call)
-                if is_code and not isinstance(call["args"].get("code"), str):
+                if self.is_code and not isinstance(call["args"].get("code"), str):
                     raise SpecError(
                         f"a before_tool hook of {turn.speaker!r} set the argument `code` to a "
                         "value that is not text; return a string"
@@ -410,10 +423,10 @@ class CallsRun:
             for one, made in zip(asked, (await see_calls(record))["calls"], strict=True)
         ]
 
-    def _begin(self, one: _Call, *, is_code: bool, runs_code: bool) -> Awaitable[dict[str, Any]]:
+    def _begin(self, one: _Call, *, runs_code: bool) -> Awaitable[dict[str, Any]]:
         async def record() -> dict[str, Any]:
             answer = one.instead
-            if answer is None and is_code:
+            if answer is None and self.is_code:
                 name, code = one.call["name"], one.call["args"]["code"]
                 answer = await self.interpreter.run_block(name, code)
             elif answer is None:
@@ -431,7 +444,10 @@ class CallsRun:
         tool = registry.tool(call["name"]) if call["name"] in allowed else None
         if tool is None:
             hands_over = [HAND_OFF] if hand_off_targets(conversation, speaker.name) else []
-            return refuse_unknown_tool(call["name"], [*allowed, *hands_over])
+            names = ", ".join([*allowed, *hands_over])
+            there_are = f"Your tools: {names}" if names else "You have no tools"
+            # As in Lagent and Agere, the model reads the error.
+            return CallResult(f"There is no tool {call['name']!r}. {there_are}.", Failure.CALL)
         if isinstance(tool, ConversationTool):
             return await call_conversation(self.context, call, tool)
         seconds = timeout_of(tool)
@@ -441,7 +457,13 @@ class CallsRun:
             seconds = (
                 conversation.sandbox.seconds + _SLACK if runs_code else conversation.tool_timeout
             )
-        state = tool_state(self.context, self._run_code_for(tool))
+        # Only information that the caller has.
+        state = ToolState(
+            session=session_id(),
+            speaker=speaker.name,
+            messages=talk_of(self.context.heard(), speaker.name),
+            run_code=self._run_code_for(tool),
+        )
         return await run_call(call, tool, state, seconds)
 
     def _run_code_for(self, tool: BaseTool) -> RunCode:
@@ -460,9 +482,8 @@ class CallsRun:
 
 def _raise_all(errors: Sequence[BaseException]) -> None:
     """Raise an error of the calls, or their questions together, so that all can be answered."""
-    interrupts = [error for error in errors if isinstance(error, GraphInterrupt)]
     for error in errors:
         if not isinstance(error, GraphInterrupt):
             raise error
-    if interrupts:
-        raise GraphInterrupt(tuple(one for error in interrupts for one in error.args[0]))
+    if errors:
+        raise GraphInterrupt(tuple(one for error in errors for one in error.args[0]))

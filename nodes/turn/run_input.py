@@ -7,6 +7,7 @@ speaker counts as its turn, and reopens a conversation that has ended.
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from itertools import dropwhile, takewhile
 from typing import Any, Final, NamedTuple, Self
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
@@ -91,13 +92,8 @@ class RunInput(NamedTuple):
         )
         ids = {one.id for one in new}
         known = [one for one in messages if one.id not in ids]
-        end = len(new)
-        while end and not isinstance(new[end - 1], HumanMessage):
-            end -= 1
-        first = end
-        while first and isinstance(new[first - 1], HumanMessage):
-            first -= 1
-        last = new[first:end]
+        behind = dropwhile(lambda one: not isinstance(one, HumanMessage), reversed(new))
+        last = [*takewhile(lambda one: isinstance(one, HumanMessage), behind)][::-1]
         if not last:
             return cls(new, known, (), None)
         newest = read_content(last[-1].content, "messages.content")
