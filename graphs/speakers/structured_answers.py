@@ -291,7 +291,25 @@ def find_unsupported(schema: Mapping[str, Any], rules: SchemaRules) -> str | Non
     Returns None if they allow the whole schema.
     """
     walk = _Walk(schema, rules)
-    return next(walk.visit(schema, "", 0, (), ()), None) or walk.find_excess()
+    return next(walk.visit(schema, _Place()), None) or walk.find_excess()
+
+
+class _Place(NamedTuple):
+    """The place of a part of a schema."""
+
+    path: str = ""
+    """The path of the part, for errors."""
+    depth: int = 0
+    """The number of objects and lists around the part."""
+    within: tuple[str, ...] = ()
+    """The definitions around the part."""
+    required: tuple[str, ...] = ()
+    """The definitions around the part, without fields in between that are not required."""
+
+    def enter(self, name: str) -> "_Place":
+        """Return the place of a field, of the items, or of other values."""
+        path = f"{self.path}{name}" if name == "[]" else f"{self.path}.{name}".removeprefix(".")
+        return self._replace(path=path, depth=self.depth + 1)
 
 
 class _Walk:
@@ -304,48 +322,29 @@ class _Walk:
         """The depth at which a definition was visited, by its name."""
         self._optional = self._unions = 0
 
-    def visit(
-        self,
-        part: object,
-        path: str,
-        depth: int,
-        within: tuple[str, ...],
-        required: tuple[str, ...],
-    ) -> Iterator[str]:
-        """Yield the parts that the rules do not allow.
-
-        Args:
-            part: A part of the schema.
-            path: The path of the part, for errors.
-            depth: The number of objects and lists around the part.
-            within: The definitions around the part.
-            required: The definitions around the part, without fields in between that are not
-                required.
-        """
+    def visit(self, part: object, at: _Place) -> Iterator[str]:
+        """Yield the parts that the rules do not allow."""
         if not isinstance(part, Mapping):
             # True accepts any value, and so does an empty schema.
             part = {}
-        at = path or "the root"
-        if why := self._problem(part, depth):
-            yield f"{at}: {why}"
+        if why := self._problem(part, at.depth):
+            yield f"{at.path or 'the root'}: {why}"
         if "$ref" in part:
-            yield from self._follow(part["$ref"], path, depth, within, required)
+            yield from self._follow(part["$ref"], at)
         self._unions += "anyOf" in part or "oneOf" in part
         for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-            inner = depth + (key == "prefixItems")
+            inner = at._replace(depth=at.depth + (key == "prefixItems"))
             for each in part.get(key, ()):
-                yield from self.visit(each, path, inner, within, required)
+                yield from self.visit(each, inner)
         if "items" in part:
-            yield from self.visit(part["items"], f"{path}[]", depth + 1, within, required)
+            yield from self.visit(part["items"], at.enter("[]"))
         needed = part.get("required", ())
         for name, field in part.get("properties", {}).items():
             self._optional += name not in needed
-            own = required if name in needed else ()
-            inside = f"{path}.{name}".removeprefix(".")
-            yield from self.visit(field, inside, depth + 1, within, own)
+            inner = at.enter(name)
+            yield from self.visit(field, inner if name in needed else inner._replace(required=()))
         if isinstance(more := part.get("additionalProperties"), Mapping):
-            inside = f"{path}.*".removeprefix(".")
-            yield from self.visit(more, inside, depth + 1, within, required)
+            yield from self.visit(more, at.enter("*"))
 
     def find_excess(self) -> str | None:
         """Return the kind of parts of which the schema has too many, or None."""
@@ -382,22 +381,14 @@ class _Walk:
             return f"more than {rules.depth} objects are within one another"
         return None
 
-    def _follow(
-        self,
-        reference: str,
-        path: str,
-        depth: int,
-        within: tuple[str, ...],
-        required: tuple[str, ...],
-    ) -> Iterator[str]:
+    def _follow(self, reference: str, at: _Place) -> Iterator[str]:
         name, rules = reference.removeprefix("#/$defs/"), self._rules
-        if name in within:
-            is_allowed = rules.accepts_cycles or (
-                rules.accepts_optional_cycles and name not in required
-            )
-            if not is_allowed:
-                yield f"{path}: an object contains objects of its own kind"
-        elif self._visited.get(name, -1) < (at := depth if rules.depth is not None else 0):
-            self._visited[name] = at
-            found = self._definitions.get(name, {})
-            yield from self.visit(found, path, depth, (*within, name), (*required, name))
+        depth = at.depth if rules.depth is not None else 0
+        if name in at.within:
+            is_optional = rules.accepts_optional_cycles and name not in at.required
+            if not (rules.accepts_cycles or is_optional):
+                yield f"{at.path}: an object contains objects of its own kind"
+        elif self._visited.get(name, -1) < depth:
+            self._visited[name] = depth
+            inner = at._replace(within=(*at.within, name), required=(*at.required, name))
+            yield from self.visit(self._definitions.get(name, {}), inner)
