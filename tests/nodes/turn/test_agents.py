@@ -219,13 +219,6 @@ async def functional(messages: list[Any]) -> str:
         pytest.param(PROMPT | ScriptedChatModel(script=["Hi."]), "Hi.", id="chain-of-state"),
         pytest.param(functional, "2 messages.", id="functional"),
         pytest.param(graph(lambda state: says("Hi.")).with_retry(), "Hi.", id="bound"),
-        pytest.param(
-            create_agent(
-                ScriptedChatModel(script=[CALL]), response_format=ToolStrategy(Plan), name="a"
-            ),
-            '{"steps":"Sow."}',
-            id="structured",
-        ),
     ],
 )
 def test_it_may_give_text_a_message_or_a_state(agent: Runnable[Any, Any], text: str) -> None:
@@ -237,7 +230,9 @@ def test_a_structured_response_is_read() -> None:
     agent = create_agent(
         ScriptedChatModel(script=[CALL]), response_format=ToolStrategy(Plan), name="planner"
     )
-    assert converse(talk(agent), store="memory:").parsed("Ann") == [{"steps": "Sow."}]
+    result = converse(talk(agent), store="memory:")
+    assert result.transcript[0] == ("Ann", '{"steps":"Sow."}')
+    assert result.parsed("Ann") == [{"steps": "Sow."}]
 
 
 def exits(heard: object) -> str:
@@ -551,36 +546,15 @@ def test_calls_of_an_agent_are_in_the_log_with_their_results() -> None:
     result = converse(talk(agent, rounds=2), store="memory:")
     first = result.messages[1:5]
     assert [message.type for message in first] == ["ai", "tool", "ai", "tool"]
-    called = [
-        call for message in first if isinstance(message, AIMessage) for call in message.tool_calls
-    ]
-    assert [call["args"] for call in called] == [{"query": "beans 0"}, {"query": "beans 1"}]
-    assert [message.text for message in first if message.type == "tool"] == [
-        "found beans 0",
-        "found beans 1",
-    ]
+    made = [one.tool_calls for one in result.messages if isinstance(one, AIMessage)]
+    called = [call for calls in made for call in calls]
+    assert [call["args"] for call in called] == [{"query": "beans 0"}, {"query": "beans 1"}] * 2
     # Ids are unique in the log, although the agent's model uses the same ids in each turn.
-    ids = [
-        call["id"]
-        for message in result.messages
-        if isinstance(message, AIMessage)
-        for call in message.tool_calls
-    ]
-    assert len(ids) == len({*ids}) == 4
-    sent = model.calls[3].messages
-    assert [message.type for message in sent][1:] == [
-        "human",
-        "ai",
-        "tool",
-        "ai",
-        "tool",
-        "ai",
-        "human",
-    ]
-    assert [one["content"] for one in result.trajectory() if one["role"] == "tool"] == [
-        "found beans 0",
-        "found beans 1",
-    ] * 2
+    assert len({call["id"] for call in called}) == 4
+    sent = " ".join(message.type for message in model.calls[3].messages[1:])
+    assert sent == "human ai tool ai tool ai human"
+    found = [one["content"] for one in result.trajectory() if one["role"] == "tool"]
+    assert found == ["found beans 0", "found beans 1"] * 2
 
 
 def test_other_speakers_do_not_hear_the_calls_of_an_agent() -> None:
@@ -610,26 +584,16 @@ def test_other_speakers_do_not_hear_the_calls_of_an_agent() -> None:
     assert "wait" in str(result.viewpoint("Ann"))
 
 
-def test_failed_call_of_an_agent_is_recorded_as_failed() -> None:
-    """R: an error that the agent's tool reports is visible in the log."""
-
-    def fails(state: dict[str, Any]) -> dict[str, Any]:
-        call = {"name": "search", "args": {}, "id": "c"}
-        result = ToolMessage("no network", tool_call_id="c", status="error")
-        return {"messages": [AIMessage("", tool_calls=[call]), result, AIMessage("Sorry.")]}
-
-    result = converse(talk(graph(fails)), store="memory:")
-    (found,) = [message for message in result.messages if isinstance(message, ToolMessage)]
-    assert (found.status, found.text) == ("error", "no network")
-    assert [text for name, text in result.transcript if name == "Ann"] == ["Sorry."]
-
-
-def test_calls_without_results_are_not_in_the_log() -> None:
-    """R: an agent that returns only some results still has its reply."""
-
-    def partly(state: dict[str, Any]) -> dict[str, Any]:
-        call = {"name": "search", "args": {}, "id": "c"}
-        return {"messages": [AIMessage("", tool_calls=[call]), AIMessage("Beans.")]}
-
-    result = converse(talk(graph(partly)), store="memory:")
-    assert not any(getattr(message, "tool_calls", None) for message in result.messages)
+@pytest.mark.parametrize("results", [[("error", "no network")], []], ids=["failed", "no result"])
+def test_calls_of_an_agent_are_in_the_log_only_with_their_results(
+    results: list[tuple[Any, str]],
+) -> None:
+    """R: an error that the agent's tool reports is visible; the reply needs no result."""
+    call = AIMessage("", tool_calls=[{"name": "search", "args": {}, "id": "c"}])
+    given = [ToolMessage(text, tool_call_id="c", status=status) for status, text in results]
+    agent = graph(lambda _: {"messages": [call, *given, AIMessage("Beans.")]})
+    result = converse(talk(agent), store="memory:")
+    found = [message for message in result.messages if isinstance(message, ToolMessage)]
+    assert [(one.status, one.text) for one in found] == results
+    assert any(getattr(message, "tool_calls", None) for message in result.messages) is bool(results)
+    assert result.transcript[0] == ("Ann", "Beans.")

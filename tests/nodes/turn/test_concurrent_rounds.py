@@ -12,14 +12,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.outputs import ChatResult
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolRuntime
-from pydantic import Field
 
 from duologue import (
     Conversation,
@@ -51,9 +47,12 @@ from support.results import outcome_of
 NAMES = ("Ann", "Bob", "Cid")
 
 
-def vote(rounds: int = 2, **fields: Any) -> Conversation:
+def vote(
+    rounds: int = 2, *, tools: dict[str, list[str]] | None = None, **fields: Any
+) -> Conversation:
     """Return a conversation of three speakers at once, each with a model of the same name."""
-    speakers = [{"name": name, "model": name} for name in NAMES]
+    known = tools or {}
+    speakers = [{"name": one, "model": one, "tools": known.get(one, [])} for one in NAMES]
     default = {"speakers": speakers, "end_chat": {"max_iterations": rounds}}
     given = {"task": "Which bean?", "turn_order": "concurrent"} | default | fields
     return load_conversation(given)
@@ -97,46 +96,29 @@ def test_each_speaker_hears_the_rounds_before_and_nothing_of_its_own_round() -> 
     assert heard(used["Cid"], 2)[:3] == heard(used["Cid"], 1)
 
 
-class MeetingModel(BaseChatModel):
+class MeetingModel(ScriptedChatModel):
     """A model whose calls are answered when as many calls wait as the barrier has parties."""
 
     barrier: Any
-    answered: list[str] = Field(default_factory=list)
 
-    @property
-    def _llm_type(self) -> str:
-        return "meeting"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        raise NotImplementedError
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
         await self.barrier.wait()
-        self.answered.append("")
-        text = f"This is answer number {len(self.answered)}."
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
+        return await super()._agenerate(*args, **kwargs)
+
+
+def meeting(parties: int) -> MeetingModel:
+    script = [f"This is answer number {number}." for number in range(6)]
+    return MeetingModel(script=script, barrier=asyncio.Barrier(parties))
 
 
 async def test_the_models_of_a_round_are_called_at_the_same_time() -> None:
     """Each call waits for all three calls of its round. One after the other would wait forever."""
-    model = MeetingModel(barrier=asyncio.Barrier(len(NAMES)))
+    model = meeting(len(NAMES))
     conversation = vote(speakers=[Speaker(name) for name in NAMES])
     async with asyncio.timeout(60):
         result = await aconverse(conversation, model=model, store=f"memory:{uuid4().hex}")
     assert names_of(result) == [*NAMES, *NAMES]
-    assert len(model.answered) == 2 * len(NAMES)
+    assert len(model.calls) == 2 * len(NAMES)
 
 
 def test_a_failed_call_is_repeated_alone(tmp_path: Path) -> None:
@@ -145,20 +127,16 @@ def test_a_failed_call_is_repeated_alone(tmp_path: Path) -> None:
     used = models(Bob=[ModelError("gone"), "Bob likes bean 0.", "Bob likes bean 1."])
     with pytest.raises(ModelError):
         play(vote(), used, store=store, session="vote")
-    assert {name: len(model.calls) for name, model in used.items()} == dict.fromkeys(NAMES, 1)
+    assert [len(model.calls) for model in used.values()] == [1, 1, 1]
     result = Session("vote", store=store).resume(models=used)
-    assert {name: len(model.calls) for name, model in used.items()} == {
-        "Ann": 2,
-        "Bob": 3,
-        "Cid": 2,
-    }
+    assert [len(model.calls) for model in used.values()] == [2, 3, 2]
     assert result.transcript == play(vote(), models()).transcript
     assert outcome_of(result).total.calls == 6
 
 
 async def test_after_an_interruption_only_the_call_in_flight_is_repeated(tmp_path: Path) -> None:
     store = str(tmp_path / "sessions.db")
-    others, late = models(), MeetingModel(barrier=asyncio.Barrier(2))
+    others, late = models(), meeting(2)
     run = asyncio.create_task(
         aconverse(vote(), models={**others, "Cid": late}, store=store, session="vote")
     )
@@ -187,9 +165,9 @@ def _recorded_answers(store: Path) -> int:
 
 
 _KILLED = """
-import asyncio, os, signal, sys, threading
+import os, signal, sys, threading
 from pathlib import Path
-from nodes.turn.test_concurrent_rounds import MeetingModel, _recorded_answers, models, vote
+from nodes.turn.test_concurrent_rounds import _recorded_answers, meeting, models, vote
 from duologue import converse
 
 store = sys.argv[1]
@@ -200,7 +178,7 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 threading.Thread(target=die, daemon=True).start()
-used = {**models(), "Cid": MeetingModel(barrier=asyncio.Barrier(2))}
+used = {**models(), "Cid": meeting(2)}
 converse(vote(), models=used, store=store, session="v")
 """
 
@@ -311,9 +289,7 @@ def test_tools_run_in_the_turn_of_their_speaker() -> None:
 
     called = Reply(tool_calls=[ScriptedToolCall(id="c1", name="price", args={"bean": "pea"})])
     used = models(Bob=[called, "It costs 3."])
-    speakers: list[dict[str, Any]] = [{"name": name, "model": name} for name in NAMES]
-    speakers[1]["tools"] = ["price"]
-    result = play(vote(1, speakers=speakers), used, tools=[price])
+    result = play(vote(1, tools={"Bob": ["price"]}), used, tools=[price])
     assert [text for name, text in result.transcript if name == "Bob"][-1] == "It costs 3."
     assert heard(used["Bob"], 1)[-1] == "t: pea: 3"
     assert "Ann likes" not in str(heard(used["Bob"], 1))
@@ -359,10 +335,8 @@ def test_an_ending_tool_takes_effect_when_the_round_is_complete() -> None:
 
     signed = Reply(tool_calls=[ScriptedToolCall(id="c1", name="sign", args={})])
     used = models(Ann=[signed, "I have signed."])
-    speakers: list[dict[str, Any]] = [{"name": name, "model": name} for name in NAMES]
-    speakers[0]["tools"] = ["sign"]
     end_chat = {"when": {"kind": "tool_called", "tool": "sign"}}
-    result = play(vote(speakers=speakers, end_chat=end_chat), used, tools=[sign])
+    result = play(vote(tools={"Ann": ["sign"]}, end_chat=end_chat), used, tools=[sign])
     assert result.stop_reason == "tool_called"
     assert result.last_message("Cid") == "Cid likes bean 0."
 
@@ -523,33 +497,17 @@ class CountingGate:
         """End nothing."""
 
 
-async def _run(
-    conversation: Conversation | None,
-    gate: CountingGate,
-    store: Path,
-    used: dict[str, ScriptedChatModel],
-) -> None:
-    events = run_session(
-        conversation,
-        "vote",
-        {"store": store, "models": used},
-        reset=False,
-        tokens=False,
-        gate=gate,
-    )
-    async for _ in events:
-        pass
-
-
 @pytest.mark.exhaustive
 async def test_every_call_of_a_round_passes_the_gate_of_a_batch(tmp_path: Path) -> None:
     """A round that is paused in its middle continues with the calls that were not made."""
     used, store = models(), tmp_path / "sessions.db"
     gate = CountingGate(left=2)
+    given: Any = {"reset": False, "tokens": False, "gate": gate}
+    options: Any = {"store": store, "models": used}
     with pytest.raises(PausedError):
-        await _run(vote(), gate, store, used)
+        _ = [event async for event in run_session(vote(), "vote", options, **given)]
     assert gate.entered == 2
     gate.left = 9
-    await _run(None, gate, store, used)
+    _ = [event async for event in run_session(None, "vote", options, **given)]
     assert sorted(len(model.calls) for model in used.values()) == [2, 2, 2]
     assert gate.entered == gate.counted == 6

@@ -1,7 +1,7 @@
 """Inner conversations: as the source of a speaker's replies, and as a tool."""
 
-import asyncio
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -40,7 +40,7 @@ from duologue.graphs import (
     load_session,
 )
 from duologue.graphs.speakers.replies import ConversationReply
-from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import Source, fields_of
 from support.results import StoredSession, outcome_of
 
@@ -52,6 +52,9 @@ def inner(*, rounds: int = 1, **fields: Any) -> Conversation:
     """Return a conversation of two models."""
     given = {"task": "Think.", "speakers": [{"name": "Iris"}, {"name": "Jay"}]}
     return Conversation(**{**given, "end_chat": {"max_iterations": rounds}, **fields})
+
+
+INTERVIEW = inner(speakers=[{"name": "Pat", "replies": ["human"]}, {"name": "Jay"}], rounds=2)
 
 
 def outer(reply: Any, *, rounds: int = 1, **fields: Any) -> Conversation:  # noqa: ANN401
@@ -76,6 +79,16 @@ def call(name: str = "research", number: int = 1, **args: Any) -> Reply:
 
 def kinds(messages: Any) -> list[str]:  # noqa: ANN401
     return [fields_of(one).kind for one in messages]
+
+
+def both(
+    as_a_tool: bool, inside: Conversation, *, tools: Sequence[Any] = (), **args: Any
+) -> tuple[Conversation, list[Any], list[Line]]:
+    """Return a conversation that runs another one, its tools, and the replies before the run."""
+    if not as_a_tool:
+        return outer(inside), [*tools], []
+    tool = as_tool(inside, name="research")
+    return calling(tool), [*tools, tool], [call(**args)]
 
 
 def calls_of(result: StoredSession) -> int:
@@ -126,48 +139,13 @@ def test_a_failure_inside_is_resumed_inside() -> None:
     assert calls_of(result) == 2
 
 
-@pytest.mark.parametrize("as_a_tool", [False, True])
-async def test_a_run_that_is_broken_off_inside_is_resumed_inside(
-    as_a_tool: bool, tmp_path: Path
-) -> None:
-    store = tmp_path / "s.db"
-    tool = as_tool(inner(), name="research")
-    first = [call(task="Beans.")] if as_a_tool else []
-    script = [*first, Reply(text="One."), Reply(text="Late.", delay=60)]
-    talk = calling(tool) if as_a_tool else outer(inner())
-    begun = asyncio.Event()
-
-    def answer(prompt: Prompt) -> Reply:
-        if len(model.calls) == len(first) + 2:
-            begun.set()
-        return script[len(model.calls) - 1]
-
-    model = ScriptedChatModel(script=answer)
-    run = asyncio.create_task(aconverse(talk, session="s", store=store, model=model))
-    await begun.wait()
-    run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
-    rest = [*["Two."], *(["Done."] if as_a_tool else [])]
-    again = ScriptedChatModel(script=rest)
-    result = await Session("s", store=store).aresume(model=again, tools=[tool])
-    assert len(again.calls) == len(rest)
-    assert calls_of(result) == len(first) + 1 + len(rest)
-    (found,) = result.inner_sessions.values()
-    assert found.transcript == [("Iris", "One."), ("Jay", "Two.")]
-
-
 # People inside.
 
 
 @pytest.mark.parametrize("as_a_tool", [False, True])
 def test_a_person_inside_is_asked_by_the_outer_session(as_a_tool: bool) -> None:
     store = f"memory:{uuid4()}"
-    interview = inner(speakers=[{"name": "Pat", "replies": ["human"]}, {"name": "Jay"}], rounds=2)
-    tool = as_tool(interview, name="research")
-    tools = [tool] if as_a_tool else []
-    talk = calling(tool) if as_a_tool else outer(interview)
-    first = [call(message="Beans?")] if as_a_tool else []
+    talk, tools, first = both(as_a_tool, INTERVIEW, message="Beans?")
     model = ScriptedChatModel(script=[*first, "One."])
     result = converse(talk, session="s", store=store, model=model)
     (question,) = result.pending
@@ -203,17 +181,10 @@ def test_a_hard_limit_of_the_outer_conversation_stops_the_inner_one(
     reason: str,
     as_a_tool: bool,
 ) -> None:
-    long = inner(rounds=50)
-    tool = as_tool(long, name="research")
-    script = ["Some words."] * 20
-    first = [call(task="Beans.")] if as_a_tool else []
-    model = ScriptedChatModel(script=[*first, *script])
-    made = calling if as_a_tool else outer
-    talk = made(
-        tool if as_a_tool else long,
-        end_chat={"when": limit},
-        prices={"ScriptedChatModel": Price(input=1, output=1)},
-    )
+    talk, _, first = both(as_a_tool, inner(rounds=50), task="Beans.")
+    prices = {"ScriptedChatModel": Price(input=1, output=1)}
+    talk = talk.replace(end_chat={"when": limit, "max_iterations": 1}, prices=prices)
+    model = ScriptedChatModel(script=[*first, *["Some words."] * 20])
     result = converse(talk, store="memory:", model=model)
     assert result.stop_reason == reason
     assert len(model.calls) <= 4
@@ -325,20 +296,13 @@ def test_tool_calls_inside_wait_for_approval(as_a_tool: bool) -> None:
 
     gardener = {"name": "Iris", "tools": [water], "interrupt_on": {"water": True}}
     careful = inner(speakers=[gardener, {"name": "Jay"}])
-    tool = as_tool(careful, name="research")
-    first = [call(task="Beans.")] if as_a_tool else []
-    model = ScriptedChatModel(
-        script=[*first, call("water", 2, place="Bed"), "Done.", "Two.", "Three."]
-    )
-    talk = calling(tool) if as_a_tool else outer(careful)
+    talk, tools, first = both(as_a_tool, careful, tools=[water], task="Beans.")
+    model = ScriptedChatModel([*first, call("water", 2, place="Bed"), "Done.", "Two.", "Three."])
     result = converse(talk, store=f"memory:{uuid4()}", model=model)
     (question,) = result.pending
     assert isinstance(question, ApprovalQuestion)
-    result = result.session.answer(
-        {"decisions": [{"type": "approve"}]},
-        model=model,
-        tools=[water, *([tool] if as_a_tool else [])],
-    )
+    approve = {"decisions": [{"type": "approve"}]}
+    result = result.session.answer(approve, model=model, tools=tools)
     assert result.stop_reason == "max_iterations"
     (found,) = result.inner_sessions.values()
     assert [one.text for one in found.messages if isinstance(one, ToolMessage)] == ["Bed is wet"]
@@ -510,9 +474,7 @@ def test_what_the_inner_conversation_names_is_checked_first(as_a_tool: bool) -> 
         ({"speakers": [{"name": "Iris", "tools": ["nosuch"]}, {"name": "Jay"}]}, "no tool 'nosuch"),
         ({"end_chat": {"when": MaxCost(1)}}, "has no price"),
     ):
-        unfit = inner(**fields)
-        tool = as_tool(unfit, name="research")
-        talk = calling(tool) if as_a_tool else outer(unfit)
+        talk, *_ = both(as_a_tool, inner(**fields))
         at = "tools.research" if as_a_tool else "replies.0.conversation"
         with pytest.raises(SpecError, match=f"{at}.*{words}"):
             converse(talk, store="memory:", model=model)
@@ -535,11 +497,8 @@ def test_a_server_refuses_an_inner_conversation_without_a_sandbox(as_a_tool: boo
 
 @pytest.mark.parametrize("as_a_tool", [False, True])
 async def test_a_graph_of_a_server_runs_and_asks_inside(as_a_tool: bool) -> None:
-    interview = inner(speakers=[{"name": "Pat", "replies": ["human"]}, {"name": "Jay"}], rounds=2)
-    tool = as_tool(interview, name="research")
-    first = [call(message="Beans?")] if as_a_tool else []
+    talk, _, first = both(as_a_tool, INTERVIEW, message="Beans?")
     model = ScriptedChatModel(script=[*first, "One.", "Two.", "Done."])
-    talk = calling(tool) if as_a_tool else outer(interview)
     graph = build_graph(conversation=talk, model=model, checkpointer=InMemorySaver())
     thread: RunnableConfig = {"configurable": {"thread_id": "t"}}
     found = await graph.ainvoke({}, thread)
@@ -564,9 +523,8 @@ def test_a_sync_run_of_a_graph_runs_the_inner_conversation() -> None:
 
 
 async def test_an_agent_calls_a_conversation_and_passes_on_its_question() -> None:
-    interview = inner(speakers=[{"name": "Pat", "replies": ["human"]}, {"name": "Jay"}], rounds=2)
     inside = ScriptedChatModel(script=["One.", "Two."])
-    tool = as_tool(interview, name="research", model=inside)
+    tool = as_tool(INTERVIEW, name="research", model=inside)
     model = ScriptedChatModel(script=[call(message="Beans?"), "Done."])
     agent: Any = create_agent(model, [tool], checkpointer=InMemorySaver())
     thread: RunnableConfig = {"configurable": {"thread_id": "t"}}

@@ -135,6 +135,12 @@ class Ran(NamedTuple):
             cast("AIMessage", one) for one in self.result.messages if kind_of(one) == "tool_calls"
         )
 
+    @property
+    def own(self) -> list[AIMessage]:
+        """The messages that call tools, as Ann sees them."""
+        view = self.result.viewpoint("Ann")
+        return [one for one in view if isinstance(one, AIMessage) and one.tool_calls]
+
 
 def run(
     script: Sequence[Line] | BaseChatModel,
@@ -197,11 +203,7 @@ def test_the_words_reach_all_and_the_tool_does_not_see_them(
     assert (answered.text, answered.failed) == ("in a.txt", False)
     (bob,) = [one for one in found.result.viewpoint("Bob") if isinstance(one, HumanMessage)][-1:]
     assert bob.text.startswith(said.strip())
-    own = next(
-        one
-        for one in found.result.viewpoint("Ann")
-        if isinstance(one, AIMessage) and one.tool_calls
-    )
+    (own,) = found.own
     again = own.tool_calls[0]["args"]
     assert (own.text, again, next(iter(again))) == ("Well.", args, TO_USER)
     if over == "http":
@@ -306,7 +308,7 @@ def test_content_that_comes_behind_the_words_stands_behind_them(late: str) -> No
     found = run(Odd(script=[reply, "Fine.", "Ok."]))
     wanted = "\n\n".join(filter(None, ["First.", "Now.", "And.", late.strip()]))
     assert found.said[0] == found.told[0] == wanted
-    own = next(one for one in found.result.viewpoint("Ann") if getattr(one, "tool_calls", ()))
+    (own,) = found.own
     assert own.text == "\n\n".join(filter(None, ["First.", late.strip()]))
 
 
@@ -395,23 +397,6 @@ class Slow(ScriptedChatModel):
             yield part
 
 
-class Late(ScriptedChatModel):
-    """A model that streams more text after its calls."""
-
-    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
-        async for part in super()._astream(*args, **kwargs):
-            if getattr(part.message, "chunk_position", None) == "last" and len(self.calls) == 1:
-                yield ChatGenerationChunk(message=AIMessageChunk(content=" Soon."))
-            yield part
-
-
-async def test_text_that_arrives_after_the_calls_keeps_its_place() -> None:
-    """G1."""
-    model = Late(script=[calls(call({TO_USER: "I look.", "path": "a"}), text="Now"), "Done.", "Ok"])
-    result = await aconverse(talk(), model=model, tools=[look], store="memory:")
-    assert result.transcript[0] == ("Ann", "Now\n\nI look.\n\nSoon.")
-
-
 async def test_the_words_are_told_while_the_message_arrives() -> None:
     """G1, G3: the end of the message waits until its words were heard."""
     reply = calls(call({TO_USER: "One moment.", "path": "a"}, cut=3))
@@ -495,12 +480,11 @@ def test_call_ids_that_come_again_hold_their_words() -> None:
     """G1: some servers number the calls of each message from the start."""
     tries = [calls(call({TO_USER: f"Try {n}.", "path": f"{n}"})) for n in range(2)]
     found = run([*tries, "Ok.", "Ok."])
-    own = [one for one in found.result.viewpoint("Ann") if getattr(one, "tool_calls", ())]
-    assert [one.tool_calls[0]["args"] for one in cast("list[AIMessage]", own)] == [
+    assert [one.tool_calls[0]["args"] for one in found.own] == [
         {TO_USER: "Try 0.", "path": "0"},
         {TO_USER: "Try 1.", "path": "1"},
     ]
-    assert [one.text for one in own] == ["", ""]
+    assert [one.text for one in found.own] == ["", ""]
 
 
 @each_row("words_that_a_hook_changes_are_no_argument")
@@ -520,11 +504,7 @@ def test_words_that_a_hook_changes_are_no_argument(
     assert seen[0] == ("A secret.", [{"path": "a"}])
     assert found.told == ["", "", "Ok."]
     assert found.said[0] == said
-    own = next(
-        cast("AIMessage", one)
-        for one in found.result.viewpoint("Ann")
-        if getattr(one, "tool_calls", ())
-    )
+    (own,) = found.own
     assert own.tool_calls[0]["args"] == args
     assert own.text == (changes or "")
 
@@ -614,11 +594,6 @@ def test_it_is_refused_where_it_can_mean_nothing() -> None:
         ["Fine.", "Ok."], talk("tell", ann={"speaks_with_tool_calls": False}), tools=[tell]
     ).result.outcome
     assert not model.calls
-
-
-def test_it_is_data() -> None:
-    """G1: a file can set it."""
-    assert "speaks_with_tool_calls = true" in talk().to_toml()
 
 
 @pytest.mark.parametrize("cut", [1, 4, 100])
