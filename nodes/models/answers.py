@@ -235,11 +235,6 @@ def _add_files(text: str, answer: AIMessage) -> Content:
     return make_content("\n".join(filter(None, (text, text_of(kept)))), files_of(kept))
 
 
-def is_cut_off(answer: AIMessage) -> bool:
-    """Return whether a normalised answer ended before it was complete."""
-    return stop_of(answer) is not None
-
-
 def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
     """Return whether an answer was cut off because the context was full, not by ``max_tokens``."""
     stop = stop_of(answer)

@@ -208,12 +208,8 @@ def _refusal_in(error: BaseException) -> Refusal | None:
 
 def text_of(error: BaseException) -> str:
     """Return the text of an error and its causes, with the response bodies, in lower case."""
-    try:
-        said = (f"{one} {getattr(one, 'body', '')}"[:_READ] for one in iter_causes(error))
-        return " ".join(said).casefold()
-    except Exception:
-        # Some errors raise when they are converted to text.
-        return ""
+    parts = ((one, getattr(one, "body", "")) for one in iter_causes(error))
+    return " ".join(_cut(part) for pair in parts for part in pair).casefold()
 
 
 def comes_from(thing: object, module: str) -> bool:
@@ -236,11 +232,8 @@ def is_foreign(error: BaseException) -> bool:
 
 def _is_one_of(error: BaseException | None, *names: str) -> bool:
     """Return whether an error is of one of these classes of OpenAI's client."""
-    if not comes_from(error, "openai"):
-        return False
-    import openai
-
-    return isinstance(error, tuple(getattr(openai, name) for name in names))
+    of_client = (each for each in type(error).__mro__ if each.__module__.startswith("openai"))
+    return any(each.__name__ in names for each in of_client)
 
 
 def is_clients(error: BaseException) -> TypeGuard["openai.OpenAIError"]:
@@ -338,32 +331,30 @@ def read_too_long(error: BaseException, label: str) -> ContextTooLongError | Non
     message = _message(error, fields)
     prompt = _whole(fields.get("n_prompt_tokens")) or _number_in(_PROMPTS, message)
     limit = _whole(fields.get("n_ctx")) or _number_in(_LIMITS, message)
-    return ContextTooLongError(_sentence(label, prompt, limit), prompt_tokens=prompt, limit=limit)
+    size = "" if prompt is None else f" of {prompt} tokens"
+    most = "" if limit is None else f", whose limit is {limit}"
+    return ContextTooLongError(
+        f"the prompt{size} is too long for the model {label}{most}; shorten the system prompt, the "
+        "task or the descriptions of tools, or use a model with a larger context",
+        prompt_tokens=prompt,
+        limit=limit,
+    )
 
 
 def _is_too_long(error: BaseException) -> bool:
     if isinstance(error, ContextOverflowError):
         return True
-    if not is_api_error(error) or _is_for_another_reason(error):
+    if not is_api_error(error) or _is_one_of(error, *_OTHER_REASONS):
         return False
-    text = f"{_cut(error.code)} {_cut(error.type)} {_cut(error.message)} {_cut(error.body)}"
+    text = " ".join(map(_cut, (error.code, error.type, error.message, error.body)))
     return any(code in text for code in _CODES) or _WORDS.search(text) is not None
 
 
-def _is_for_another_reason(error: "openai.APIError") -> bool:
-    """Return whether the error's class shows that the prompt was not too long."""
-    import openai  # It is loaded already, since it raised the error.
-
-    return isinstance(
-        error,
-        (
-            openai.AuthenticationError,
-            openai.PermissionDeniedError,
-            openai.NotFoundError,
-            openai.RateLimitError,
-            openai.APIConnectionError,
-        ),
-    )
+_OTHER_REASONS: Final = (
+    *("AuthenticationError", "PermissionDeniedError", "NotFoundError", "RateLimitError"),
+    "APIConnectionError",
+)
+"""Classes of errors of OpenAI's client by which the prompt was not too long."""
 
 
 def _fields(error: BaseException) -> dict[str, Any]:
@@ -371,9 +362,9 @@ def _fields(error: BaseException) -> dict[str, Any]:
     body = error.body if is_api_error(error) else None
     if isinstance(body, list):
         body = next(iter(body), None)
-    if isinstance(body, dict) and isinstance(body.get("error"), dict):
-        body = body["error"]
-    return body if isinstance(body, dict) else {}
+    inner = body.get("error") if isinstance(body, dict) else None
+    found = inner if isinstance(inner, dict) else body
+    return found if isinstance(found, dict) else {}
 
 
 def _message(error: BaseException, fields: dict[str, Any]) -> str:
@@ -385,10 +376,11 @@ def _message(error: BaseException, fields: dict[str, Any]) -> str:
 
 
 def _cut(given: object) -> str:
-    """Return the beginning of an object's text. Empty if the object is nested too deeply."""
+    """Return the beginning of an object's text. Empty if it can't be converted to text."""
     try:
         return str(given)[:_READ]
-    except RecursionError:
+    except Exception:
+        # Some objects raise, or are nested too deeply.
         return ""
 
 
@@ -403,22 +395,9 @@ def _number_in(patterns: tuple[str, ...], message: str) -> int | None:
     return None
 
 
-def _sentence(label: str, prompt: int | None, limit: int | None) -> str:
-    size = "" if prompt is None else f" of {prompt} tokens"
-    most = "" if limit is None else f", whose limit is {limit}"
-    return (
-        f"the prompt{size} is too long for the model {label}{most}; shorten the system prompt, the "
-        "task or the descriptions of tools, or use a model with a larger context"
-    )
-
-
 def excerpt_of(thing: object) -> str:
     """Return an error or another object in a few words. Empty if it can't be converted to text."""
-    try:
-        return excerpt(str(thing))
-    except Exception:
-        # Some errors raise when they are converted to text.
-        return ""
+    return excerpt(_cut(thing))
 
 
 def has_passed(error: BaseException, module: str) -> bool:

@@ -50,13 +50,9 @@ class CallSettings:
             where: Their path in the conversation.
             defaults: Defaults of settings that the user did not set. No default if None.
         """
-        own: dict[str, Any] = {
-            "temperature": model_settings.temperature,
-            "max_tokens": model_settings.max_tokens,
-            "top_p": model_settings.top_p,
-            "stop": list(model_settings.stop) or None,
-            "seed": model_settings.seed,
-        }
+        names = ("temperature", "max_tokens", "top_p", "stop", "seed")
+        own: dict[str, Any] = {name: getattr(model_settings, name) for name in names}
+        own["stop"] = [*own["stop"]] or None
         return cls(
             {name: value for name, value in own.items() if value not in (None, UNSET)},
             {

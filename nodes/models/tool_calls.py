@@ -19,8 +19,9 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
 from ...graphs.log.messages import storable
-from .answers import RAW, TOO_DEEP, TOO_LARGE, is_cut_off, why_unstorable
+from .answers import RAW, TOO_DEEP, TOO_LARGE, why_unstorable
 from .call_pieces import arguments_as_text, decode_arguments, join_calls
+from .stops import stop_of
 
 _ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST = 64
@@ -34,13 +35,28 @@ Names = dict[str, str]
 """Registered names, each with the name that is sent for it."""
 
 
-def wire_names(names: Iterable[str]) -> Names:
+def wire_names(names: Iterable[str], known: Names | None = None) -> Names:
     """Map the names of a speaker's tools to names that providers accept.
 
     An accepted name is unchanged. The sent form of any other name depends only on that name. If two
     names have the same form, a digest makes them distinct, whatever their order.
+
+    Args:
+        names: The names.
+        known: The map to extend.
     """
-    return _extend_names({}, names)
+    mapped = dict(known or {})
+    new = [name for name in dict.fromkeys(names) if name not in mapped]
+    taken = set(mapped.values())
+    for name in sorted(new, key=lambda name: (not _is_accepted(name), name)):
+        plain = wire = _simplify(name)
+        signs = _SIGNS
+        while len(wire) > _LONGEST or wire in taken:
+            wire = _add_digest(name, plain, signs)
+            signs += 1
+        taken.add(wire)
+        mapped[name] = wire
+    return {**(known or {}), **{name: mapped[name] for name in new}}
 
 
 def rename_tools(messages: Sequence[BaseMessage], names: Names) -> list[BaseMessage]:
@@ -57,7 +73,7 @@ def rename_tools(messages: Sequence[BaseMessage], names: Names) -> list[BaseMess
     ]
     if not callers:
         return [*messages]
-    names = _extend_names(names, [name for message in callers for name in _list_called(message)])
+    names = wire_names((name for one in callers for name in _list_called(one)), names)
     return [
         _rename_tools(message, names)
         if any(names[name] != name for name in _list_called(message))
@@ -136,26 +152,6 @@ def key_of(name: str) -> str:
     return "".join(filter(str.isalnum, name.casefold()))
 
 
-def _extend_names(known: Names, names: Iterable[str]) -> Names:
-    new = [name for name in dict.fromkeys(names) if name not in known]
-    if not new:
-        return dict(known)
-    mapped = dict(known)
-    taken = set(known.values())
-    wished = {name: _simplify(name) for name in new}
-    for name in sorted(new, key=lambda name: (not _is_accepted(name), name)):
-        wire = wished[name]
-        if len(wire) > _LONGEST:
-            wire = _add_digest(name, wire, _SIGNS)
-        signs = _SIGNS
-        while wire in taken:
-            wire = _add_digest(name, wished[name], signs)
-            signs += 1
-        taken.add(wire)
-        mapped[name] = wire
-    return {**known, **{name: mapped[name] for name in new}}
-
-
 def _is_accepted(name: str) -> bool:
     return _ACCEPTED.fullmatch(name) is not None and name not in _MEANT_OTHERWISE
 
@@ -185,19 +181,13 @@ def _list_called(message: BaseMessage) -> list[str]:
 
 
 def _rename_tools(message: BaseMessage, names: Names) -> BaseMessage:
-    if isinstance(message, AIMessage):
-        return message.model_copy(
-            update={
-                "tool_calls": [
-                    {**call, "name": names[call["name"]]} for call in message.tool_calls
-                ],
-                "invalid_tool_calls": [
-                    {**call, "name": names[call["name"] or ""]}
-                    for call in message.invalid_tool_calls
-                ],
-            }
-        )
-    return message.model_copy(update={"name": names[message.name or ""]})
+    if not isinstance(message, AIMessage):
+        return message.model_copy(update={"name": names[message.name or ""]})
+    renamed = {
+        kind: [{**call, "name": names[call["name"] or ""]} for call in getattr(message, kind)]
+        for kind in ("tool_calls", "invalid_tool_calls")
+    }
+    return message.model_copy(update=renamed)
 
 
 NO_NAME = "The call has no tool name."
@@ -225,54 +215,53 @@ def read_call(
     """
     called = storable(name) if isinstance(name, str) else ""
     key = storable(str(call_id)) if call_id else None
+
+    def refuse(error: str, **words: str) -> InvalidToolCall:
+        return _make_invalid(called, arguments, key, error.format(name=called, **words))
+
     if not called:
-        return _make_invalid(called, arguments, key, NO_NAME)
+        return refuse(NO_NAME)
     read = arguments
     if isinstance(arguments, str):
         try:
             read = decode_arguments(arguments)
         except RecursionError:
-            return _make_invalid(called, arguments, key, _describe_unfit(called, TOO_DEEP))
+            return refuse(UNFIT, why=TOO_DEEP)
         except json.JSONDecodeError as error:
             why = f"{error.msg}, at character {error.pos + 1}"
-            error_text = (CUT_OFF if cut_off else NOT_JSON).format(name=called, why=why)
-            return _make_invalid(called, arguments, key, error_text)
+            return refuse(CUT_OFF if cut_off else NOT_JSON, why=why)
         except ValueError:
             # Python refuses numbers of more than some thousand digits.
-            return _make_invalid(called, arguments, key, _describe_unfit(called, TOO_LARGE))
-    if read is None:
-        if cut_off:
-            return _make_invalid(called, arguments, key, CUT_OFF.format(name=called))
-        read = {}
+            return refuse(UNFIT, why=TOO_LARGE)
+    if read is None and cut_off:
+        return refuse(CUT_OFF)
+    read = {} if read is None else read
     if not isinstance(read, dict):
-        what = _WORDS.get(type(read), f"a {type(read).__name__}")
-        return _make_invalid(called, arguments, key, NO_OBJECT.format(name=called, what=what))
-    fault = why_unstorable(read)
-    if fault is not None:
-        return _make_invalid(called, arguments, key, _describe_unfit(called, fault))
+        return refuse(NO_OBJECT, what=_WORDS.get(type(read), f"a {type(read).__name__}"))
+    if fault := why_unstorable(read):
+        return refuse(UNFIT, why=fault)
     return ToolCall(name=called, args=read, id=key, type="tool_call")
 
 
 def read_calls(
-    raw: Sequence[Mapping[str, Any]], *, cut_off: bool = False
+    events: Iterable[Iterable[Mapping[str, Any]]],
+    *,
+    cut_off: bool = False,
+    names: Names | None = None,
 ) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """Read the calls of an answer that is not streamed, and return valid and invalid calls.
+    """Read the calls of an answer, and return valid and invalid calls.
 
     Args:
-        raw: The calls, in the form of `answers.RAW`.
+        events: The pieces of calls of each event, in the form of `answers.RAW`.
         cut_off: Whether the answer was cut off: it reached its maximum length, or it has no end. A
             call is then valid only if its arguments arrived, and are whole JSON.
+        names: The names of the tools as they were sent. The names of calls are not changed if None.
     """
-    return _read(join_calls([raw]), cut_off=cut_off) if raw else ([], [])
-
-
-def _read(
-    whole: Iterable[Mapping[str, Any]], *, cut_off: bool
-) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    read = (
-        read_call(call["name"], call["arguments"], call["id"], cut_off=cut_off) for call in whole
-    )
-    return split_calls([*read])
+    read = []
+    for call in join_calls(events):
+        name = call["name"] if names is None else find_registered(call["name"], names)
+        read.append(read_call(name, call["arguments"], call["id"], cut_off=cut_off))
+    return split_calls(read)
 
 
 def split_calls(
@@ -295,15 +284,13 @@ def normalise_calls(answer: AIMessage, names: Names, *, are_mended: bool = False
     raw = answer.additional_kwargs.get(RAW)
     if raw is None and not answer.tool_calls and not answer.invalid_tool_calls:
         return answer
-    is_cut = is_cut_off(answer)
+    is_cut = stop_of(answer) is not None
     if raw is not None:
-        joined = join_calls(raw)
-        named = [{**call, "name": find_registered(call["name"], names)} for call in joined]
-        good, broken = _read(named, cut_off=is_cut)
+        good, broken = read_calls(raw, cut_off=is_cut, names=names)
     else:
         good, broken = split_calls(
             [
-                read_call(_find_name(call["name"], names), call["args"], call["id"])
+                read_call(find_registered(call["name"], names), call["args"], call["id"])
                 for call in answer.tool_calls
             ]
         )
@@ -332,13 +319,9 @@ def recover_answer(error: Exception) -> AIMessage | None:
     return AIMessage("", invalid_tool_calls=split_calls(broken)[1])
 
 
-def _find_name(name: object, names: Names) -> object:
-    return find_registered(name, names) if isinstance(name, str) else name
-
-
 def _read_invalid(call: InvalidToolCall, names: Names) -> InvalidToolCall:
     """Return an invalid call with the reason why it is invalid."""
-    name = _find_name(call["name"], names)
+    name = find_registered(call["name"] or "", names)
     read = read_call(name, call["args"], call["id"])
     if read["type"] == "invalid_tool_call":
         return read
@@ -354,7 +337,3 @@ def _make_invalid(name: str, arguments: object, call_id: str | None, error: str)
         id=call_id,
         error=error,
     )
-
-
-def _describe_unfit(name: str, why: str) -> str:
-    return UNFIT.format(name=name, why=why)

@@ -300,7 +300,7 @@ def _result(reply: Reply, prompt: Prompt) -> ChatResult:
         raise client_error(reply)
     # duologue's client parses calls the same way, so broken arguments look the same here.
     raw = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in reply.tool_calls]
-    good, bad = read_calls(raw, cut_off=reply.ending == "length")
+    good, bad = read_calls([raw], cut_off=reply.ending == "length")
     message = AIMessage(
         content=reply.text,
         tool_calls=good,

@@ -187,7 +187,7 @@ class ChatModel(ChatOpenAI):
         generation = result.generations[0]
         if isinstance(generation.message, AIMessage):
             ending = (generation.generation_info or {}).get("finish_reason")
-            good, broken = read_calls(calls, cut_off=is_stop(ending))
+            good, broken = read_calls([calls], cut_off=is_stop(ending))
             generation.message.tool_calls = good
             generation.message.invalid_tool_calls = broken
             generation.message.additional_kwargs["refusal"] = message.get("refusal")

@@ -8,7 +8,7 @@ from langchain_core.language_models.fake_chat_models import FakeMessagesListChat
 from langchain_core.messages import AIMessage, HumanMessage
 
 from duologue.graphs.log.metadata import Speech
-from duologue.nodes.models.answers import is_cut_off
+from duologue.nodes.models.stops import stop_of
 from support.models import chosen, model_of
 
 
@@ -36,7 +36,7 @@ def answered(answer: AIMessage) -> AIMessage:
     ],
 )
 def test_r3_each_client_says_it_in_its_own_way(metadata: dict[str, Any]) -> None:
-    assert is_cut_off(answered(AIMessage("Once upon", response_metadata=metadata)))
+    assert stop_of(answered(AIMessage("Once upon", response_metadata=metadata)))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_r3_each_client_says_it_in_its_own_way(metadata: dict[str, Any]) -> None
     ],
 )
 def test_r3_other_ends_are_none(metadata: dict[str, Any]) -> None:
-    assert not is_cut_off(answered(AIMessage("Once upon.", response_metadata=metadata)))
+    assert not stop_of(answered(AIMessage("Once upon.", response_metadata=metadata)))
 
 
 def test_r3_the_last_call_may_have_been_mended_and_is_not_run() -> None:

@@ -107,7 +107,7 @@ def test_no_call_of_an_answer_without_an_end_runs_unless_its_arguments_are_whole
         for number in range(2)
     ]
     calls[place] = {**calls[place], "arguments": arguments}
-    good, broken = read_calls(calls, cut_off=True)
+    good, broken = read_calls([calls], cut_off=True)
     assert [call["id"] for call in good] == [f"c{1 - place}"]
     assert [call["id"] for call in broken] == [f"c{place}"]
     assert "cut off" in str(broken[0]["error"])

@@ -167,12 +167,12 @@ def test_the_last_call_of_an_answer_that_was_cut_off_is_not_run(arguments: str) 
         {"id": "c1", "name": "add", "arguments": '{"a": 1}'},
         {"id": "c2", "name": "add", "arguments": arguments},
     ]
-    good, broken = read_calls(raw, cut_off=True)
+    good, broken = read_calls([raw], cut_off=True)
     assert [call["id"] for call in good] == ["c1"]
     assert [(call["id"], call["args"]) for call in broken] == [("c2", arguments)]
     assert "cut off" in str(broken[0]["error"])
     whole = [raw[0], {**raw[1], "arguments": '{"a": 2}'}]
-    assert len(read_calls(whole, cut_off=True)[0]) == 2
+    assert len(read_calls([whole], cut_off=True)[0]) == 2
 
 
 # A whole answer
