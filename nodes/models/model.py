@@ -5,10 +5,10 @@ each family.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -16,7 +16,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, ValidationError
 
 from ...graphs.common.content import Block, files_of, hide_files
@@ -32,15 +31,13 @@ from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.usage import Price
 from ...graphs.ends.limits import ends_by_money
 from ...graphs.log.metadata import ModelOutput, Speech, kind_name
-from ...graphs.speakers.formats import LabelledFormat, describe_schema, schema_of
-from ...graphs.speakers.reply_parts import Stop, StopCause
+from ...graphs.speakers.formats import LabelledFormat
+from ...graphs.speakers.reply_parts import StopCause
 from ...graphs.speakers.structured_answers import read_structured
 from ...graphs.text.structures import UnreadableJsonError
 from ...graphs.text.words import tokens_of_message
 from .adapters.base import (
     Adapter,
-    AnswerForm,
-    Ask,
     Repeat,
     SettingRefusedError,
     ToolCalling,
@@ -50,7 +47,7 @@ from .adapters.base import (
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
 from .adapters.provider_parameters import ListPrice, list_price, load_list
-from .answers import count_usage, get_thought, structured_text
+from .answers import count_usage, get_thought
 from .client.failures import name_of
 from .connections import clients_of_loop
 from .gate import Gate, GatedCall, PlannedCall, StepGate
@@ -59,8 +56,7 @@ from .recorder import ModelRequest, calling_model, current_recorder
 from .refusals import find_refusal
 from .settings import CallSettings
 from .stops import has_hidden_thought, settle_stop, stop_of
-from .tool_binding import choose_offer
-from .tools_by_schema import add_instruction
+from .tool_binding import ObjectOffer, ToolOffer, choose_offer
 
 NO_STREAM = "nostream"
 """Value of LangGraph's `TAG_NOSTREAM`, whose import would take about a second."""
@@ -85,6 +81,17 @@ def _ignore(text: str) -> None:
 
 
 S = TypeVar("S", bound=BaseModel)
+
+
+class CallOptions(TypedDict, total=False):
+    """Further options of a model call."""
+
+    speaker: str | None
+    """Name of the speaker whose model is called. None for a judge."""
+    listeners: Sequence[Listener]
+    """Callbacks that listen to the answer while it is streamed."""
+    private: bool
+    """Whether the answer is not streamed as a chat message."""
 
 
 @dataclass(frozen=True)
@@ -135,33 +142,16 @@ class Model:
         settings: CallSettings,
         *,
         purpose: type[ModelOutput],
-        speaker: str | None = None,
         marks: LabelledFormat | None = None,
         tools: Sequence[BaseTool] = (),
         tool_choice: str = "auto",
         tool_calling: ToolCalling | None = None,
-        listeners: Sequence[Listener] = (),
-        private: bool = False,
+        **options: Unpack[CallOptions],
     ) -> AIMessage:
-        """Call the model for one message. A private message is not streamed as a chat message."""
-        adapter = self.adapter
-        offer = choose_offer(adapter.prompting, tool_calling)(tools, tool_choice)
-        prompt = offer.prompt(self._hide_files(messages, settings), adapter.prompting)
-
-        def read(found: object) -> AIMessage:
-            return count_usage(offer.read(found, adapter), prompt, adapter.options_of(settings))
-
-        def form() -> dict[str, Any]:
-            sent = [*map(convert_to_openai_tool, tools)]
-            return {"tools": sent, "tool_choice": tool_choice} if sent else {}
-
-        ask = partial(offer.ask, adapter, form=AnswerForm(purpose, marks))
-        shown = offer.show_as(purpose)
-        # JSON is not followed while it arrives.
-        heard_by = () if offer.is_in_prompt and offer.may_call else listeners
-        return await self._call(
-            ask, read, prompt, shown, speaker, settings, heard_by, form, private=private
-        )
+        """Call the model for one message."""
+        offers = choose_offer(self.adapter.prompting, tool_calling)
+        offer = offers(tools, tool_choice, marks)
+        return await self._call(offer, messages, settings, purpose, **options)
 
     async def answer_by_schema(
         self,
@@ -171,47 +161,24 @@ class Model:
         *,
         purpose: type[ModelOutput],
         instead: str,
-        speaker: str | None = None,
         tool_calling: ToolCalling | None = None,
-        listeners: Sequence[Listener] = (),
-        private: bool = False,
+        **options: Unpack[CallOptions],
     ) -> tuple[AIMessage, S | None]:
         """Call the model for an answer that matches a schema.
 
         Returns the answer, and the instance of the schema, or None if the answer does not match.
         """
-        adapter, sent = self.adapter, self._hide_files(messages, settings)
-        prompt = choose_offer(adapter.prompting, tool_calling)().prompt(sent, adapter.prompting)
-
-        def ask(settings: CallSettings) -> Ask:
-            if not adapter.find_unsupported(schema_of(schema)):
-                return adapter.prepare_object(settings, schema, instead)
-            # The structured output of some providers would allow fewer answers, or none.
-            as_text = adapter.prepare_answer(settings, AnswerForm(purpose))
-            described = describe_schema(schema)
-            return lambda messages, config: as_text(add_instruction(messages, described), config)
-
-        def read(found: object) -> AIMessage:
-            answer = structured_text(found, adapter.label)
-            return count_usage(answer, prompt, adapter.options_of(settings))
-
-        def form() -> dict[str, Any]:
-            return {"schema": schema.model_json_schema()}
-
+        offers = choose_offer(self.adapter.prompting, tool_calling)
+        offer = ObjectOffer(offers(), schema, instead)
         try:
-            answer = await self._call(
-                ask, read, prompt, purpose, speaker, settings, listeners, form, private=private
-            )
-        except (ContextTooLongError, SettingRefusedError):
-            raise
+            answer = await self._call(offer, messages, settings, purpose, **options)
         except ModelError as error:
-            found = None if error.__cause__ is None else find_refusal(error.__cause__)
-            if found is not None and found.status == _NOT_VALID:
-                # Servers that do not know `response_format` refuse it in many different ways.
-                raise ModelError(
-                    f"{error}; if it does not support structured output, set {instead}"
-                ) from error
-            raise
+            if not _is_refused(error):
+                raise
+            # Servers that do not know `response_format` refuse it in many different ways.
+            raise ModelError(
+                f"{error}; if it does not support structured output, set {instead}"
+            ) from error
         try:
             # LangChain repairs truncated JSON, but a partial answer must not count as complete.
             return answer, read_structured(schema, answer.text)
@@ -247,31 +214,35 @@ class Model:
             self.warned.add(text)
             self.notify(text)
 
-    def _settle_stop(
-        self, answer: AIMessage, stop: Stop, found: object, sent: CallSettings
+    def _read(
+        self, offer: ToolOffer, found: object, prompt: Sequence[BaseMessage], sent: CallSettings
     ) -> AIMessage:
-        """Return an answer that is not complete, with the stop that follows from all of it."""
+        """Return an answer with its usage, and with the stop that follows from all of it."""
+        adapter = self.adapter
+        answer = count_usage(offer.read(found, adapter), prompt, adapter.options_of(sent))
+        if (stop := stop_of(answer)) is None:
+            return answer
         if stop.cause is StopCause.NO_END:
-            self._warn(_NO_END.format(name_of(self.label, self.adapter.address)))
-        limit = sent.values.get("max_tokens", self.adapter.longest_answer)
+            self._warn(_NO_END.format(name_of(self.label, adapter.address)))
+        limit = sent.values.get("max_tokens", adapter.longest_answer)
         has_thought = get_thought(answer) is not None or has_hidden_thought(found)
         return settle_stop(answer, stop, limit, has_thought=has_thought)
 
     async def _call(
         self,
-        ask: Callable[[CallSettings], Ask],
-        read: Callable[[Any], AIMessage],
-        prompt: Sequence[BaseMessage],
-        purpose: type[ModelOutput],
-        speaker: str | None,
+        offer: ToolOffer,
+        messages: Sequence[BaseMessage],
         settings: CallSettings,
-        listeners: Sequence[Listener],
-        form: Callable[[], dict[str, Any]],
+        purpose: type[ModelOutput],
         *,
-        private: bool,
+        speaker: str | None = None,
+        listeners: Sequence[Listener] = (),
+        private: bool = False,
     ) -> AIMessage:
         """Call the model with retries, and read the answer. The adapter converts the errors."""
         adapter, caller = self.adapter, speaker or "Judge"
+        prompt = offer.prompt(self._hide_files(messages, settings), adapter.prompting)
+        purpose = offer.show_as(purpose)
 
         async def call_once(sent: CallSettings, repeat: Repeat) -> AIMessage:
             shown: dict[str, Any] = {"purpose": kind_name(purpose), "speaker": speaker}
@@ -282,7 +253,7 @@ class Model:
                 # out calls with these metadata.
                 config["tags"] = [NO_STREAM]
                 shown |= dict.fromkeys(("emit-messages", "emit-tool-calls"), False)
-            if listeners:
+            if listeners and offer.is_shown:
                 # Without merging, these callbacks would replace those of the run.
                 config["callbacks"] = [*listeners]
                 config = merge_configs(ensure_config(), config)
@@ -290,12 +261,11 @@ class Model:
             def call(paused: Sequence[BaseMessage]) -> Awaitable[object]:
                 # The id separates the streamed pieces of one attempt from those of another.
                 shown["answer"] = uuid4().hex
-                return ask(sent)([*adapter.own_messages(prompt), *paused], config)
+                ask = offer.ask(adapter, sent, purpose)
+                return ask([*adapter.own_messages(prompt), *paused], config)
 
-            found = await answer_to_end(call, repeat, adapter.label)
-            answer = read(adapter.check_size(found))
-            stop = stop_of(answer)
-            return answer if stop is None else self._settle_stop(answer, stop, found, sent)
+            found = adapter.check_size(await answer_to_end(call, repeat, adapter.label))
+            return self._read(offer, found, prompt, sent)
 
         at_gate = None
         if self.gate is not None:
@@ -307,35 +277,24 @@ class Model:
         try:
             if recorder is None:
                 return await call()
-            request = ModelRequest(self.label, caller, prompt, settings.values, form())
+            request = ModelRequest(self.label, caller, prompt, settings.values, offer.describe())
             return await recorder.answer(request, call)
+        except ContextTooLongError as error:
+            error.estimate = sum(map(tokens_of_message, prompt))
+            raise
         except ModelError as error:
-            explained = _explain(error, prompt, settings)
-            if explained is error:
+            if not _is_refused(error) or not any(files_of(one.content) for one in prompt):
                 raise
-            raise explained from error
+            advice = f"if it does not accept these files, set {settings.where}.attachments = false"
+            raise ModelError(f"{error}; {advice}") from error
 
 
-def _explain(
-    error: ModelError, prompt: Sequence[BaseMessage], settings: CallSettings
-) -> ModelError:
-    """Return an error of a call with what its prompt adds: its size, or advice about its files."""
-    if isinstance(error, ContextTooLongError):
-        error.estimate = sum(map(tokens_of_message, prompt))
-    elif _may_refuse_files(error, prompt):
-        return ModelError(
-            f"{error}; if it does not accept these files, set {settings.where}.attachments = false"
-        )
-    return error
-
-
-def _may_refuse_files(error: ModelError, prompt: Sequence[BaseMessage]) -> bool:
-    """Return whether a model may have refused a prompt because of its files."""
-    if isinstance(error, SettingRefusedError) or error.__cause__ is None:
+def _is_refused(error: ModelError) -> bool:
+    """Return whether a model has refused a request as invalid, for a reason that is not known."""
+    if isinstance(error, ContextTooLongError | SettingRefusedError) or error.__cause__ is None:
         return False
     found = find_refusal(error.__cause__)
-    is_refused = found is not None and found.status == _NOT_VALID
-    return is_refused and any(files_of(one.content) for one in prompt)
+    return found is not None and found.status == _NOT_VALID
 
 
 @dataclass(eq=False)

@@ -1,7 +1,7 @@
 """Why a model stopped: the finish reasons of all providers, and errors that stand for answers."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,70 +15,54 @@ from ...graphs.speakers.reply_parts import STOP, Stop, StopCause
 NO_END: Final = "no_end"
 """Our finish reason of an answer whose server sends no sign of its end."""
 
-_CAUSES: Final[Mapping[str, StopCause]] = {
-    NO_END: StopCause.NO_END,
+_REASONS: Final[Mapping[StopCause, Sequence[str]]] = {
     # OpenAI: openai/types/chat/chat_completion.py in its client, and `incomplete_details` in
-    # openai/types/responses/response.py.
-    "length": StopCause.LENGTH,
-    "max_output_tokens": StopCause.LENGTH,
-    "content_filter": StopCause.FILTER,
+    #   openai/types/responses/response.py.
     # Anthropic: https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
-    "max_tokens": StopCause.LENGTH,
-    "model_context_window_exceeded": StopCause.LENGTH,
-    "refusal": StopCause.REFUSAL,
-    "pause_turn": StopCause.PAUSE,
     # Gemini: `FinishReason` in google/genai/types.py of its client.
-    "safety": StopCause.FILTER,
-    "recitation": StopCause.FILTER,
-    "blocklist": StopCause.FILTER,
-    "prohibited_content": StopCause.FILTER,
-    "spii": StopCause.FILTER,
-    "model_armor": StopCause.FILTER,
-    "image_safety": StopCause.FILTER,
-    "image_prohibited_content": StopCause.FILTER,
-    "image_recitation": StopCause.FILTER,
-    "language": StopCause.OTHER,
-    "other": StopCause.OTHER,
-    "image_other": StopCause.OTHER,
-    "no_image": StopCause.OTHER,
-    "malformed_response": StopCause.OTHER,
-    "missing_thought_signature": StopCause.OTHER,
-    "malformed_function_call": StopCause.CALL,
-    "unexpected_tool_call": StopCause.CALL,
-    "too_many_tool_calls": StopCause.CALL,
     # Bedrock: `StopReason` in botocore/data/bedrock-runtime/2023-09-30/service-2.json.
-    "guardrail_intervened": StopCause.FILTER,
-    "content_filtered": StopCause.FILTER,
-    "malformed_model_output": StopCause.OTHER,
-    "malformed_tool_use": StopCause.CALL,
-    # Mistral: https://docs.mistral.ai/api (`finish_reason` of a choice). OpenRouter sends "error",
-    # too: openrouter.ai/docs/api/reference/errors-and-debugging.
-    "model_length": StopCause.LENGTH,
-    "error": StopCause.FAILURE,
+    # Mistral: https://docs.mistral.ai/api (`finish_reason` of a choice).
+    # OpenRouter: openrouter.ai/docs/api/reference/errors-and-debugging.
     # DeepSeek: https://api-docs.deepseek.com/api/create-chat-completion
-    "insufficient_system_resource": StopCause.FAILURE,
     # Ollama: `DoneReason` and the handlers in server/routes.go, which answer so without a text.
-    "load": StopCause.FAILURE,
-    "unload": StopCause.FAILURE,
     # vLLM: `FinishReason` in vllm/v1/engine/__init__.py.
-    "abort": StopCause.FAILURE,
-    "repetition": StopCause.OTHER,
     # Cohere: `ChatFinishReason` in its client.
-    "error_toxic": StopCause.FILTER,
-    "error_limit": StopCause.LENGTH,
-    "timeout": StopCause.FAILURE,
+    StopCause.NO_END: (NO_END,),
+    StopCause.LENGTH: (
+        *("length", "max_output_tokens"),  # OpenAI
+        *("max_tokens", "model_context_window_exceeded"),  # Anthropic
+        *("model_length", "error_limit"),  # Mistral, Cohere
+    ),
+    StopCause.FILTER: (
+        "content_filter",  # OpenAI
+        *("safety", "recitation", "blocklist", "prohibited_content", "spii"),  # Gemini
+        *("model_armor", "image_safety", "image_prohibited_content", "image_recitation"),  # Gemini
+        *("guardrail_intervened", "content_filtered"),  # Bedrock
+        "error_toxic",  # Cohere
+    ),
+    StopCause.REFUSAL: ("refusal",),  # Anthropic
+    StopCause.PAUSE: ("pause_turn",),  # Anthropic
+    StopCause.CALL: (
+        *("malformed_function_call", "unexpected_tool_call", "too_many_tool_calls"),  # Gemini
+        "malformed_tool_use",  # Bedrock
+    ),
+    StopCause.FAILURE: (
+        *("error", "insufficient_system_resource"),  # Mistral and OpenRouter, DeepSeek
+        *("load", "unload"),  # Ollama
+        *("abort", "timeout"),  # vLLM, Cohere
+    ),
+    StopCause.OTHER: (
+        *("language", "other", "image_other", "no_image"),  # Gemini
+        *("malformed_response", "missing_thought_signature"),  # Gemini
+        *("malformed_model_output", "repetition"),  # Bedrock, vLLM
+    ),
 }
+_CAUSES: Final = {reason: cause for cause, reasons in _REASONS.items() for reason in reasons}
 """The cause of each finish reason of a reply that is not complete, in lower case. A reason that is
 not listed, such as ``stop`` or ``eos_token``, means a complete reply.
 """
 
-_KEYS: Final = (
-    "native_finish_reason",
-    "finish_reason",
-    "stop_reason",
-    "stopReason",
-    "done_reason",
-)
+_KEYS: Final = ("native_finish_reason", "finish_reason", "stop_reason", "stopReason", "done_reason")
 """Keys under which LangChain's clients store the finish reason: OpenRouter (the reason of the
 model's provider, which says more), OpenAI and Gemini, Anthropic, Bedrock, Ollama.
 """

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel
 
 from ...graphs.common.errors import SpecError
 from ...graphs.conversation.conversation import (
@@ -27,6 +28,7 @@ from ...graphs.log.heard_text import join_texts
 from ...graphs.log.messages import storable
 from ...graphs.log.metadata import ModelOutput, Speech, UnheardReply
 from ...graphs.prompts import prompts
+from ...graphs.speakers.formats import LabelledFormat, describe_schema, schema_of
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ...graphs.text.words import tokens_of
 from ...tools.registry.registry import Registry
@@ -35,7 +37,7 @@ from .answers import normalise_answer, structured_text
 from .listeners import add_to_user
 from .settings import CallSettings
 from .tool_calls import key_of, normalise_calls, rename_tools, wire_names
-from .tools_by_schema import prompt_with_tools, read_answer
+from .tools_by_schema import add_instruction, prompt_with_tools, read_answer
 
 _LONGEST = 200
 """Maximum length of a hand-over target, in characters."""
@@ -219,6 +221,7 @@ class ToolOffer:
     Args:
         tools: The tools.
         choice: ``auto``, ``required``, ``none`` or the name of a tool.
+        marks: The format of the message. None if it may have any form.
 
     Raises:
         SpecError: The choice is the name of a tool that is not offered.
@@ -227,28 +230,40 @@ class ToolOffer:
     is_in_prompt: ClassVar[bool] = False
     """Whether prompts describe the tools, even if the model may not call any now."""
 
-    def __init__(self, tools: Sequence[BaseTool] = (), choice: str = "none") -> None:
+    def __init__(
+        self,
+        tools: Sequence[BaseTool] = (),
+        choice: str = "none",
+        marks: LabelledFormat | None = None,
+    ) -> None:
         if choice not in _CHOICES and all(choice != tool.name for tool in tools):
             raise SpecError(f"tool_choice: {choice!r} is not one of the speaker's tools")
         self.tools = tools
         self.choice = choice
         self.may_call = bool(tools) and choice != "none"
+        # Listeners can't follow JSON.
+        self.is_shown = not (self.is_in_prompt and self.may_call)
+        self._marks = None if self.may_call else marks
         self._names = wire_names(tool.name for tool in tools)
 
     def prompt(self, messages: Sequence[BaseMessage], prompting: Prompting) -> list[BaseMessage]:
         """Return the prompt to send, with tool names that the provider accepts."""
         return rename_tools(messages, self._names)
 
-    def ask(self, adapter: Adapter, settings: CallSettings, form: AnswerForm) -> Ask:
-        """Return the function that calls the model for a message."""
+    def ask(self, adapter: Adapter, settings: CallSettings, purpose: type[ModelOutput]) -> Ask:
+        """Return the function that calls the model for an answer."""
         offer = Offer(self.tools, self.choice, self._names) if self.tools else None
-        marks = None if self.may_call else form.marks
-        return adapter.prepare_answer(settings, form._replace(offer=offer, marks=marks))
+        return adapter.prepare_answer(settings, AnswerForm(purpose, self._marks, offer))
 
     def read(self, found: Any, adapter: Adapter) -> AIMessage:  # noqa: ANN401
         """Return the answer as the log stores it."""
         answer = normalise_answer(found, adapter.label)
         return normalise_calls(answer, self._names, are_mended=adapter.mends_calls)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the form of the answer, for recorders."""
+        sent = [*map(convert_to_openai_tool, self.tools)]
+        return {"tools": sent, "tool_choice": self.choice} if sent else {}
 
     def show_as(self, purpose: type[ModelOutput]) -> type[ModelOutput]:
         """Return the purpose under which the answer is streamed."""
@@ -267,10 +282,10 @@ class SchemaToolOffer(ToolOffer):
         """Return the prompt to send, with the tools, their calls and results as text."""
         return prompt_with_tools(messages, self.tools, self.choice, prompting.describe_tool)
 
-    def ask(self, adapter: Adapter, settings: CallSettings, form: AnswerForm) -> Ask:
-        """Return the function that calls the model for a message."""
+    def ask(self, adapter: Adapter, settings: CallSettings, purpose: type[ModelOutput]) -> Ask:
+        """Return the function that calls the model for an answer."""
+        form = AnswerForm(purpose, self._marks)
         if self.may_call:
-            form = AnswerForm(self.show_as(form.purpose))
             return adapter.prepare_tool_call(settings, form, Offer(self.tools, self.choice, {}))
         return adapter.prepare_answer(settings, form)
 
@@ -290,6 +305,43 @@ class SchemaToolOffer(ToolOffer):
     def show_as(self, purpose: type[ModelOutput]) -> type[ModelOutput]:
         """Return the purpose under which the answer is streamed. JSON is not shown to people."""
         return UnheardReply if self.may_call and purpose is Speech else purpose
+
+
+class ObjectOffer(ToolOffer):
+    """A call for an answer that matches a schema, without tools.
+
+    Args:
+        offer: An offer without tools, which prepares the prompt.
+        schema: The pydantic model of the answer.
+        instead: The setting that errors recommend instead of structured output.
+    """
+
+    def __init__(self, offer: ToolOffer, schema: type[BaseModel], instead: str) -> None:
+        super().__init__()
+        self._offer = offer
+        self._schema = schema
+        self._instead = instead
+
+    def prompt(self, messages: Sequence[BaseMessage], prompting: Prompting) -> list[BaseMessage]:
+        """Return the prompt to send."""
+        return self._offer.prompt(messages, prompting)
+
+    def ask(self, adapter: Adapter, settings: CallSettings, purpose: type[ModelOutput]) -> Ask:
+        """Return the function that calls the model for an answer."""
+        if not adapter.find_unsupported(schema_of(self._schema)):
+            return adapter.prepare_object(settings, self._schema, self._instead)
+        # The structured output of some providers would allow fewer answers, or none.
+        as_text = adapter.prepare_answer(settings, AnswerForm(purpose))
+        described = describe_schema(self._schema)
+        return lambda messages, config: as_text(add_instruction(messages, described), config)
+
+    def read(self, found: Any, adapter: Adapter) -> AIMessage:  # noqa: ANN401
+        """Return the answer as a message of text."""
+        return structured_text(found, adapter.label)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the form of the answer, for recorders."""
+        return {"schema": self._schema.model_json_schema()}
 
 
 def choose_offer(prompting: Prompting, chosen: ToolCalling | None) -> type[ToolOffer]:

@@ -217,7 +217,7 @@ def read_call(
     key = storable(str(call_id)) if call_id else None
 
     def refuse(error: str, **words: str) -> InvalidToolCall:
-        return _make_invalid(called, arguments, key, error.format(name=called, **words))
+        return make_invalid_call(called, arguments, key, error.format(name=called, **words))
 
     if not called:
         return refuse(NO_NAME)
@@ -298,7 +298,7 @@ def normalise_calls(answer: AIMessage, names: Names, *, are_mended: bool = False
     if are_mended and is_cut and good and not broken:
         last = good.pop()
         error = CUT_OFF.format(name=last["name"])
-        broken = [_make_invalid(last["name"], last["args"], last["id"], error)]
+        broken = [make_invalid_call(last["name"], last["args"], last["id"], error)]
     kept = {key: value for key, value in answer.additional_kwargs.items() if key != RAW}
     return answer.model_copy(
         update={"tool_calls": good, "invalid_tool_calls": broken, "additional_kwargs": kept}
@@ -326,10 +326,13 @@ def _read_invalid(call: InvalidToolCall, names: Names) -> InvalidToolCall:
     if read["type"] == "invalid_tool_call":
         return read
     error = storable(call["error"] or UNREADABLE_CALL.format(name=read["name"]))
-    return _make_invalid(str(read["name"]), call["args"], read["id"], error)
+    return make_invalid_call(str(read["name"]), call["args"], read["id"], error)
 
 
-def _make_invalid(name: str, arguments: object, call_id: str | None, error: str) -> InvalidToolCall:
+def make_invalid_call(
+    name: str, arguments: object, call_id: str | None, error: str
+) -> InvalidToolCall:
+    """Return an invalid call with the reason why it is invalid."""
     return InvalidToolCall(
         type="invalid_tool_call",
         name=name,

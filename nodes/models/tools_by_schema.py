@@ -13,7 +13,6 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
-    InvalidToolCall,
     SystemMessage,
     ToolMessage,
 )
@@ -23,7 +22,7 @@ from langchain_core.utils.json import parse_partial_json
 
 from ...graphs.log.viewpoint import SILENCE
 from ...graphs.text.structures import without_fences
-from .tool_calls import CUT_OFF, find_registered, read_call, split_calls
+from .tool_calls import CUT_OFF, find_registered, make_invalid_call, read_call, split_calls
 
 _KEPT = frozenset(
     {"enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
@@ -148,7 +147,9 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
         name = find_registered(found[TOOL], {tool.name: tool.name for tool in tools})
         good, broken = split_calls([read_call(name, found.get(ARGUMENTS), None)])
     else:
-        good, broken = [], [_cut_off(found[TOOL], text, tools)]
+        # The name itself may be truncated.
+        name = next((one.name for one in tools if one.name.startswith(found[TOOL])), found[TOOL])
+        good, broken = [], [make_invalid_call(name, text, None, CUT_OFF.format(name=name))]
     return answer.model_copy(
         update={"content": "", "tool_calls": good, "invalid_tool_calls": broken}
     )
@@ -160,13 +161,6 @@ def _read_partly(text: str) -> object:
         return parse_partial_json(text) if text.startswith("{") else None
     except (ValueError, RecursionError):
         return None
-
-
-def _cut_off(name: str, text: str, tools: Iterable[BaseTool]) -> InvalidToolCall:
-    # The name itself may be truncated.
-    name = next((tool.name for tool in tools if tool.name.startswith(name)), name)
-    why = CUT_OFF.format(name=name)
-    return InvalidToolCall(type="invalid_tool_call", name=name, args=text, id=None, error=why)
 
 
 def prompt_with_tools(
@@ -214,11 +208,6 @@ def describe_tool(tool: BaseTool, *, briefly: bool = False) -> str:
     return f"- {tool.name}({arguments}): {text.partition(chr(10))[0] if briefly else text}"
 
 
-def call_text(name: str, arguments: object) -> str:
-    """Return a call as the model would write it."""
-    return json.dumps({TOOL: name, ARGUMENTS: arguments}, ensure_ascii=False)
-
-
 def _function(tool: BaseTool) -> dict[str, Any]:
     function: dict[str, Any] = convert_to_openai_tool(tool)["function"]
     return function
@@ -231,11 +220,14 @@ def _flatten(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     before: BaseMessage | None = None
     for message in messages:
         if isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls):
-            calls = [(call, call_text(call["name"], call["args"])) for call in message.tool_calls]
-            names |= {call["id"]: call["name"] for call, _ in calls}
-            names |= {call["id"]: call["name"] or "?" for call in message.invalid_tool_calls}
+            calls = (*message.tool_calls, *message.invalid_tool_calls)
+            names |= {call["id"]: call["name"] or "?" for call in calls}
+            written = [
+                json.dumps({TOOL: call["name"], ARGUMENTS: call["args"]}, ensure_ascii=False)
+                for call in message.tool_calls
+            ]
             broken = [call["args"] or "" for call in message.invalid_tool_calls]
-            text = "\n".join(filter(None, [message.text, *(made for _, made in calls), *broken]))
+            text = "\n".join(filter(None, [message.text, *written, *broken]))
             flat.append(AIMessage(text or "?", name=message.name))
         elif isinstance(message, ToolMessage):
             name = names.get(message.tool_call_id, message.name or "?")

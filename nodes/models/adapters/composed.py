@@ -94,9 +94,7 @@ def chat_models_in(chat: object) -> Iterator[BaseChatModel]:
 
 def first_chat_model(chat: object) -> BaseChatModel:
     """Return the chat model that is called first, in the default configuration."""
-    while not isinstance(chat, BaseChatModel):
-        chat = next(_list_inner(chat))
-    return chat
+    return next(chat_models_in(chat))
 
 
 def bound_options(chat: object) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import InitVar, dataclass, field
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -42,7 +41,6 @@ session begins while the server is down, it still knows its model.
 """
 
 
-@dataclass(eq=False)
 class Families:
     """The adapters of models, by name.
 
@@ -51,15 +49,12 @@ class Families:
         gate: The gate of a batch, whose sessions all use the model that the server listed first.
     """
 
-    settings: Settings
-    gate: InitVar[object | None] = None
-    _told: set[str | None] = field(default_factory=set)
-    """The notices that were shown, and the models that were announced."""
-    _first: dict[str | None, str] = field(default_factory=dict)
-    """The first model that each server listed, by address."""
-
-    def __post_init__(self, gate: object | None) -> None:
-        """Share the listed models with the other sessions of a batch."""
+    def __init__(self, settings: Settings, gate: object | None = None) -> None:
+        self._settings = settings
+        self._told = set[str | None]()
+        """The notices that were shown, and the models that were announced."""
+        self._first: dict[str | None, str] = {}
+        """The first model that each server listed, by address."""
         if gate is not None:
             self._first = _first_of_batches.setdefault(gate, self._first)
 
@@ -75,7 +70,7 @@ class Families:
         Raises:
             ModelUnavailableError: There is no model of this name, or it can't be started.
         """
-        settings = self.settings
+        settings = self._settings
         name = name or settings.model
         if name is not None and has_secret(name):
             # The log of a session contains the names of models.
@@ -184,9 +179,14 @@ async def list_models(settings: Settings, notify: Notify) -> list[str]:
     Raises:
         ModelUnavailableError: The server does not list its models.
     """
+
+    def load() -> Callable[[Settings, Notify], Awaitable[list[str]]]:
+        from ..client.clients import fetch_model_names
+
+        return fetch_model_names
+
     # In a thread, since it imports OpenAI's client.
-    listed = await asyncio.to_thread(_lister)
-    return await listed(settings, notify)
+    return await (await asyncio.to_thread(load))(settings, notify)
 
 
 def default_model(settings: Settings, names: list[str]) -> str:
@@ -221,12 +221,6 @@ def _is_here(name: str | None, settings: Settings) -> bool:
     if not embedded.is_available():
         raise ModelUnavailableError(no_model())
     return True
-
-
-def _lister() -> Callable[[Settings, Notify], Awaitable[list[str]]]:
-    from ..client.clients import fetch_model_names
-
-    return fetch_model_names
 
 
 async def _find_default_name(settings: Settings, notify: Notify) -> str:
