@@ -48,22 +48,25 @@ def clients_of_loop(loop: asyncio.AbstractEventLoop) -> dict[object, Any]:
     return _clients.setdefault(loop, {})
 
 
-async def close_pool_with_loop(pool: object) -> None:
-    """Arrange that a pool of connections is closed when the running event loop ends."""
-    await close_with_loop()
-    clients_of_loop(asyncio.get_running_loop()).setdefault(_POOLS, WeakSet()).add(pool)
+async def close_with_loop(pool: object = None) -> None:
+    """Arrange that the connections of the running event loop are closed when it ends.
 
-
-async def close_with_loop() -> None:
-    """Arrange that the connections of the running event loop are closed when it ends."""
+    Args:
+        pool: A further pool of connections to close.
+    """
     cached = clients_of_loop(asyncio.get_running_loop())
     if _CLOSING not in cached:
         cached[_CLOSING] = _open_until_closed(cached)
         await anext(cached[_CLOSING])
+    if pool is not None:
+        cached.setdefault(_USERS, WeakSet()).add(pool)
 
 
 _CLOSING = "closing"
-_POOLS = "pools"
+_USERS = "pools of users"
+
+POOLS: Final = "pools"
+"""Key of the HTTP clients of an event loop, which are closed with it."""
 
 
 async def _open_until_closed(cached: dict[object, Any]) -> AsyncGenerator[None, None]:
@@ -71,8 +74,7 @@ async def _open_until_closed(cached: dict[object, Any]) -> AsyncGenerator[None, 
     try:
         yield
     finally:
-        connections = [cached[uses] for uses in (True, False) if uses in cached]
-        connections += cached.get(_POOLS, ())
+        connections = [*cached.get(POOLS, {}).values(), *cached.get(_USERS, ())]
         cached.clear()
         for connection in connections:
             await connection.aclose()
@@ -119,7 +121,7 @@ class LoopPools:
             made._connections, made._requests = [], []
             made._optional_thread_lock = type(made._optional_thread_lock)()
             self._of_loops[loop] = made
-            await close_pool_with_loop(made)
+            await close_with_loop(made)
         return self._of_loops[loop]
 
 

@@ -394,7 +394,11 @@ class Models:
     async def _find(self, name: str | None, notify: Notify) -> Adapter:
         if name in self._objects:
             return self._objects[name]
-        known = _adapters_of_loop(self)
+        # They are dropped when the event loop ends.
+        of_loop = clients_of_loop(asyncio.get_running_loop()).setdefault(
+            Models, WeakKeyDictionary()
+        )
+        known: dict[str | None, Adapter] = of_loop.setdefault(self, {})
         if name not in known:
             if self._families is None:
                 # Reading files must not block other coroutines.
@@ -428,10 +432,3 @@ class Models:
             model.check_price(conversation)
             for where, model_settings in conversation.settings_of(name):
                 model.adapter.check(CallSettings.make(model_settings, where))
-
-
-def _adapters_of_loop(models: Models) -> dict[str | None, Adapter]:
-    """Return the adapters that the running event loop has found. They are dropped when it ends."""
-    found = clients_of_loop(asyncio.get_running_loop()).setdefault(Models, WeakKeyDictionary())
-    known: dict[str | None, Adapter] = found.setdefault(models, {})
-    return known

@@ -184,17 +184,14 @@ class ChatModel(ChatOpenAI):
         message = reply["choices"][0]["message"]
         calls = message.pop("tool_calls", ())
         result = self._create_chat_result(reply)
-        generation = result.generations[0]
-        if isinstance(generation.message, AIMessage):
-            ending = (generation.generation_info or {}).get("finish_reason")
-            good, broken = read_calls([calls], cut_off=is_stop(ending))
-            generation.message.tool_calls = good
-            generation.message.invalid_tool_calls = broken
-            generation.message.additional_kwargs["refusal"] = message.get("refusal")
-            generation.message.additional_kwargs |= _read_thought(message)
-            if fields := fields_of_calls(calls):
-                generation.message.additional_kwargs[CALL_FIELDS] = fields
-            _add_kinds(generation.message, reply["usage"])
+        answer = cast("AIMessage", result.generations[0].message)
+        is_cut = is_stop(reply["choices"][0]["finish_reason"])
+        answer.tool_calls, answer.invalid_tool_calls = read_calls([calls], cut_off=is_cut)
+        answer.additional_kwargs["refusal"] = message.get("refusal")
+        answer.additional_kwargs |= _read_thought(message)
+        if fields := fields_of_calls(calls):
+            answer.additional_kwargs[CALL_FIELDS] = fields
+        _add_kinds(answer, reply["usage"])
         return result
 
     async def _astream(
@@ -229,11 +226,11 @@ class ChatModel(ChatOpenAI):
         kept, told, count = KeptPieces(), None, 0
         async with aclosing(reader.read_pieces()) as chunks:
             async for chunk in chunks:
-                piece = self._convert_chunk_to_generation_chunk(chunk, AIMessageChunk, None)
+                piece = self._read_piece(chunk)
                 if piece is None or (count and not chunk["choices"] and not chunk["usage"]):
                     continue
-                count, message = count + 1, piece.message
-                if isinstance(message, AIMessageChunk) and message.usage_metadata:
+                count, message = count + 1, cast("AIMessageChunk", piece.message)
+                if message.usage_metadata:
                     # Each event reports the usage so far, and LangChain adds the reports up.
                     message.usage_metadata = subtract_usage(message.usage_metadata, told)
                     told = add_usage(told, message.usage_metadata)
@@ -247,40 +244,33 @@ class ChatModel(ChatOpenAI):
                 message=AIMessageChunk(content=""), generation_info={"finish_reason": NO_END}
             )
 
-    def _convert_chunk_to_generation_chunk(
-        self,
-        chunk: dict[str, Any],
-        default_chunk_class: type,
-        base_generation_info: dict[str, Any] | None,
-    ) -> ChatGenerationChunk | None:
-        choice = next(iter(chunk.get("choices") or ()), None) or {}
-        delta = choice.get("delta") or {}
+    def _read_piece(self, chunk: dict[str, Any]) -> ChatGenerationChunk | None:
+        """Return the piece of a message that an event brings, in normalized form."""
+        delta: dict[str, Any] = next((choice["delta"] for choice in chunk["choices"]), {})
         # The stock method drops incomplete calls, and tries to repair each piece of arguments.
         calls = delta.pop("tool_calls", ())
-        made = super()._convert_chunk_to_generation_chunk(
-            chunk, default_chunk_class, base_generation_info
-        )
-        if made is not None:
-            if refusal := delta.get("refusal"):
-                made.message.additional_kwargs["refusal"] = refusal
-            thought = _read_thought(delta)
-            # A list in a list, since LangChain would join the fields of complete items.
-            pieces = {name: [thought[name]] for name in DETAILS if name in thought}
-            made.message.additional_kwargs |= thought | pieces
-            if isinstance(made.message, AIMessageChunk):
-                _add_kinds(made.message, chunk["usage"])
-            if calls and isinstance(made.message, AIMessageChunk):
-                # A list in a list, since LangChain would join the calls with the same index.
-                made.message.additional_kwargs[RAW] = [calls]
-                made.message.tool_call_chunks = [
-                    tool_call_chunk(
-                        name=call["name"],
-                        args=call["arguments"],
-                        id=call["id"],
-                        index=call.get("index"),
-                    )
-                    for call in calls
-                ]
+        made = self._convert_chunk_to_generation_chunk(chunk, AIMessageChunk, None)
+        if made is None:
+            return None
+        message, thought = cast("AIMessageChunk", made.message), _read_thought(delta)
+        if refusal := delta.get("refusal"):
+            message.additional_kwargs["refusal"] = refusal
+        # A list in a list, since LangChain would join the fields of complete items.
+        pieces = {name: [thought[name]] for name in DETAILS if name in thought}
+        message.additional_kwargs |= thought | pieces
+        _add_kinds(message, chunk["usage"])
+        if calls:
+            # A list in a list, since LangChain would join the calls with the same index.
+            message.additional_kwargs[RAW] = [calls]
+            message.tool_call_chunks = [
+                tool_call_chunk(
+                    name=call["name"],
+                    args=call["arguments"],
+                    id=call["id"],
+                    index=call.get("index"),
+                )
+                for call in calls
+            ]
         return made
 
 

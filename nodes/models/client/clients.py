@@ -7,20 +7,18 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
-from typing import Any
 
-import httpx2
 import openai
 from pydantic import SecretStr
 
 from ....graphs.common.addresses import OPENAI, remember_secrets
 from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.sanitize import escape_invisible, excerpt
-from ....graphs.common.settings import MAX_REPLY_SIZE, Settings
-from ..connections import Endpoint, clients_of_loop, close_with_loop
+from ....graphs.common.settings import Settings
+from ..connections import POOLS, Endpoint, clients_of_loop, close_with_loop
 from .chat_model import ChatModel
 from .failures import TooLargeReplyError, UnreadableReplyError, address_of, failures, repeat_call
-from .http_client import LIMIT, HttpClient
+from .http_client import HttpClient
 from .reply_reader import model_names
 
 _CONNECT_SECONDS = 10.0
@@ -28,51 +26,25 @@ _CONNECT_SECONDS = 10.0
 _making = threading.Lock()
 
 
-class ApiClient(openai.AsyncOpenAI):
-    """OpenAI's client with a size limit for replies. Its user agent is that of the stock client.
-
-    Args:
-        max_reply_size: The maximum size of a reply, in bytes.
-        options: The options of `openai.AsyncOpenAI`.
-    """
-
-    def __init__(
-        self,
-        *,
-        max_reply_size: int = MAX_REPLY_SIZE,
-        **options: Any,  # as in the base class
-    ) -> None:
-        super().__init__(**options)
-        self._max_reply_size = max_reply_size
-
-    async def _prepare_request(self, request: httpx2.Request) -> None:
-        request.extensions = {**request.extensions, LIMIT: self._max_reply_size}
-        await super()._prepare_request(request)
-
-    @property
-    def user_agent(self) -> str:
-        """The stock client's user agent, since some gateways accept only known clients."""
-        return super().user_agent.replace(type(self).__name__, openai.AsyncOpenAI.__name__, 1)
-
-
-def _http(loop: asyncio.AbstractEventLoop, *, uses_proxies: bool) -> HttpClient:
+def _http(loop: asyncio.AbstractEventLoop, settings: Settings, *, uses_proxies: bool) -> HttpClient:
     """Return the loop's HTTP client."""
-    cached = clients_of_loop(loop)
-    if uses_proxies not in cached:
+    pools = clients_of_loop(loop).setdefault(POOLS, {})
+    key = uses_proxies, settings.max_reply_size
+    if key not in pools:
         try:
-            cached[uses_proxies] = HttpClient(trust_env=uses_proxies)
+            pools[key] = HttpClient(settings.max_reply_size, trust_env=uses_proxies)
         except (OSError, ValueError, ImportError) as error:
             raise ModelUnavailableError(
                 f"no connection to a model can be made ({excerpt(str(error))}); check "
                 "SSL_CERT_FILE, SSL_CERT_DIR and the proxies in the environment"
             ) from error
-    found: HttpClient = cached[uses_proxies]
+    found: HttpClient = pools[key]
     return found
 
 
-def _api(settings: Settings, url: str | None, key: str, http: HttpClient) -> ApiClient:
+def _api(settings: Settings, url: str | None, key: str, http: HttpClient) -> openai.AsyncOpenAI:
     remember_secrets(url or "")
-    api = ApiClient(
+    api = openai.AsyncOpenAI(
         api_key=key,
         # OpenAI's client would read its variable, even a blank one.
         base_url=url or OPENAI,
@@ -80,7 +52,6 @@ def _api(settings: Settings, url: str | None, key: str, http: HttpClient) -> Api
         # `repeat_call` repeats calls.
         max_retries=0,
         http_client=http,
-        max_reply_size=settings.max_reply_size,
     )
     # Runs `uname`, once per process.
     api.platform_headers()
@@ -100,7 +71,7 @@ def make_client(
     """
     place = (endpoint, name, settings.timeout, settings.max_retries, settings.max_reply_size)
     with _making, failures(name, endpoint.shown):
-        http = _http(loop, uses_proxies=endpoint.uses_proxies)
+        http = _http(loop, settings, uses_proxies=endpoint.uses_proxies)
         cached = clients_of_loop(loop)
         if place not in cached:
             api = _api(settings, endpoint.url, endpoint.key, http)
@@ -135,9 +106,9 @@ async def fetch_model_names(settings: Settings, notify: Callable[[str], None]) -
     loop = asyncio.get_running_loop()
     await close_with_loop()
 
-    def make() -> ApiClient:
+    def make() -> openai.AsyncOpenAI:
         with _making:
-            return _api(settings, settings.base_url, key, _http(loop, uses_proxies=True))
+            return _api(settings, settings.base_url, key, _http(loop, settings, uses_proxies=True))
 
     address = address_of(settings)
     with failures("models", address):

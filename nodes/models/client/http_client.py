@@ -27,11 +27,7 @@ import orjson
 from openai._models import FinalRequestOptions
 from openai._utils._json import openapi_dumps
 
-from ....graphs.common.settings import MAX_REPLY_SIZE
 from .failures import TooLargeReplyError
-
-LIMIT: Final = "duologue.max_reply_size"
-"""Key in a request's extensions: the reply's maximum size, in bytes."""
 
 _MOST_CODINGS: Final = 5
 """Maximum number of compression layers of a body. httpx has the same limit."""
@@ -165,13 +161,17 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
     """OpenAI's HTTP client with a read timeout for a whole header, and for a whole body or event.
 
     If all connections are in use, further calls wait.
+
+    Args:
+        max_reply_size: The maximum size of a reply, in bytes.
+        options: The options of httpx's client.
     """
 
-    def __init__(self, **options: Any) -> None:  # httpx's own
+    def __init__(self, max_reply_size: int, **options: Any) -> None:
         most = _most_connections()
         verify = httpx2.create_ssl_context(trust_env=options.get("trust_env", True))
         super().__init__(
-            event_hooks={"response": [_limit]},
+            event_hooks={"response": [partial(_limit, most=max_reply_size)]},
             limits=httpx2.Limits(max_connections=most, max_keepalive_connections=most),
             verify=verify,
             **options,
@@ -223,13 +223,13 @@ def _most_connections() -> int:
     return _MOST_CONNECTIONS if soft < 0 else max(1, min(_MOST_CONNECTIONS, soft // 2))
 
 
-async def _limit(response: httpx2.Response) -> None:
+async def _limit(response: httpx2.Response, most: int) -> None:
     """Limit the size and the time of a response after its header has arrived.
 
     httpx calls this hook for each redirect, too.
     """
     extensions = response.request.extensions
-    limit_reply(response, extensions.get(LIMIT, MAX_REPLY_SIZE))
+    limit_reply(response, most)
     seconds = extensions.get("timeout", {}).get("read")
     stream = response.stream
     if seconds is not None and isinstance(stream, httpx2.AsyncByteStream):

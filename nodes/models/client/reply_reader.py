@@ -33,8 +33,6 @@ from .failures import (
     take_repeat,
 )
 
-_TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
-
 _MOST_CALLS = 2**31
 """An index that is not below this limit is invalid and dropped."""
 
@@ -162,14 +160,13 @@ def _choice(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _envelope(body: Mapping[str, Any], choices: list[dict[str, Any]]) -> dict[str, Any]:
-    tier = _if_text(body.get("service_tier"))
     return {
         "id": _if_text(body.get("id")) or "",
         "choices": choices,
         "usage": _usage(body.get("usage")),
         "model": _if_text(body.get("model")) or "",
         "system_fingerprint": _if_text(body.get("system_fingerprint")),
-        "service_tier": tier if tier in _TIERS else None,
+        "service_tier": _if_text(body.get("service_tier")),
     }
 
 

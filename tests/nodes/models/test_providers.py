@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -102,7 +103,7 @@ def test_where_money_ends_it_each_model_needs_a_price(
     model = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"))
     if not installed:
         monkeypatch.setattr(
-            "duologue.nodes.models.adapters.provider_parameters.find_spec", lambda name: None
+            "duologue.nodes.models.adapters.provider_parameters.has_list", cache(lambda: False)
         )
     monkeypatch.setattr(
         ChatOpenAI, "_agenerate", ScriptedChatModel(script=["Hello."] * 20)._agenerate
