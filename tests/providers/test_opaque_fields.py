@@ -31,34 +31,14 @@ from duologue.nodes.testing import (
 from duologue.tools import Turn
 from support.log import fields_of, kind_of
 from support.models import Chat
+from support.tables import read_rows
 
 from .base import FakeServer, ProviderRequest
 from .fakes import client_of, fake
 from .gemini_openai import SIGNATURE
 from .google_rules import SIGNATURE as GOOGLES
 
-APIS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    "anthropic": (
-        "anthropic",
-        {
-            "thinking": {"type": "enabled", "budget_tokens": 1024},
-            "max_tokens": 4096,
-            "temperature": 1,
-        },
-    ),
-    "google": ("google", {"model": "gemini-3-pro-preview", "include_thoughts": True}),
-    "gemini through OpenAI's API": ("gemini_openai", {"ours": True}),
-    "gemini through ChatOpenAI": ("gemini_openai", {}),
-    "deepseek": ("deepseek", {"model": "deepseek-v4-flash"}),
-    "deepseek through OpenAI's API": ("deepseek", {"model": "deepseek-v4-flash", "ours": True}),
-    "mistral": ("mistral", {"model": "magistral-small-latest"}),
-    "ollama": ("ollama", {"model": "qwen3:8b", "reasoning": True}),
-    "openrouter": ("openrouter", {"model": "openai/gpt-5", "reasoning": {"effort": "low"}}),
-    "openrouter through OpenAI's API": ("openrouter", {"ours": True}),
-    "openai": ("openai_chat", {"model": "gpt-5", "temperature": 1}),
-    "openai's responses": ("openai_responses", {"model": "o4-mini"}),
-    "vllm": ("vllm", {"ours": True}),
-}
+APIS: Final[dict[str, tuple[str, dict[str, Any]]]] = read_rows(__file__, "thinking_clients")
 """The API of each client, and the options with which its model thinks."""
 
 

@@ -13,6 +13,7 @@ from duologue.graphs.speakers.reply_parts import StopCause
 from duologue.nodes.models.adapters import base
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from support.log import fields_of
+from support.tables import read_rows
 
 from .base import ProviderRequest
 from .fakes import client_of, fake
@@ -96,26 +97,7 @@ def check_shown(result: Result, words: str) -> None:
         assert words.casefold() in shown.casefold()
 
 
-STOPS: Final = [
-    (OURS, "content_filter", "content_filter"),
-    (OURS, "SAFETY", "content_filter"),
-    (OURS, "guardrail_intervened", "content_filter"),
-    (OURS, "refusal", "refusal"),
-    ("openai_chat", "content_filter", "content_filter"),
-    ("openai_responses", "content_filter", "content_filter"),
-    ("anthropic", "refusal", "refusal"),
-    ("google", "SAFETY", "content_filter"),
-    ("google", "RECITATION", "content_filter"),
-    ("google", "BLOCKLIST", "content_filter"),
-    ("google", "PROHIBITED_CONTENT", "content_filter"),
-    ("google", "SPII", "content_filter"),
-    ("google", "OTHER", "other"),
-    ("google", "LANGUAGE", "other"),
-    ("mistral", "content_filter", "content_filter"),
-    ("deepseek", "content_filter", "content_filter"),
-    ("openrouter", "content_filter", "content_filter"),
-    ("vllm", "repetition", "other"),
-]
+STOPS: Final = read_rows(__file__, "stops")
 
 
 @pytest.mark.parametrize(("api", "word", "cause"), STOPS)
@@ -169,18 +151,7 @@ def test_a_refusal_has_the_providers_explanation(play: Any) -> None:  # noqa: AN
     check_shown(result, "Refused by the model (refusal): It could enable harm.")
 
 
-@pytest.mark.parametrize(
-    ("api", "word"),
-    [
-        (OURS, "content_filter"),
-        (OURS, "length"),
-        ("openai_chat", "content_filter"),
-        ("anthropic", "refusal"),
-        ("google", "MALFORMED_FUNCTION_CALL"),
-        ("google", "UNEXPECTED_TOOL_CALL"),
-        ("mistral", "content_filter"),
-    ],
-)
+@pytest.mark.parametrize(("api", "word"), read_rows(__file__, "stops_of_calls"))
 def test_a_call_before_a_stop_does_not_run(api: str, word: str, play: Any) -> None:  # noqa: ANN401
     half = {"expression": "2 * 3"} if api in ("google", "mistral") else '{"expression": "2 *'
     call = ScriptedToolCall(name="calculator", args=half, id="abcdefgh1")
@@ -211,24 +182,7 @@ def test_a_blocked_prompt_is_not_sent_again(play: Any) -> None:  # noqa: ANN401
     check_shown(result, "the provider blocked the prompt (PROHIBITED_CONTENT)")
 
 
-AZURES: Final = "The response was filtered due to the prompt triggering the management policy."
-BLOCKS: Final = [
-    # Each error is quoted in the issue that `nodes/models/stops.py` names.
-    (OURS, {"code": "content_filter", "message": AZURES}, "prompt"),
-    ("openai_chat", {"code": "content_filter", "message": AZURES}, "prompt"),
-    (OURS, {"code": "invalid_request_error", "message": "Content Exists Risk"}, "prompt"),
-    ("deepseek", {"code": "invalid_request_error", "message": "Content Exists Risk"}, "prompt"),
-    (OURS, {"code": "data_inspection_failed", "message": "Inappropriate."}, "prompt"),
-    (
-        OURS,
-        {"code": "400", "provider_specific_fields": {"code": "ResponsibleAIPolicyViolation"}},
-        "prompt",
-    ),
-    ("anthropic", {"message": "Output blocked by content filtering policy"}, "content_filter"),
-]
-
-
-@pytest.mark.parametrize(("api", "error", "cause"), BLOCKS)
+@pytest.mark.parametrize(("api", "error", "cause"), read_rows(__file__, "blocks"))
 def test_an_error_that_blocks_a_prompt_or_an_answer_is_a_stop(
     api: str,
     error: dict[str, Any],
@@ -298,16 +252,7 @@ def test_an_answer_is_not_continued_without_end(play: Any) -> None:  # noqa: ANN
     check_shown(result, "paused by the provider (pause_turn)")
 
 
-FAILURES: Final = [
-    ("ollama", "load"),
-    ("ollama", "unload"),
-    ("mistral", "error"),
-    ("deepseek", "insufficient_system_resource"),
-    ("vllm", "abort"),
-    (OURS, "insufficient_system_resource"),
-    (OURS, "abort"),
-    (OURS, "load"),
-]
+FAILURES: Final = read_rows(__file__, "failures")
 
 
 @pytest.mark.parametrize(
