@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.stops import stop_of
 from support.models import chosen, model_of
+from support.tables import read_rows
 
 
 def answered(answer: AIMessage) -> AIMessage:
@@ -17,24 +18,7 @@ def answered(answer: AIMessage) -> AIMessage:
     return asyncio.run(model.answer([HumanMessage("Hi.")], chosen(), purpose=Speech))
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        pytest.param({"finish_reason": "length"}, id="OpenAI"),
-        pytest.param({"finish_reason": "lengthlength"}, id="joined pieces of a stream"),
-        pytest.param({"finish_reason": "MAX_TOKENS"}, id="Gemini"),
-        pytest.param({"finish_reason": "FinishReason.MAX_TOKENS"}, id="Gemini, by its enum"),
-        pytest.param({"finish_reason": "model_length"}, id="Mistral"),
-        pytest.param({"stop_reason": "max_tokens", "stop_sequence": None}, id="Anthropic"),
-        pytest.param({"stop_reason": "model_context_window_exceeded"}, id="Anthropic's context"),
-        pytest.param({"stopReason": "max_tokens"}, id="Bedrock"),
-        pytest.param({"done": True, "done_reason": "length"}, id="Ollama"),
-        pytest.param(
-            {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
-            id="OpenAI's Responses API",
-        ),
-    ],
-)
+@pytest.mark.parametrize("metadata", read_rows(__file__, "each_client_says_it_in_its_own_way"))
 def test_r3_each_client_says_it_in_its_own_way(metadata: dict[str, Any]) -> None:
     assert stop_of(answered(AIMessage("Once upon", response_metadata=metadata)))
 

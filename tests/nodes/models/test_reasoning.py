@@ -1,7 +1,9 @@
 """R2: the thoughts of an answer, in the forms of servers and LangChain's clients."""
 
 import json
+import tomllib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
@@ -32,7 +34,6 @@ from support.log import fields_of
 from support.models import ChatModel
 
 HM = "Hm, let me see."
-FINAL = "<|start|>assistant<|channel|>final<|message|>"
 
 
 def connected(answer: Callable[[httpx2.Request], httpx2.Response]) -> ChatModel:
@@ -48,12 +49,12 @@ def connected(answer: Callable[[httpx2.Request], httpx2.Response]) -> ChatModel:
     )
 
 
-def said_by(message: dict[str, Any], pieces: list[dict[str, Any]]) -> ChatModel:
+def said_by(whole: dict[str, Any], pieces: list[dict[str, Any]]) -> ChatModel:
     """Return a model whose server sends this message, or streams these pieces of it."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         if not json.loads(request.content).get("stream"):
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            choice = {"index": 0, "message": whole, "finish_reason": "stop"}
             return httpx2.Response(200, json={"choices": [choice]})
         events = [{"choices": [{"index": 0, "delta": one}]} for one in pieces]
         events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
@@ -73,47 +74,18 @@ async def both(model: ChatModel) -> list[AIMessage]:
     return [normalise_answer(whole, "m"), normalise_answer(merged, "m")]
 
 
+DATA = tomllib.loads(Path(__file__).with_name("thoughts.toml").read_text("utf-8"))
 PART = {"type": "thinking", "thinking": [{"type": "text", "text": HM}]}
-WAYS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
-    name: ({"content": "Yes.", **beside}, [*({name: word} for word in pieces), {"content": "Yes."}])
-    for name, beside, pieces in [
-        ("reasoning_content", {"reasoning_content": HM}, ["Hm, ", "let me see."]),
-        ("reasoning", {"reasoning": HM}, ["Hm,", " let me", " see."]),
-    ]
-} | {
-    "both": (
-        {"content": "Yes.", "reasoning": HM, "reasoning_content": HM},
-        [{"reasoning": HM, "reasoning_content": HM}, {"content": "Yes."}],
-    ),
-    "parts": (
-        {"content": [PART, {"type": "text", "text": "Yes."}]},
-        [{"content": [PART]}, {"content": [{"type": "text", "text": "Yes."}]}],
-    ),
-    "tags": (
-        {"content": f"<think>{HM}</think>Yes."},
-        [{"content": "<thi"}, {"content": f"nk>{HM}</think>"}, {"content": "Yes."}],
-    ),
-    "another tag": (
-        {"content": f"◁think▷{HM}◁/think▷Yes."},
-        [{"content": "◁"}, {"content": f"think▷{HM}◁/thi"}, {"content": "nk▷Yes."}],
-    ),
-    "channels": (
-        {"content": f"<|channel|>analysis<|message|>{HM}<|end|>{FINAL}Yes.<|return|>"},
-        [
-            *({"content": "<|channel|>analysis<|mess"}, {"content": f"age|>{HM}<|end|><|sta"}),
-            *({"content": f"{FINAL.removeprefix('<|sta')}Yes.<|ret"}, {"content": "urn|>"}),
-        ],
-    ),
-    "null": (
-        {"content": f"<think>{HM}</think>Yes.", "reasoning_content": None, "reasoning": 7},
-        [{"content": f"<think>{HM}</think>Yes.", "reasoning_content": None, "reasoning": [7]}],
-    ),
+TAGGED = {"content": f"<think>{HM}</think>Yes.", "reasoning_content": None}
+WAYS: dict[str, dict[str, Any]] = {
+    **DATA["ways"],
+    "null": {"whole": TAGGED | {"reasoning": 7}, "pieces": [TAGGED | {"reasoning": [7]}]},
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_r2_our_client_keeps_what_a_server_says_of_a_thought(way: str) -> None:
-    for answer in await both(said_by(*WAYS[way])):
+    for answer in await both(said_by(**WAYS[way])):
         assert answer.text == "Yes."
         thought = get_thought(answer)
         assert thought is not None
@@ -151,29 +123,7 @@ async def test_r2_no_thought_is_none() -> None:
         assert get_thought(answer, goes_back=True) is None
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param([{"type": "thinking", "thinking": HM, "signature": "s"}], id="Anthropic"),
-        pytest.param(
-            [
-                {
-                    "type": "reasoning",
-                    "id": "rs_1",
-                    "summary": [{"type": "summary_text", "text": HM}],
-                }
-            ],
-            id="OpenAI's Responses API",
-        ),
-        pytest.param([{"type": "reasoning", "reasoning": HM}], id="LangChain's own"),
-        pytest.param(
-            [{"type": "reasoning_content", "reasoning_content": {"text": HM, "signature": "s"}}],
-            id="Bedrock",
-        ),
-        pytest.param([PART], id="Mistral"),
-        pytest.param([{"type": "thinking", "thinking": HM}, "Yes."], id="with a plain text"),
-    ],
-)
+@pytest.mark.parametrize("content", DATA["contents"].values(), ids=DATA["contents"])
 def test_r2_reasoning_blocks_of_langchain_are_thoughts_and_go_back_unchanged(
     content: list[Any],
 ) -> None:
@@ -294,7 +244,7 @@ async def test_r2_parts_of_the_content_go_back_as_parts() -> None:
         choice = {"index": 0, "message": {"content": "Fine."}, "finish_reason": "stop"}
         return httpx2.Response(200, json={"choices": [choice]})
 
-    first = normalise_answer(await said_by(*WAYS["parts"]).ainvoke("Hi."), "m")
+    first = normalise_answer(await said_by(**WAYS["parts"]).ainvoke("Hi."), "m")
     thought = get_thought(first, goes_back=True)
     assert thought is not None
     call: Any = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}

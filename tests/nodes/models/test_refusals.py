@@ -2,7 +2,10 @@
 
 import socket
 import time
+import tomllib
+from copy import deepcopy
 from email.utils import formatdate
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,26 +28,14 @@ from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.models import Models, chosen
 
+ROWS = tomllib.loads(Path(__file__).with_name("refused_calls.toml").read_text("utf-8"))
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"retry-after": "7"}, 7),
-        ({"retry-after": "0"}, 0),
-        ({"retry-after": "1.5", "retry-after-ms": "250"}, 0.25),
-        ({"retry-after": "1.5", "retry-after-ms": "soon"}, 1.5),
-        ({"retry-after": "-3"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after": "tomorrow"}, None),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0),
-        ({"retry-after": "Wed, 99 Oct 2015 07:28:00 GMT"}, None),
-        ({"retry-after": formatdate(4e9, usegmt=True)}, pytest.approx(4e9 - time.time(), rel=0.01)),
-    ],
-)
-def test_how_long_a_server_asks_to_wait(headers: dict[str, str], seconds: float | None) -> None:
-    assert read_retry_seconds(httpx2.Headers(headers)) == seconds
+
+def test_how_long_a_server_asks_to_wait() -> None:
+    for row in ROWS["how_long_a_server_asks_to_wait"]:
+        assert read_retry_seconds(httpx2.Headers(row["headers"])) == row.get("seconds"), row
+    until = httpx2.Headers({"retry-after": formatdate(4e9, usegmt=True)})
+    assert read_retry_seconds(until) == pytest.approx(4e9 - time.time(), rel=0.01)
 
 
 class RaisedError(Exception):
@@ -55,13 +46,20 @@ class RaisedError(Exception):
         self.__dict__.update(fields)
 
 
-def response(status: int, **headers: str) -> SimpleNamespace:
-    sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    return SimpleNamespace(status_code=status, headers=httpx2.Headers(sent))
-
-
-def aws(status: int) -> dict[str, Any]:
-    return {"ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": {"retry-after": "4"}}}
+def raised(
+    text: str = "no", retry_after: str | None = None, causes: int = 0, **fields: Any
+) -> Exception:
+    """Return the error that a row describes."""
+    headers = {} if retry_after is None else {"retry-after": retry_after}
+    if status := fields.pop("status", None):
+        fields["response"] = SimpleNamespace(status_code=status, headers=httpx2.Headers(headers))
+    if status := fields.pop("aws", None):
+        about = {"HTTPStatusCode": status, "HTTPHeaders": {"retry-after": "4"}}
+        fields["response"] = {"ResponseMetadata": about}
+    error: Exception = RaisedError(text, **fields)
+    for _ in range(causes):
+        error = wrapped(error)
+    return error
 
 
 def wrapped(error: Exception) -> Exception:
@@ -76,57 +74,18 @@ def round_and_round() -> Exception:
     return error
 
 
-@pytest.mark.parametrize(
-    ("error", "waits", "is_lost"),
-    [
-        (RaisedError(response=response(429, retry_after="4")), 4, False),
-        (RaisedError(response=response(429)), "untold", False),
-        (RaisedError(response=response(503, retry_after="4")), 4, False),
-        (RaisedError(response=response(503)), None, False),
-        (RaisedError(response=response(500, retry_after="4")), None, False),
-        (RaisedError(status_code=529), "untold", False),
-        (RaisedError(code=429), "untold", False),
-        (RaisedError(code="429"), "untold", False),
-        (RaisedError(code="rate_limit_exceeded"), "untold", False),
-        (RaisedError(code="invalid_request_error"), None, False),
-        (RaisedError(response=aws(429)), 4, False),
-        (RaisedError(response={}), None, False),
-        (wrapped(RaisedError(response=response(429, retry_after="4"))), 4, False),
-        (round_and_round(), None, False),
-        (RaisedError(code="insufficient_quota", response=response(429)), None, True),
-        (RaisedError(type="insufficient_quota", response=response(429)), None, True),
-        (
-            RaisedError(
-                body={"error": {"message": "Your credit balance is too low to use the API."}},
-                response=response(400),
-            ),
-            None,
-            True,
-        ),
-        (RaisedError(response=response(401)), None, True),
-        (RaisedError(response=response(402)), None, True),
-        (RaisedError(response=response(403)), None, True),
-        (RaisedError("Your input was Flagged.", response=response(403)), None, False),
-        (
-            RaisedError(body={"metadata": {"flagged_input": "x"}}, response=response(403)),
-            None,
-            False,
-        ),
-        (RaisedError(status_code=404), None, True),
-        (RaisedError(response=aws(403)), None, True),
-        (RaisedError(response=response(400)), None, False),
-        (wrapped(ModelUnavailableError("There is none.")), None, True),
-        (ValueError("404"), None, False),
-        (RaisedError(code=0, status_code=200), None, False),
-    ],
-)
-def test_what_clients_raise(error: Exception, waits: float | str | None, is_lost: bool) -> None:
-    assert is_for_now(error) == (waits is not None)
-    assert is_unavailable(error) == is_lost
-    if waits is not None:
-        found = find_refusal(error)
-        assert found is not None
-        assert (read_retry_seconds(found.headers) or "untold") == waits
+def test_what_clients_raise(subtests: pytest.Subtests) -> None:
+    rows = [(raised(**row.pop("error")), row) for row in deepcopy(ROWS["what_clients_raise"])]
+    rows += [(round_and_round(), {}), (ValueError("404"), {})]
+    rows += [(wrapped(ModelUnavailableError("There is none.")), {"is_lost": True})]
+    for number, (error, row) in enumerate(rows):
+        with subtests.test(f"{number}, {row}"):
+            assert is_for_now(error) == ("waits" in row)
+            assert is_unavailable(error) == row.get("is_lost", False)
+            if "waits" in row:
+                found = find_refusal(error)
+                assert found is not None
+                assert (read_retry_seconds(found.headers) or "untold") == row["waits"]
 
 
 def silent(_: str) -> None:
@@ -193,13 +152,7 @@ class TimedOutError(httpx2.ReadTimeout):
 @pytest.mark.parametrize(
     ("error", "is_down"),
     [
-        (RaisedError(response=response(503)), True),
-        (RaisedError(response=response(503, retry_after="4")), True),
-        (RaisedError(response=response(502)), True),
-        (RaisedError(response=aws(503)), True),
-        (RaisedError(response=response(500)), False),
-        (RaisedError(response=response(429)), False),
-        (RaisedError(response=response(401)), False),
+        *((raised(**row), is_down) for row, is_down in ROWS["whether_a_server_is_down"]),
         (wrapped(httpx2.ConnectError("no")), True),
         (wrapped(httpx2.ConnectTimeout("no")), True),
         (wrapped(wrapped(httpx2.ReadError("no"))), True),

@@ -11,24 +11,9 @@ from duologue.graphs.log.heard_text import join_texts, split_texts
 from duologue.graphs.speakers.speaker import TO_USER
 from duologue.nodes.models.listeners import Argument
 from support.cases import drawn_cases
-from support.tables import each_row
+from support.tables import each_row, read_rows
 
-TEXTS: dict[str, str] = {
-    "plain": "Let me look.",
-    "empty": "",
-    "quotes": "She said \"no\", and 'yes'.",
-    "backslashes": "C:\\new\\table\\\\",
-    "ends-in-backslash-quote": '\\"',
-    "controls": "a\nb\tc\r\x01\x1f\x08\x0c",
-    "accents": "höchster Wert — naïve",
-    "astral": "\U0001f600 and \U0001f680\U0001f680",
-    "separators": "a\u2028b\u2029c/d",
-    "looks-like-it": '"to_user": "no", {"to_user": "no"}',
-    "looks-like-an-escape": "\\u0041 \\n \\ud83d",
-    "brackets": "}]{[,:",
-    "spaces": "  two  ",
-    "long": "Word by word. " * 40,
-}
+TEXTS: dict[str, str] = read_rows(__file__, "texts")
 BESIDE: dict[str, dict[str, Any]] = {
     "alone": {},
     "text": {"path": "a.txt"},

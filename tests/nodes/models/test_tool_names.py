@@ -13,6 +13,7 @@ from duologue.nodes.models.tool_calls import (
     rename_tools,
     wire_names,
 )
+from support.tables import each_row
 
 ROWS = tomllib.loads(Path(__file__).with_name("tool_names.toml").read_text("utf-8"))
 
@@ -26,20 +27,7 @@ ODD = st.one_of(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "wire"),
-    [
-        ("add", "add"),
-        ("Add-2_b", "Add-2_b"),
-        ("a" * 64, "a" * 64),
-        ("weather.get", "weather_get"),
-        ("höchster Wert", "hochster_Wert"),
-        (" .spaced. ", "spaced"),
-        ("日本", "tool"),
-        ("auto.", "auto_tool"),
-        ("any", "any_tool"),
-    ],
-)
+@each_row("a_name_alone", "name", "wire")
 def test_a_name_alone(name: str, wire: str) -> None:
     assert wire_names([name]) == {name: wire}
 
