@@ -292,7 +292,7 @@ def _open_crew(
     if settings.ray is None:
         return nullcontext(LocalExecutor(worker, limiter))
     try:
-        from .ray.executor import make_ray_executor
+        from .ray.workers import make_ray_executor
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise

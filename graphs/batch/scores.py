@@ -12,11 +12,11 @@ from ...tools.registry.functions import (
     call,
     check_kind,
     check_registered_name,
+    import_object,
     load_entry_points,
     read_mapping,
     takes_values,
 )
-from ...tools.registry.imports import import_object
 from ..common.data import NamedObject
 from ..common.errors import DuologueError, SpecError, did_you_mean, list_names, name_type
 from ..conversation.conversation import Conversation

@@ -208,7 +208,7 @@ def run(
 
     follow_up = FollowUp(store, model, tools or ())
     if not is_file and tools:
-        from ...tools.registry.imports import import_tools
+        from ...tools.registry.functions import import_tools
 
         options["assistant"] = {"tools": [tool.name for tool in import_tools(tools, "--tools")]}
     source = task if is_file else role_play(task, **options)

@@ -13,8 +13,7 @@ from ...nodes.models.adapters.families import (
     list_models,
     server_of,
 )
-from ...tools.registry.functions import NOUNS
-from ...tools.registry.imports import import_tools
+from ...tools.registry.functions import NOUNS, import_tools
 from ...tools.registry.registry import Registry
 from ..common.errors import SpecError, suggest_kind
 from ..common.settings import Settings, load_settings

@@ -33,7 +33,7 @@ class FollowUp:
 
     def run_options(self) -> "Options":
         """Return the options of a run, with the imported tools."""
-        from ...tools.registry.imports import import_tools
+        from ...tools.registry.functions import import_tools
 
         tools = import_tools(self.tools, "--tools")
         return {"store": self.store, "model": self.model, "tools": tools}
@@ -41,7 +41,7 @@ class FollowUp:
     def for_session(self, row: SessionRow) -> "FollowUp":
         """Return the options for a session, which may need objects that are not installed."""
         # Commands that only list or stop sessions do not need these modules, which load slowly.
-        from ...tools.registry.imports import import_tools
+        from ...tools.registry.functions import import_tools
         from ...tools.registry.registry import Registry
         from ..session.checkpoints import stored_conversation
 

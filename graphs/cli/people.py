@@ -58,7 +58,7 @@ def chat(
         duologue chat "What does this plan show?" --attach plan.png
         duologue chat "Refund order 1042" --tools shop --approve refund
     """
-    from ...tools.registry.imports import import_tools
+    from ...tools.registry.functions import import_tools
     from ..common.content import make_content
     from ..kinds.chat import chat as make
     from .follow_up import FollowUp

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ...tools.registry.imports import import_object
+from ...tools.registry.functions import import_object
 from ..batch.driver import BatchSettings, Driver
 from ..batch.export import ExportManifest
 from ..batch.report.report import check_page

@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from pydantic import JsonValue
 
-from ...tools.registry.imports import import_object
+from ...tools.registry.functions import import_object
 from ..batch.driver import CONCURRENCY, BatchSettings, Driver
 from ..batch.limiter import PATIENCE
 from ..batch.run import batch_name, open_driver

@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from pydantic import Field, JsonValue, NonNegativeInt, model_validator
 
-from ...tools.registry.imports import import_object
+from ...tools.registry.functions import import_object
 from ..batch.grid import set_values
 from ..batch.spec import Batch, BatchLimits
 from ..batch.values import canonical_json

@@ -22,8 +22,14 @@ from pydantic_core import to_json
 from ...nodes.models.adapters.composed import AsyncRunnable
 from ...nodes.models.gate import reply_limit
 from ...nodes.models.recorder import note_new_ids
-from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
-from ...tools.registry.imports import import_object
+from ...tools.registry.functions import (
+    Agent,
+    call,
+    check_agent,
+    import_object,
+    is_remote,
+    takes_state,
+)
 from ..common.addresses import show_address
 from ..common.data import is_method_of_agent
 from ..common.errors import AgentError, SpecError, name_type

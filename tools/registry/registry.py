@@ -5,6 +5,7 @@ that a conversation in a file can name them too. `ConversationTool` is the tool 
 conversation.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
@@ -16,7 +17,13 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from ...graphs.common.data import NamedObject
-from ...graphs.common.errors import SpecError, did_you_mean, list_names
+from ...graphs.common.errors import (
+    SpecError,
+    ToolServerError,
+    did_you_mean,
+    how_to_install,
+    list_names,
+)
 from ...graphs.common.threads import run_coroutine
 from ...graphs.conversation.conversation import (
     MOST_LEVELS,
@@ -31,7 +38,6 @@ from ...graphs.prompts.prompts import PROMPTS
 from ...graphs.speakers.formats import SchemaFormat, is_object
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.speaker import TO_USER, Speaker
-from ..mcp.named_tools import find_tools
 from ..mcp.servers import McpServer, Server, configured_servers, hint_of, is_at, read_given_servers
 from .functions import (
     NOUNS,
@@ -46,10 +52,10 @@ from .functions import (
     needs_store,
     parameters_of,
     read_mapping,
+    reference_to,
     tools_in,
 )
 from .hooks import Hook, languages_of
-from .imports import reference_to
 
 RunConversation = Callable[[str | None], Awaitable[str]]
 """Runs a conversation with a task, or with a person's first message, and returns its output."""
@@ -332,7 +338,7 @@ class Registry:
             for path, kind, name in _iter_named(conversation)
             if kind == "tools" and name not in self._found[kind]
         ]
-        self._found["tools"].update(await find_tools(self._servers, wanted))
+        self._found["tools"].update(await _find_mcp_tools(self._servers, wanted))
         self._check_to_user(conversation)
 
     def check_runtime_store(self, conversation: Conversation, store: object) -> None:
@@ -428,3 +434,53 @@ def _iter_named_by(speaker: Speaker, at: str) -> Iterator[tuple[str, str, str]]:
             yield f"{at}.replies.{place}.is_termination", "predicates", reply.is_termination
     if isinstance(speaker.format, SchemaFormat):
         yield f"{at}.format.name", "schemas", speaker.format.name
+
+
+async def _find_mcp_tools(
+    servers: Mapping[str, Server], wanted: Iterable[tuple[str, str]]
+) -> dict[str, BaseTool]:
+    """Return MCP tools by their names. Only the servers of these tools are asked, concurrently.
+
+    Args:
+        servers: The MCP servers, by name.
+        wanted: The field and the name of each tool. Errors mention the field.
+
+    Raises:
+        SpecError: A server has no tool of this name.
+        ToolServerError: A server fails.
+    """
+    named: dict[str, list[tuple[str, str]]] = {}
+    for path, name in wanted:
+        named.setdefault(name.partition(".")[0], []).append((path, name))
+    if not named:
+        return {}
+    tools_of = await asyncio.to_thread(_import_tools_of, *next(iter(named.values()))[0])
+    asks = (tools_of(servers[server], server) for server in named)
+    answers = await asyncio.gather(*asks, return_exceptions=True)
+    found: dict[str, BaseTool] = {}
+    for (server, names), answer in zip(named.items(), answers, strict=True):
+        for path, name in names:
+            if isinstance(answer, ToolServerError):
+                raise ToolServerError(f"{path}: the MCP server {server!r} {answer}") from answer
+            if isinstance(answer, BaseException):
+                raise answer
+            if name not in answer:
+                hint = did_you_mean(name, list(answer))
+                hint = hint or f"; its tools are {list_names(answer)}"
+                raise SpecError(f"{path}: the MCP server {server!r} has no tool {name!r}{hint}")
+            found[name] = answer[name]
+    return found
+
+
+def _import_tools_of(
+    path: str, name: str
+) -> Callable[[Server, str], Awaitable[dict[str, BaseTool]]]:
+    """Import the MCP client, which takes a while and needs an extra."""
+    try:
+        from ..mcp.tools import tools_of
+    except ImportError as error:
+        raise SpecError(
+            f"{path}: {name!r} is a tool of an MCP server, which needs more packages ({error}); "
+            + how_to_install("mcp")
+        ) from error
+    return tools_of

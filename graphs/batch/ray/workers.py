@@ -1,4 +1,4 @@
-"""A Ray cluster, and its processes that run a batch: workers, and one limiter."""
+"""A batch on Ray: the executor, and its processes in a cluster: workers, and one limiter."""
 
 import asyncio
 import gc
@@ -7,11 +7,13 @@ import os
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from inspect import isawaitable
+from math import ceil
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import ray
 from ray import cloudpickle
@@ -35,8 +37,8 @@ from ...store.errors import LostBatchError
 from ...store.open import Store, open_store
 from ..batch_row import read_usage_before
 from ..cells import Cell
-from ..driver import BEAT
-from ..limiter import Limiter
+from ..driver import BEAT, BatchSettings
+from ..limiter import Figures, Limiter
 from ..spec import BatchLimits
 from ..status import known_batch
 from ..worker import COLLECTED, CellRules, Worker
@@ -50,26 +52,18 @@ _STARTED: Final = Path("/tmp/ray/ray_current_cluster")  # noqa: S108  (it is Ray
 _PATIENCE: Final = 10.0
 """Seconds to wait for the answer of a cluster."""
 
+_FOREVER: Final[dict[str, Any]] = {"max_restarts": -1, "max_task_retries": -1}
+"""Ray restarts an actor that dies, and repeats its task. A cell then resumes its session."""
+
+_WAITING: Final = 100_000
+"""Maximum number of calls that wait at the limiter."""
+
+_CLOSING: Final = 5.0
+"""Seconds to wait until actors have closed their stores."""
+
 _lock = threading.Lock()
 _users = 0
 """Number of this process's batches that use the cluster that the first of them has joined."""
-
-
-@asynccontextmanager
-async def join_cluster(address: str) -> AsyncIterator[None]:
-    """Join a cluster within the block.
-
-    If this process has already joined a cluster, that cluster is used.
-
-    Raises:
-        SpecError: The cluster does not exist.
-    """
-    # Joining takes seconds, and must not block the event loop.
-    await asyncio.to_thread(_join, address)
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(_leave)
 
 
 def _join(address: str) -> None:
@@ -130,18 +124,8 @@ def _check_address(address: str) -> str:
     return address
 
 
-def count_machines() -> int:
-    """Return the number of machines in the cluster."""
-    return len([node for node in ray.nodes() if node["Alive"]])
-
-
-def count_cores() -> int:
-    """Return the number of cores in the cluster."""
-    return int(ray.cluster_resources().get("CPU", 1))
-
-
 @contextmanager
-def ray_errors(what: str) -> Iterator[None]:
+def _ray_errors(what: str) -> Iterator[None]:
     """Raise a worker's error as if it had been raised here.
 
     Raises:
@@ -175,7 +159,7 @@ class WorkerConfig:
     """The environment variables with settings and keys. The value of an unset variable is None."""
 
 
-def pack_config(worker: Worker, limits: BatchLimits, patience: float) -> WorkerConfig:
+def _pack_config(worker: Worker, limits: BatchLimits, patience: float) -> WorkerConfig:
     """Return the configuration of a worker, for workers in other processes.
 
     Raises:
@@ -295,7 +279,7 @@ class RemoteGate:
         self._limiter: Any = ray.get_actor(limiter)
 
     async def _ask(self, what: str, method: str, *given: Any, **named: Any) -> Any:  # noqa: ANN401
-        with ray_errors(what):
+        with _ray_errors(what):
             found = await self._limiter.ask.remote(method, *given, **named)
         if isinstance(found, DuologueError):
             raise found
@@ -359,3 +343,140 @@ class WorkerActor(_StoreActor):
                 settings = await asyncio.to_thread(load_settings)
                 self._worker = Worker(lease, store, self._gate, settings, self._kit.rules)
             return self._worker
+
+
+class RayExecutor:
+    """An executor that runs cells on Ray's actors.
+
+    Args:
+        kit: The configuration of all workers.
+        workers: Number of workers.
+        concurrency: Maximum number of cells that run at once, on all workers together.
+    """
+
+    def __init__(self, kit: WorkerConfig, workers: int, concurrency: int) -> None:
+        self._share = ceil(concurrency / workers)
+        self._why: str | None = None
+        name = f"duologue-{kit.batch}-{uuid4().hex}"
+        # The actors are not detached: they end with the process that created them, so a driver that
+        # is killed leaves no actors running.
+        limiter: Any = ray.remote(LimiterActor)
+        self._limiter = limiter.options(
+            name=name, num_cpus=0, max_concurrency=_WAITING, **_FOREVER
+        ).remote(kit)
+        worker: Any = ray.remote(WorkerActor)
+        options = worker.options(
+            num_cpus=1,
+            scheduling_strategy="SPREAD",
+            max_concurrency=concurrency + 10,
+            **_FOREVER,
+        )
+        self._workers = [options.remote(kit, name) for _ in range(workers)]
+        self._free = asyncio.Queue[Any]()
+        """The free places of the workers: each worker, once for every further cell that it can run.
+        Or the error of a worker that could not start.
+        """
+        self._starting = [asyncio.create_task(self._start(worker)) for worker in self._workers]
+
+    async def _start(self, worker: Any) -> None:  # noqa: ANN401  (Ray's handles have no types)
+        try:
+            with _ray_errors("Starting a Ray worker"):
+                await worker.ready.remote()
+        except DuologueError as error:
+            self._free.put_nowait(error)
+        else:
+            for _ in range(self._share):
+                self._free.put_nowait(worker)
+
+    async def run(self, cell: Cell) -> CellRow:
+        """See `CellExecutor.run`."""
+        worker = await self._free.get()
+        try:
+            if isinstance(worker, DuologueError):
+                raise worker
+            with _ray_errors(f"Running {cell.session} on Ray"):
+                row: CellRow = await worker.run.remote(cell)
+            return row
+        finally:
+            self._free.put_nowait(worker)
+
+    async def pause(self, why: str) -> None:
+        """See `CellExecutor.pause`."""
+        self._why = self._why or why
+        await self.paused()
+
+    async def paused(self) -> str | None:
+        """See `CellExecutor.paused`."""
+        try:
+            with _ray_errors("Asking Ray's limiter"):
+                # The reason is sent each time, because the limiter may have been restarted.
+                why: str | None = await self._limiter.paused.remote(self._why)
+        except DuologueError:
+            if self._why is None:
+                raise
+            # The batch is stopping, maybe because the store failed, which the limiter needs.
+            return self._why
+        return why
+
+    async def pace(self) -> Figures:
+        """See `CellExecutor.pace`."""
+        with _ray_errors("Asking Ray's limiter"):
+            found: Figures = await self._limiter.ask.remote("figures")
+        return found
+
+    async def close(self) -> None:
+        """End the actors."""
+        for starting in self._starting:
+            starting.cancel()
+        closing = asyncio.gather(
+            *(actor.close.remote() for actor in (*self._workers, self._limiter)),
+            return_exceptions=True,
+        )
+        with suppress(TimeoutError):
+            await asyncio.wait_for(closing, _CLOSING)
+        for actor in (*self._workers, self._limiter):
+            ray.kill(actor)
+
+
+@asynccontextmanager
+async def make_ray_executor(
+    address: str, worker: Worker, limits: BatchLimits, settings: BatchSettings
+) -> AsyncIterator[RayExecutor]:
+    """Yield an executor that runs cells in a Ray cluster.
+
+    Args:
+        address: The address of the cluster. ``auto`` is the cluster of this machine, or one that is
+            started for the batch.
+        worker: The worker that would run the cells in this process.
+        limits: The batch's limits.
+        settings: The settings of the batch's run.
+
+    Raises:
+        SpecError: The cluster does not exist or cannot share the store, or an option cannot be sent
+            to it.
+    """
+    url = worker.store.url
+    if url.startswith("memory:"):
+        raise SpecError(
+            f"ray: other processes can't read {url}; store the sessions in PostgreSQL or, on one "
+            "machine, in a file"
+        )
+    concurrency = settings.concurrency
+    kit = _pack_config(worker, limits, settings.patience)
+    # Joining takes seconds, and must not block the event loop.
+    await asyncio.to_thread(_join, address)
+    try:
+        machines = len([node for node in ray.nodes() if node["Alive"]])
+        if url.startswith("sqlite:") and machines > 1:
+            raise SpecError(
+                f"ray: the {machines} machines of the cluster can't share {url}; store the "
+                "sessions in PostgreSQL (--store postgresql://…)"
+            )
+        cores = int(ray.cluster_resources().get("CPU", 1))
+        crew = RayExecutor(kit, max(1, min(cores, concurrency)), concurrency)
+        try:
+            yield crew
+        finally:
+            await crew.close()
+    finally:
+        await asyncio.to_thread(_leave)

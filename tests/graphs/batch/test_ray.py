@@ -250,7 +250,7 @@ def test_what_can_not_be_done_by_ray_is_refused_before_anything_is_run(
 
 
 async def test_a_batch_whose_limiter_can_not_be_asked_says_why_it_stops() -> None:
-    from duologue.graphs.batch.ray.executor import RayExecutor
+    from duologue.graphs.batch.ray.workers import RayExecutor
 
     async def failing(why: str | None) -> str | None:
         raise StoreError("the store is gone")
