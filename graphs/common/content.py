@@ -272,20 +272,16 @@ def keep_stored(content: Content) -> Content:
 
 
 def with_digests(content: Content) -> Content:
-    """Return content in which a digest replaces the bytes of each file, for comparisons."""
+    """Return content in which a SHA-256 digest replaces the bytes of each file, to compare it."""
     if isinstance(content, str):
         return content
-    return [
-        {**{name: part for name, part in one.items() if name != "base64"}, "digest": digest_of(one)}
-        if isinstance(one, dict) and is_inline_file(one)
-        else one
-        for one in content
-    ]
-
-
-def digest_of(block: Mapping[str, Any]) -> str:
-    """Return the SHA-256 digest of a file, 64 hexadecimal digits."""
-    return sha256(bytes_of_file(block)).hexdigest()
+    found: list[str | Block] = []
+    for one in content:
+        if isinstance(one, dict) and is_inline_file(one):
+            kept = {name: part for name, part in one.items() if name != "base64"}
+            one = kept | {"digest": sha256(bytes_of_file(one)).hexdigest()}
+        found.append(one)
+    return found
 
 
 _IMAGE_TOKENS: Final = 1600

@@ -18,11 +18,7 @@ from ..session.session import Result, result_of
 from ..session.stored_session import LaterVerdict, verdicts_on
 from .result import SimulationResult, classify_end, find_blank_reply
 from .scenario import USER_KEPT, JudgeOpinion, Scenario, ScenarioVerdict
-
-
-def _name_check(check: Callable[..., Any]) -> str:
-    """Return the name of a check in verdicts: that of the function, or of the object's class."""
-    return getattr(check, "__name__", None) or type(check).__name__
+from .world import name_of
 
 
 async def run_check(check: Callable[..., Any], result: SimulationResult) -> ScenarioVerdict:
@@ -32,7 +28,7 @@ async def run_check(check: Callable[..., Any], result: SimulationResult) -> Scen
         SpecError: The check raised another error than an AssertionError, or returned a value that
             is no decision.
     """
-    name = _name_check(check)
+    name = name_of(check)
     try:
         found = await call("check", name, check, result)
     except SpecError as error:
@@ -54,7 +50,7 @@ async def try_check(check: Callable[..., Any], result: SimulationResult) -> Scen
     try:
         return await run_check(check, result)
     except DuologueError as error:
-        name, cause = _name_check(check), error.__cause__
+        name, cause = name_of(check), error.__cause__
         said = str(error).removeprefix(f"the check {name!r} failed: ")
         is_own = cause is None or isinstance(cause, DuologueError)
         reason = str(cause or said) if is_own else f"it raised {said}"
@@ -148,7 +144,7 @@ def name_checks(scenario: Scenario) -> list[str]:
     """Return a unique name for each check of a scenario."""
     names: list[str] = []
     for check in scenario.checks:
-        name = _name_check(check)
+        name = name_of(check)
         same = sum(one.partition(" (")[0] == name for one in names)
         names.append(f"{name} ({same + 1})" if same else name)
     return names

@@ -19,7 +19,7 @@ from ..log.messages import metadata, place_of
 from ..log.transcript import NO_REPLY, transcript_lines
 from ..session.session import Result, Session
 from .scenario import USER_KEPT, Ending, EndKind, Scenario, ScenarioVerdict, UserTurn
-from .user_errors import Turn, UserError, UserFacts, find_user_errors
+from .user_errors import Turn, UserError, find_user_errors
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class SimulationResult:
             for one in self.verdicts
             if one.name == USER_KEPT and one.finding is Finding.NOT_MET
         )
-        return (*find_user_errors(_list_facts(self.scenario), [*_list_turns(self)]), *judged)
+        return (*find_user_errors(self.scenario, [*_list_turns(self)]), *judged)
 
     @property
     def agreement(self) -> Agreement | None:
@@ -266,19 +266,6 @@ def describe_outcome(name: str, reasons: Sequence[str], mark: str = ": ") -> str
     others = len(reasons) - 1
     more = f" (and {others} more {'reason' if others == 1 else 'reasons'})" if others > 0 else ""
     return f"{name}{mark}{excerpt(reasons[0])}{more}" if reasons else name
-
-
-def _list_facts(scenario: Scenario) -> UserFacts:
-    """Return the texts of a scenario by which its user is tested."""
-    own = (scenario.goal, scenario.persona, scenario.knows, scenario.must_not_say)
-    steps = (step.text for step in scenario.script or () if isinstance(step, UserTurn))
-    return UserFacts(
-        goal=scenario.goal,
-        known=[text for text in (*own, *scenario.must_mention, *steps) if text],
-        secrets=scenario.must_not_say or "",
-        must_mention=scenario.must_mention,
-        done=DONE,
-    )
 
 
 def _list_turns(result: SimulationResult) -> Iterator[Turn]:

@@ -37,7 +37,7 @@ from .judging import (
     try_check,
 )
 from .result import SimulationResult, classify_end
-from .scenario import Scenario, ScenarioVerdict
+from .scenario import Scenario
 from .simulate import SimulateOptions, add_objects
 from .suite import AGENT, SCENARIO, Suite, load_suite
 from .suite_report import SuiteReport, read_suite
@@ -76,11 +76,6 @@ class SuiteAgent(AgentSource):
     def name(self) -> str:
         """Return the name of the agent, or of the function that makes it."""
         return name_of(self.agent) if self.is_made else self.test(self.agent).name
-
-    @property
-    def has_state(self) -> bool:
-        """Return whether the agent may have a state, which the process that runs it knows."""
-        return self.is_made or isinstance(self.agent, Runnable)
 
     def runnable(self) -> Runnable[Any, Any]:
         """Return the Runnable that is registered as the agent of all sessions."""
@@ -162,7 +157,8 @@ class SuiteJudge:
             return None
         if scenario.world is not None:
             return "its world"
-        return "the agent's state" if has_ended and self.agent.has_state else None
+        has_state = self.agent.is_made or isinstance(self.agent.agent, Runnable)
+        return "the agent's state" if has_ended and has_state else None
 
     async def examine(self, result: Result, values: Mapping[str, JsonValue]) -> LaterVerdict | None:
         """Run the checks of a session that has ended, unless their verdict is stored already."""
@@ -174,13 +170,24 @@ class SuiteJudge:
         trial = self.agent.trials.get(result.session_id)
         state, world = (None, None) if trial is None else (trial.tested.state, trial.world)
         found = SimulationResult(scenario, result, classify_end(result), state, judged, world)
-        verdicts = [await try_check(one, found) for one in scenario.checks]
+        checks = zip(names, scenario.checks, strict=True)
+        verdicts = {name: await try_check(check, found) for name, check in checks}
         judge = SeparateJudge(names, with_reasons=True)
+        verdict = Verdict(
+            speaker=result.conversation.names[1],
+            complete=all(one.finding is Finding.MET for one in verdicts.values()),
+            findings={name: one.finding for name, one in verdicts.items()},
+            reasons={
+                name: FindingReason(text=one.reason, message=one.message)
+                for name, one in verdicts.items()
+                if one.reason
+            },
+        )
         return LaterVerdict(
             judge=judge,
             log=hash_log(result.messages, judge),
             answer="",
-            verdict=_make_verdict(result, names, verdicts),
+            verdict=verdict,
             created_at=datetime.now(UTC),
         )
 
@@ -196,23 +203,6 @@ class SuiteJudge:
             return found.passed
         except InconclusiveResult as error:
             raise MissingScoreError(str(error)) from None
-
-
-def _make_verdict(
-    result: Result, names: Sequence[str], verdicts: Sequence[ScenarioVerdict]
-) -> Verdict:
-    """Return the verdicts of checks in the form in which verdicts are stored."""
-    by_name = dict(zip(names, verdicts, strict=True))
-    return Verdict(
-        speaker=result.conversation.names[1],
-        complete=all(one.finding is Finding.MET for one in verdicts),
-        findings={name: one.finding for name, one in by_name.items()},
-        reasons={
-            name: FindingReason(text=one.reason, message=one.message)
-            for name, one in by_name.items()
-            if one.reason
-        },
-    )
 
 
 SuiteLike: TypeAlias = Suite | Mapping[str, Any] | str | Path

@@ -71,11 +71,6 @@ class Suite(Spec):
         """Return the conversation of all scenarios, as data. Each scenario replaces its values."""
         return {"kind": "simulation", "goal": "-", "agent": AGENT, "user": {"name": "User"}}
 
-    @property
-    def has_criteria(self) -> bool:
-        """Return whether a judge is asked about one of the scenarios."""
-        return any(scenario.judged for scenario in self.scenarios.values())
-
     def batch(self, judge_model: str | None = None) -> Batch:
         """Return the batch that runs the suite.
 
@@ -110,7 +105,7 @@ class Suite(Spec):
             seed=self.seed,
             limits=self.limits,
             score="passed",
-            judge_at_end=self.has_criteria,
+            judge_at_end=any(one.judged for one in self.scenarios.values()),
         )
 
     def facts(self) -> dict[str, JsonValue]:

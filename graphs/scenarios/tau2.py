@@ -73,7 +73,9 @@ def load_tau2(folder: str | Path, domain: str) -> Suite:
         raise SpecError(f"tau2: {folder} has no domain {domain!r} of tau2-bench; {problem}")
     _find_checkout(folder)
     try:
-        module = _import_domain(domain)
+        # It logs each call of a tool.
+        import_module("loguru").logger.disable("tau2")
+        module = import_module(f"tau2.domains.{domain}.environment")
         environment = module.get_environment()
         tasks = module.get_tasks()
     except ModuleNotFoundError as error:
@@ -105,13 +107,6 @@ def _find_checkout(folder: Path) -> None:
         package.__path__ = [path]
     elif path not in map(str, package.__path__):
         raise SpecError(f"tau2: another checkout is in use: {package.__path__[0]}")
-
-
-def _import_domain(domain: str) -> ModuleType:
-    logger = import_module("loguru").logger
-    # It logs each call of a tool.
-    logger.disable("tau2")
-    return import_module(f"tau2.domains.{domain}.environment")
 
 
 def _make_tool(tool: Any, requestor: str, find: Callable[[], "Tau2World"]) -> BaseTool:  # noqa: ANN401
@@ -194,7 +189,7 @@ class Tau2Task:
         if history := self._initial("message_history"):
             said = "\n".join(f"{one.role}: {one.content}" for one in history if one.content)
             goal = f"{goal}\n\nThe conversation so far:\n{said}"
-        basis = self._basis()
+        basis = {one.value for one in self._criteria("reward_basis") or ()}
         judged = (self._criteria("nl_assertions") or ()) if "NL_ASSERTION" in basis else ()
         return Scenario(
             goal,
@@ -224,9 +219,6 @@ class Tau2Task:
 
     def _criteria(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self.task.evaluation_criteria, name, None)
-
-    def _basis(self) -> set[str]:
-        return {one.value for one in self._criteria("reward_basis") or ()}
 
     def _checks(self, basis: set[str]) -> Iterator[Callable[[SimulationResult], None]]:
         """Yield the checks of the task's reward."""

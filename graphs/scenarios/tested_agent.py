@@ -221,7 +221,9 @@ class TestedAgent:
             messages = messages[1:]
         if not isinstance(self.agent, Runnable):
             found = await call("agent", self.name, self.agent, [*messages])
-            return await call("agent", self.name, _gather, found) if _is_streamed(found) else found
+            if isinstance(found, Generator | AsyncGenerator):
+                return await call("agent", self.name, _gather, found)
+            return found
         # Imported here, since the import takes long.
         from langgraph.pregel.protocol import PregelProtocol
 
@@ -343,10 +345,6 @@ def _resume_with(answers: Mapping[str, object]) -> object:
     from langgraph.types import Command
 
     return Command(resume=answers)
-
-
-def _is_streamed(found: object) -> bool:
-    return isinstance(found, Generator | AsyncGenerator)
 
 
 def _gather(found: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]) -> Any:  # noqa: ANN401

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from ..kinds.simulation import DONE
 from ..text.sentences import is_farewell
 from ..text.words import fold
+from .scenario import Scenario, UserTurn
 from .spelled_facts import PHRASES, find_dates, find_said, read_pieces, without_dates
 
 UserErrorKind: TypeAlias = Literal[
@@ -61,35 +63,19 @@ class Turn(NamedTuple):
     """The words in it that end the conversation."""
 
 
-class UserFacts(NamedTuple):
-    """The texts of a scenario by which its user is tested."""
-
-    goal: str
-    """The goal."""
-    known: Sequence[str]
-    """All texts with facts that the user may say."""
-    secrets: str
-    """The information that the user must not reveal. Empty if there is none."""
-    must_mention: Sequence[str]
-    """The parts of the goal that the user must mention before it ends."""
-    done: str
-    """The word with which the user reports that its goal is met."""
-
-
-def find_user_errors(facts: UserFacts, turns: Sequence[Turn]) -> tuple[UserError, ...]:
-    """Return the errors of a simulated user, in the order of its messages.
+def find_user_errors(scenario: Scenario, turns: Sequence[Turn]) -> Iterator[UserError]:
+    """Yield the errors of a simulated user, in the order of its messages.
 
     Args:
-        facts: The texts of the scenario.
+        scenario: The scenario.
         turns: The texts of the conversation, oldest first.
     """
-    return tuple(_find_errors(facts, turns))
-
-
-def _find_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]:
-    known = _KnownFacts(facts.known)
-    secrets = _secret_facts(facts)
-    goal = _runs_of_words(_QUOTED.sub(" ", facts.goal))
+    own = (scenario.goal, scenario.persona, scenario.knows, scenario.must_not_say)
+    steps = (step.text for step in scenario.script or () if isinstance(step, UserTurn))
+    facts = [text for text in (*own, *scenario.must_mention, *steps) if text]
+    known = _KnownFacts(facts)
+    secrets = _secret_facts(scenario.must_not_say or "", facts)
+    goal = _runs_of_words(_QUOTED.sub(" ", scenario.goal))
     told = set[str]()
     for turn in turns:
         said = _said_secrets(secrets, turn.text)
@@ -104,12 +90,12 @@ def _find_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]
                 yield from (UserError(kind, text, turn.number) for text in [*texts][:1])
         known.add(turn.text)
         told.update(said if turn.is_by_agent else ())
-    yield from _end_errors(facts, turns)
+    yield from _end_errors(scenario.must_mention, turns)
 
 
-def _end_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]:
+def _end_errors(must_mention: Sequence[str], turns: Sequence[Turn]) -> Iterator[UserError]:
     """Yield the errors of a user that has reported that its goal is met."""
-    end = next((turn for turn in turns if turn.is_by_user and facts.done in turn.tokens), None)
+    end = next((turn for turn in turns if turn.is_by_user and DONE in turn.tokens), None)
     if end is None:
         return
     before = (turn for turn in reversed(turns) if turn.is_by_agent and turn.number < end.number)
@@ -118,8 +104,8 @@ def _end_errors(facts: UserFacts, turns: Sequence[Turn]) -> Iterator[UserError]:
     if last is not None and not end.text.strip() and (sentence := find_open_sentence(last.text)):
         yield UserError("early_end", sentence, end.number)
     said = " ".join(turn.text for turn in turns)
-    mentioned = find_said(facts.must_mention, said, as_written=True)
-    for part in facts.must_mention:
+    mentioned = find_said(must_mention, said, as_written=True)
+    for part in must_mention:
         if part not in mentioned:
             yield UserError("not_mentioned", part, end.number)
 
@@ -156,18 +142,17 @@ _PASSWORD: Final = re.compile(
 _NAME: Final = re.compile(r"(?<!^)(?<![.!?] )\b[A-Z][a-z]+(?: [A-Z][a-z]+)+")
 
 
-def _secret_facts(facts: UserFacts) -> list[str]:
+def _secret_facts(text: str, known: Sequence[str]) -> list[str]:
     """Return the facts that must not be said, and that the user has no other reason to say.
 
     They are quoted texts, words with digits, dates, passwords, and names of several words.
     """
-    text = facts.secrets
     quoted = [found.group()[1:-1] for found in _QUOTED.finditer(text)]
     dates = [one.text for one in find_dates(text)]
     rest = without_dates(text)
     coded = [*_EMAIL.findall(rest), *(raw for raw in _RUN.findall(rest) if _has_digit(raw))]
     found = [*quoted, *dates, *coded, *_PASSWORD.findall(rest), *_NAME.findall(rest)]
-    own = [one for one in facts.known if one != text]
+    own = [one for one in known if one != text]
     allowed = {fact for text in own for fact in find_said(found, text)}
     return [one for one in found if len(_plain(one)) >= _MIN_SECRET and one not in allowed]
 
