@@ -39,6 +39,7 @@ class FaultyServer:
     Attributes:
         connections: Total number of connections.
         open: Number of open connections.
+        headers: The headers of the newest request, with names in lower case.
     """
 
     def __init__(self, answer: Callable[[str, Body], Sent]) -> None:
@@ -47,6 +48,7 @@ class FaultyServer:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.connections = 0
         self.open = 0
+        self.headers: dict[str, str] = {}
         # An event loop keeps only weak references to its tasks. After a client has left, nothing
         # else would refer to a waiting task, and Python would collect it.
         self._serving: set[asyncio.Task[None] | None] = set()
@@ -97,15 +99,9 @@ class FaultyServer:
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        length = next(
-            (
-                int(line.partition(":")[2])
-                for line in head.split("\r\n")
-                if line.lower().startswith("content-length:")
-            ),
-            0,
-        )
-        body = await reader.readexactly(length)
+        lines = (line.partition(":") for line in head.split("\r\n"))
+        self.headers = {name.lower(): value.strip() for name, _, value in lines}
+        body = await reader.readexactly(int(self.headers.get("content-length", 0)))
         path = head.split(" ")[1]
         sent = self._answer(path, json.loads(body) if body else {})
         if sent.raw is not None:
@@ -123,8 +119,8 @@ class FaultyServer:
             else {"Content-Length": str(len(sent.body))}
         )
         headers = {"Content-Type": "application/json", **ending, **sent.headers}
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        writer.write(f"HTTP/1.1 {sent.status} X\r\n{lines}\r\n".encode("latin-1"))
+        written = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        writer.write(f"HTTP/1.1 {sent.status} X\r\n{written}\r\n".encode("latin-1"))
         if sent.parts is None:
             writer.write(sent.body)
         else:

@@ -10,7 +10,6 @@ from langchain.agents import create_agent
 
 from duologue import Scenario, SpecError, simulate
 from duologue.graphs.scenarios import generate_scenarios, load_suite, run_suite
-from duologue.graphs.scenarios.generate import list_tools
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.tables import check_rows, read_rows
 
@@ -112,11 +111,6 @@ def test_a_model_that_repeats_itself_or_writes_no_json_is_one_error() -> None:
     with pytest.raises(SpecError, match=r"^count: must be 1 or more, not 0"):
         generate_scenarios(shop(), POLICY, 0, model=unused)
     assert not unused.calls
-
-
-def test_the_tools_of_a_graph_are_found() -> None:
-    assert list(list_tools(shop())) == ["refund", "look_up"]
-    assert list_tools(lambda messages: "") == {}
 
 
 CALLED = Reply(tool_calls=[ScriptedToolCall(name="refund", args={"number": 7}, id="1")])

@@ -1,10 +1,8 @@
 """Agents behind HTTP: servers with a key and a model, and endpoints with JSON of any form."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +13,7 @@ from duologue import AgentError, Scenario, SpecError, simulate
 from duologue.graphs.scenarios import HttpAgent, SimulationResult, run_suite
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.cli_help import duologue
+from support.faulty_server import Body, FaultyServer, Sent
 
 ORDER = "You want order 7 refunded."
 
@@ -30,30 +29,14 @@ def served(answer: Callable[[Request], object]) -> Iterator[tuple[str, list[Requ
     """Serve JSON; yield the server's address and the requests."""
     asked: list[Request] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
+    def reply(path: str, body: Body) -> Sent:
+        asked.append(Request(path, body, server.headers))
+        found = answer(asked[-1])
+        status, found = found if isinstance(found, tuple) else (200, found)
+        return Sent((found if isinstance(found, str) else json.dumps(found)).encode(), status)
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            sent = {name.lower(): value for name, value in self.headers.items()}
-            asked.append(Request(self.path, body, sent))
-            found = answer(asked[-1])
-            status, found = found if isinstance(found, tuple) else (200, found)
-            text = found.encode() if isinstance(found, str) else json.dumps(found).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with FaultyServer(reply) as server:
+        yield server.url.removesuffix("/v1"), asked
 
 
 def play(agent: object, *says: str, **options: Any) -> SimulationResult:

@@ -1,16 +1,11 @@
 """Runs of the pytest plugin: recorded, resumed, fresh, in parallel, and without leaked keys."""
 
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 import vcr.cassette  # noqa: F401
 
 # `pytester` forgets modules that its runs import, so they are imported here.
-import duologue.graphs.scenarios.pytest_report
-import duologue.graphs.scenarios.recording
-import duologue.graphs.scenarios.simulate
-import duologue.nodes.testing.chat_model
 
 pytest_plugins = ["pytester"]
 
@@ -276,12 +271,3 @@ def test_it(simulate, number):
     monkeypatch.setenv("IS_BROKEN", "1")
     ran = pytester.runpytest_subprocess(*arguments, f"--simulate-resume={run.name}")
     assert ran.parseoutcomes() == outcomes
-
-
-def test_paths_of_recordings_are_plain_and_differ() -> None:
-    name_file = duologue.graphs.scenarios.pytest_report.name_file
-    assert name_file("test_it[a-1]") == "test_it-a-1"
-    assert name_file("TestIt::test_it") == "TestIt-test_it"
-    names = {name_file(f"test_it[{one}]") for one in ("a/b", "a b", "a:b", "x" * 300)}
-    assert len(names) == 4
-    assert all(Path(one).name == one and len(one) < 120 for one in names)
