@@ -22,7 +22,6 @@ from duologue.graphs import (
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.kinds.coder import BEGIN_WRITING, SATISFIED
 from duologue.graphs.log.parsing import parse
-from duologue.graphs.speakers.formats import ParseStatus
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.log import fields_of, of_kind
@@ -137,32 +136,6 @@ def test_a_solution_is_read_into_thought_action_and_status() -> None:
     )
     said = [event for event in events if isinstance(event, MessageSaid)]
     assert [event.parsed for event in said] == [None, parsed]
-
-
-@pytest.mark.parametrize(
-    ("answer", "read"),
-    [
-        pytest.param("It is 18.", [("It is 18.", None, ParseStatus.NONE)], id="L5-prose-alone"),
-        pytest.param(
-            "One:\n```python\na\n```\nTwo:\n```python\nb\n```\nSo.",
-            [
-                ("One:\n", "a", ParseStatus.VALID),
-                ("Two:\n", "b", ParseStatus.VALID),
-                ("So.", None, 0),
-            ],
-            id="L5-all-blocks-in-order",
-        ),
-    ],
-)
-def test_every_block_is_read_where_lagent_keeps_the_first(
-    answer: str, read: list[tuple[str, str | None, ParseStatus]]
-) -> None:
-    spec, functions = asking(PROBLEM, agent=SOLVER)
-    result, _ = play(spec, [answer], functions=functions)
-    found = fields_of(of_kind(result.messages, "speech")[-1]).parsed
-    assert isinstance(found, list)
-    blocks: list[Any] = found
-    assert [(one["thought"], one["action"], one["status"]) for one in blocks] == read
 
 
 # Consistency of tool calling
