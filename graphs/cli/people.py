@@ -15,7 +15,7 @@ def read_attached(paths: Sequence[str] | None) -> list[dict[str, Any]]:
     """Read the files of the option --attach as content blocks."""
     if not paths:
         return []
-    from ..common.content_input import read_files
+    from ..common.content import read_files
 
     return read_files(paths, "--attach")
 

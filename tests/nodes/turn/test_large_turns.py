@@ -20,8 +20,7 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.common.content import tokens_of_files
-from duologue.graphs.common.content_input import read_content
+from duologue.graphs.common.content import read_content, tokens_of_files
 from duologue.graphs.prompts import prompts
 from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
