@@ -357,8 +357,6 @@ class EndRule:
 class BaseEnd(Kinded, EndRule):
     """Base of all end conditions. ``a | b`` is met when one is met, ``a & b`` when both are."""
 
-    works_unnamed: ClassVar[bool] = False
-    """Whether this end condition can also be met if ``end_chat.when`` does not name it."""
     comes_of_tools: ClassVar[bool] = False
     """Whether tool results can meet this end condition before the turn is over."""
 
@@ -367,7 +365,7 @@ class BaseEnd(Kinded, EndRule):
         """Register the class by its kind, which is also its reason."""
         if "kind" in cls.model_fields:
             cls.reason = cls.model_fields["kind"].default
-            _KINDS[cls.reason] = cls
+            KINDS[cls.reason] = cls
 
     def __or__(self, other: "BaseEnd") -> "AnyOf":
         if not isinstance(other, BaseEnd):
@@ -441,8 +439,8 @@ class BaseEnd(Kinded, EndRule):
         yield from ()
 
 
-_KINDS: Final[dict[str, type[BaseEnd]]] = {}
-"""All end conditions that users can write, by kind."""
+KINDS: Final[dict[str, type[BaseEnd]]] = {}
+"""All end conditions that a conversation may name in ``end_chat.when``, by kind."""
 
 
 def _read_end(value: object) -> object:
@@ -461,7 +459,7 @@ class _OfAnyKind:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        simple = [kind for kind in _KINDS.values() if not issubclass(kind, AnyOf | AllOf)]
+        simple = [kind for kind in KINDS.values() if not issubclass(kind, AnyOf | AllOf)]
         ends: Any = reduce(or_, (*simple, AnyOf, AllOf))
         tagged = Annotated[ends, Field(discriminator="kind"), BeforeValidator(_read_end)]
         return handler.generate_schema(tagged)

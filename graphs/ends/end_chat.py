@@ -1,7 +1,7 @@
 """The end of a conversation, as data: the mode, the caps, other end conditions, and the guards.
 
-This module also registers all end conditions and guards. A new one needs a class in its own module,
-a `Reason`, and an entry in one of the lists. A guard also needs a limit in `Guards`.
+This module also registers all end conditions and guards. A new one needs a class in its own module
+and a `Reason`. A guard also needs a limit in `Guards` and an entry in `GUARDS`.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from ..common.data import MOST, Accepts, AnyCase, Cap, Fields, Spec, default
+from . import events as events, limits as limits  # register their end conditions
 from .call_guards import TURN_ERRORS, SameToolCalls
 from .end import AnyEnd, BaseEnd, End, message_caps
-from .events import DoneToken, NoCodeBlock, Predicate, StopRequested, ToolCalled
 from .guards import (
     BlankReplies,
     Echo,
@@ -25,7 +25,6 @@ from .guards import (
     Standstill,
     UnreadableVerdicts,
 )
-from .limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
 
 
 class Reason(StrEnum):
@@ -102,20 +101,6 @@ class Guards(Spec):
     unreadable_verdicts: GuardLimit = 3
     """Number of consecutive verdicts that can't be read."""
 
-
-ENDS_TO_NAME: Final[tuple[type[BaseEnd], ...]] = (
-    DoneToken,
-    Predicate,
-    ToolCalled,
-    NoCodeBlock,
-    MaxMessages,
-    MaxCalls,
-    MaxTokens,
-    MaxCost,
-    MaxSeconds,
-    StopRequested,
-)
-"""The end conditions that a conversation may name in ``end_chat.when``."""
 
 GUARDS: Final[tuple[type[Guard], ...]] = (
     *TURN_ERRORS,

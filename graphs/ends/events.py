@@ -191,7 +191,6 @@ class StopRequested(BaseEnd):
     strength: ClassVar = Strength.HARD
     report: ClassVar = "A stop was requested"
     explanation: ClassVar = "a stop was requested"
-    works_unnamed: ClassVar = True
 
     def is_met(self, facts: Facts) -> bool:
         return facts.stop_requested

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from ..conversation.conversation import Conversation
 from ..ends.end import (
+    KINDS,
     AllOf,
     AnyOf,
     AtEnd,
@@ -24,7 +25,8 @@ from ..ends.end import (
     is_public_speech,
     listed,
 )
-from ..ends.end_chat import ENDS_TO_NAME, GUARDS, EndChatMode, Reason
+from ..ends.end_chat import GUARDS, EndChatMode, Reason
+from ..ends.events import StopRequested
 from ..ends.guards import Guard
 from ..ends.limits import Budget, CallBudget
 from ..log.metadata import Stage
@@ -169,7 +171,7 @@ def _next_without_person(dialogue: Dialogue) -> str | None:
 POSITION_ENDS: Final = (Quit, Termination, Completed, AutoRepliesUsedUp, RoundCap)
 
 
-_ALL: Final[tuple[type[EndRule], ...]] = (*ENDS_TO_NAME, *GUARDS, *POSITION_ENDS)
+_ALL: Final[tuple[type[EndRule], ...]] = (*KINDS.values(), *GUARDS, *POSITION_ENDS)
 _BY_REASON: Final = {rule.reason: rule for rule in _ALL}
 
 ENDS: Final[Mapping[Reason, type[EndRule]]] = {reason: _BY_REASON[reason] for reason in Reason}
@@ -177,8 +179,6 @@ ENDS: Final[Mapping[Reason, type[EndRule]]] = {reason: _BY_REASON[reason] for re
 
 _PLACES: Final = {reason: place for place, reason in enumerate(Reason)}
 _REASONS: Final = {rule: reason for reason, rule in ENDS.items()}
-_ALWAYS_ON: Final = tuple(end for end in ENDS_TO_NAME if end.works_unnamed)
-"""The end conditions that may be met without being named in ``end_chat.when``."""
 _GUARDS: Final = {guard.reason: guard for guard in GUARDS}
 
 
@@ -201,9 +201,10 @@ def met_ends(dialogue: Dialogue) -> list[MetEnd]:
     waiting = _find_waiting(dialogue)
     met = [] if end_chat.when is None else _terms(end_chat.when, facts, waiting)
     asks = end_chat.on_guard == "ask"
+    unnamed: list[type[EndRule]] = [StopRequested, *_find_counting(facts)]
     met += [
         _one(rule)
-        for rule in (*_ALWAYS_ON, *_find_counting(facts))
+        for rule in unnamed
         if rule.is_met_unnamed(dialogue.conversation, facts)
         and rule not in waiting
         and not (asks and rule.strength is Strength.GUARD)

@@ -18,8 +18,9 @@ from ..conversation.judges import (
     SeparateJudge,
     TurnFunction,
 )
-from ..ends.end import BaseEnd, Strength, alternatives, count_of, leaves, lone
+from ..ends.end import BaseEnd, alternatives, count_of, leaves, lone
 from ..ends.end_chat import EndChatMode
+from ..ends.limits import Budget
 from ..kinds.load import load_conversation
 from ..log.metadata import Stage
 from ..rules.turns import is_never_asked, last_words, watcher
@@ -405,9 +406,7 @@ def replies(conversation: Conversation, speaker: Speaker) -> str:
 def _list_other_ends(conversation: Conversation) -> list[str]:
     """Return the end conditions that may be met at any time, one per line."""
     budgets = [
-        end.describe()
-        for end in lone(conversation.end_chat.when)
-        if end.strength is Strength.HARD and not end.works_unnamed
+        end.describe() for end in lone(conversation.end_chat.when) if isinstance(end, Budget)
     ]
     end_chat = conversation.end_chat
     has_guards = end_chat.on_guard == "end" and any(end_chat.guards.model_dump().values())
