@@ -74,9 +74,15 @@ def list_causes(result: Result) -> list[str]:
     return [str(cause) for cause in result.why()]
 
 
+def list_view(result: Result, name: str) -> list[str]:
+    """Return the messages of a speaker's view without the system prompt, each with its role."""
+    return [f"{message.type}: {message.text}" for message in result.viewpoint(name)[1:]]
+
+
 def describe_end(result: Result) -> dict[str, Any]:
     """Return the facts about the end of a conversation that a row may name."""
     outcome = outcome_of(result)
+    drafts, speeches = (of_kind(result.messages, kind) for kind in ("draft", "speech"))
     return {
         "reasons": [reason.value for reason in outcome.reasons],
         "explanations": [*outcome.explanations],
@@ -91,6 +97,11 @@ def describe_end(result: Result) -> dict[str, Any]:
         "final": [verdict.final for verdict in outcome.verdicts],
         "said": [text for _, text in result.transcript],
         "speakers": [name for name, _ in result.transcript],
-        "flaws": [fields_of(one).flaw for one in of_kind(result.messages, "draft")],
+        "flaws": [fields_of(one).flaw for one in drafts],
+        "problems": [fields_of(one).problem for one in drafts],
+        "speech_flaws": [fields_of(one).flaw or "none" for one in speeches],
+        **{
+            f"view_of_{name.lower()}": list_view(result, name) for name in result.conversation.names
+        },
         "causes": list_causes(result),
     }

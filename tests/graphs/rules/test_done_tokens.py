@@ -9,7 +9,6 @@ from duologue.graphs import (
     DoneToken,
     EndChat,
     Guards,
-    MaxMessages,
     Result,
     SessionError,
     Speaker,
@@ -19,14 +18,12 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import MessageSaid, MessageToken
-from duologue.graphs.text.done_words import Match
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 from support.ends import End
-from support.results import outcome_of, reason_of
+from support.results import outcome_of
 from support.tables import each_row
 
 STOP = "###STOP###"
-DEAL = "DEAL"
 ANN, BOB = DoneToken(token=STOP, by="Ann"), DoneToken(token=STOP, by="Bob")
 
 
@@ -41,69 +38,6 @@ def talk(when: End, **end_chat: Any) -> Conversation:
 def play(spec: Conversation, *script: str) -> tuple[Result, list[Prompt]]:
     model = ScriptedChatModel(script=[*script])
     return converse(spec, model=model, store="memory:"), [call.prompt for call in model.calls]
-
-
-def seen(result: Result, name: str) -> list[str]:
-    return [f"{message.type}: {message.text}" for message in result.viewpoint(name)[1:]]
-
-
-@pytest.mark.parametrize("said", [STOP, f"Thank you! {STOP}", f"Thank you.\n**{STOP}**"])
-def test_r1_a_token_glued_to_the_last_words_ends_it_and_nobody_answers(said: str) -> None:
-    result, prompts = play(talk(ANN), "Hi.", "Hello.", said)
-    assert reason_of(result) == "done_token"
-    assert outcome_of(result).explanations == ("Ann said the done token",)
-    # The log and the transcript keep the message.
-    assert result.transcript[-1] == ("Ann", said)
-    assert len(prompts) == 3
-    assert [cause.message for cause in result.why() if cause.kind == "said"] == [
-        outcome_of(result).message
-    ]
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        f"Then I will say {STOP}",
-        f"It ends like this:\n```\nThanks. {STOP}\n```",
-        f'You say: "Thanks. {STOP}"',
-    ],
-)
-def test_r1_a_mentioned_token_ends_nothing_and_is_heard(said: str) -> None:
-    result, _ = play(talk(ANN, max_iterations=1), said, "Fine.")
-    assert reason_of(result) == "max_iterations"
-    assert f"human: {said}" in seen(result, "Bob")
-
-
-def test_r1_a_token_in_a_thought_ends_nothing() -> None:
-    said = f"<think>All is done. {STOP}</think>What else is there?"
-    result, _ = play(talk(ANN, max_iterations=1), said, "Fine.")
-    assert reason_of(result) == "max_iterations"
-    assert seen(result, "Bob")[0] == "human: What else is there?"
-
-
-def test_r1_others_hear_the_words_before_a_token_and_its_speaker_sees_it() -> None:
-    result, prompts = play(talk(ANN & BOB), f"Beans it is. {STOP}", "Really?", "Yes.", STOP)
-    assert outcome_of(result).explanations == ("Ann and Bob said the done token",)
-    assert prompts[1][-1]["content"] == "Beans it is."
-    assert f"ai: Beans it is. {STOP}" in seen(result, "Ann")
-    assert "human: Beans it is." in seen(result, "Bob")
-    assert "human: (empty message)" in seen(result, "Ann")
-    assert f"ai: {STOP}" in seen(result, "Bob")
-
-
-def test_r1_a_token_of_who_may_not_say_it_ends_nothing_and_is_not_heard() -> None:
-    result, _ = play(talk(ANN, max_iterations=1), "Hi.", f"Thank you! {STOP}")
-    assert reason_of(result) == "max_iterations"
-    assert "human: Thank you! (stop word)" in seen(result, "Ann")
-
-
-@pytest.mark.parametrize(
-    ("match", "said"),
-    [("alone", f"Bye.\n{STOP}"), ("last", f"Bye. {STOP}"), ("anywhere", f"I say {STOP} now")],
-)
-def test_r1_where_a_token_counts_can_be_set(match: Match, said: str) -> None:
-    result, _ = play(talk(DoneToken(token=STOP, match=match)), "Hi.", said)
-    assert reason_of(result) == "done_token"
 
 
 DONE = "<CAMEL_TASK_DONE>"
@@ -140,23 +74,6 @@ def test_r1_a_role_play_ends_by_a_token_behind_a_sentence() -> None:
         spec, "Instruction: Dig.\nInput: None", solved, "All is done. <CAMEL_TASK_DONE>"
     )
     assert (outcome_of(result).reason, outcome_of(result).by) == ("done_token", "Owner")
-
-
-@pytest.mark.part(4)
-@pytest.mark.parametrize(
-    "last",
-    ["DEAL", "DEAL.", "DEAL!", "Deal", "**DEAL**.", "(DEAL)", "Buyer: DEAL.", "DEAL 🤝"],
-)
-def test_r1_a_buyer_that_was_told_to_say_deal_ends_the_sale(last: str) -> None:
-    sale = Conversation(
-        task="Agree on a price for the boat.",
-        speakers=(Speaker(name="Buyer"), Speaker(name="Seller")),
-        end_chat=EndChat(when=DoneToken(token=DEAL, by="Buyer") | MaxMessages(limit=12)),
-    )
-    said = ["3,400?", "3,900, with the oars.", "3,700? Then it is a deal.", "DEAL?", last]
-    result, _ = play(sale, *said)
-    assert (outcome_of(result).reason, outcome_of(result).by) == ("done_token", "Buyer")
-    assert seen(result, "Seller")[-1] == "human: (empty message)"
 
 
 @each_row("heard")

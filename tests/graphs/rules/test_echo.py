@@ -9,8 +9,7 @@ from pydantic import BaseModel
 from duologue.graphs import Conversation, Result, converse, load_conversation, role_play
 from duologue.graphs.text.similarity import asks_to_repeat, is_echo
 from duologue.nodes.testing import Line, ScriptedChatModel
-from support.log import Flaw, fields_of, kind_of, rejections
-from support.results import outcome_of, reason_of
+from support.log import Flaw, fields_of, kind_of
 from support.shape_help import play as play_script
 from support.tables import each_row
 
@@ -33,45 +32,6 @@ def flaws(result: Result) -> list[Flaw | None]:
     return [fields_of(one).flaw for one in result.messages if kind_of(one) == "speech"]
 
 
-@pytest.mark.parametrize(
-    "echo",
-    [
-        pytest.param(PLAN, id="R16-word-for-word"),
-        pytest.param("let us plant **beans** beside the wall", id="R16-other-signs"),
-    ],
-)
-def test_r16_an_echo_is_asked_for_again(echo: str) -> None:
-    result = play(talk(), PLAN, echo, "And roses.")
-    assert [text for _, text in result.transcript] == [PLAN, "And roses."]
-    assert rejections(result) == [
-        "Your message repeats the message of Ann word for word. Write a message in your own words."
-    ]
-
-
-def test_r16_a_second_echo_is_said_and_counted() -> None:
-    result = play(talk(end_chat={"guards": {"echo": 1}}), PLAN, PLAN, PLAN)
-    assert flaws(result) == [None, Flaw.ECHO]
-    assert [cause.text for cause in result.why() if cause.kind.value == "counted"] == [
-        "Bob: another speaker's message, word for word (1 of 1)"
-    ]
-
-
-def test_r16_three_echoes_in_a_row_of_one_speaker_end_it() -> None:
-    plans = [f"Let us plant {plant} beside the wall." for plant in ("beans", "roses", "pears")]
-    result = play(talk(), *(plan for plan in plans for _ in range(3)), rounds=9)
-    assert (reason_of(result), outcome_of(result).by) == ("echo", "Bob")
-    assert len(result.transcript) == 6
-
-
-def test_r16_words_of_its_own_begin_the_count_anew() -> None:
-    plans = [f"Let us plant {plant} beside the wall." for plant in ("beans", "roses", "pears")]
-    first, *rest = plans
-    script = [first, first, first, "I am for peas.", "So be it.", *(p for p in rest for _ in "abc")]
-    result = play(talk(), *script, rounds=4)
-    assert [one.value for one in outcome_of(result).reasons] == ["max_iterations"]
-    assert flaws(result)[1::2] == [Flaw.ECHO, None, Flaw.ECHO, Flaw.ECHO]
-
-
 @each_row("no_echoes")
 def test_r16_short_answers_moves_and_quotations_are_no_echo(before: str, text: str) -> None:
     assert flaws(play(talk(), before, text)) == [None, None]
@@ -82,24 +42,6 @@ def test_r16_who_was_asked_to_repeat_may_do_so(asked: str, fields: dict[str, Any
     vow = "I take you, Ann, to be my wife."
     result = play(talk(**fields), asked, "Gladly.", vow, vow, rounds=2)
     assert flaws(result) == [None] * 4
-
-
-def test_r16_a_request_to_repeat_is_itself_no_answer() -> None:
-    vow = "Repeat after me: I take you to be my wife."
-    assert flaws(play(talk(), vow, vow, "I take you to be my wife.")) == [None, None]
-
-
-@pytest.mark.parametrize("whose", ["Ann", "Bob"])
-def test_r16_among_three_it_may_be_any_others_message(whose: str) -> None:
-    said = {"Ann": PLAN, "Bob": "I am for roses along the path."}
-    result = play(talk("Ann", "Bob", "Cid"), *said.values(), said[whose], "For pears.")
-    (problem,) = rejections(result)
-    assert f"repeats the message of {whose}" in problem
-
-
-def test_r16_what_was_said_before_ones_own_last_message_is_no_echo() -> None:
-    script = [PLAN, "And what else then?", "Roses, I should say.", PLAN]
-    assert flaws(play(talk(), *script, rounds=2)) == [None] * 4
 
 
 def test_r16_the_marks_of_a_format_hide_no_echo() -> None:
@@ -148,11 +90,6 @@ def test_r16_what_people_and_functions_say_is_no_echo() -> None:
             store=f"memory:{uuid4().hex}",
         )
         assert flaws(result) == [None, None]
-
-
-def test_r16_switched_off_an_echo_is_neither_asked_for_again_nor_counted() -> None:
-    result = play(talk(end_chat={"guards": {"echo": 0}}), PLAN, PLAN)
-    assert flaws(result) == [None, None]
 
 
 @each_row("requests")
