@@ -3,18 +3,19 @@
 The sample of `test_group_solve` combines secrets with all other options.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from duologue.graphs import Conversation, PrivateOpening, Speaker, SpecError, group_solve
 from duologue.graphs.prompts import prompts
 from support.group_play import Troupe, entries
-from support.histories import CASTS, Plan
+from support.histories import Plan
 from support.log import of_kind
 from support.results import StoredSession, outcome_of
+from support.tables import read_rows
 
 SECRET = "secret-of-"  # noqa: S105
 
@@ -35,83 +36,17 @@ def unheard_by_others(troupe: Troupe, result: StoredSession, owner: str) -> None
         assert (SECRET + owner in short(result, name)) is (name == owner)
 
 
-PAIR = {"A": "u:P1 a:A1 u:B2 a:A2", "B": "u:P2 a:B1 u:A1 a:B2 u:A2"}
-
-CASES: list[Any] = [
-    pytest.param(
-        Plan(told={"A": ("secret-of-A",)}),
-        {**PAIR, "A": "u:secret-of-A|P1 a:A1 u:B2 a:A2"},
-        id="Y16-told",
-    ),
-    pytest.param(
-        Plan(told={"B": ("secret-of-B", "and more")}),
-        {**PAIR, "B": "u:secret-of-B|and more|P2 a:B1 u:A1 a:B2 u:A2"},
-        id="Y16-told-in-lines",
-    ),
-    pytest.param(
-        Plan(made_up=("A",)),
-        {**PAIR, "A": "u:Make up what only A knows. a:secret-of-A u:P1 a:A1 u:B2 a:A2"},
-        id="Y16-made-up-by-the-first",
-    ),
-    pytest.param(
-        Plan(made_up=("B",), owner="A"),
-        {
-            "A": "u:P1 a:A1 u:B1 a:A2 u:B2",
-            "B": "u:Make up what only B knows. a:secret-of-B u:P2 a:B1 u:A2 a:B2",
-        },
-        id="Y16-made-up-by-the-second-Y6",
-    ),
-    pytest.param(
-        Plan(made_up=("A", "B")),
-        {
-            "A": "u:Make up what only A knows. a:secret-of-A u:P1 a:A1 u:B2 a:A2",
-            "B": "u:Make up what only B knows. a:secret-of-B u:P2 a:B1 u:A1 a:B2 u:A2",
-        },
-        id="Y16-both-make-one-up",
-    ),
-    pytest.param(
-        Plan(made_up=("A",), reconcile=True),
-        {
-            "A": "u:Make up what only A knows. a:secret-of-A u:P1 a:A1 u:To B: P2|B: B1|B: B2 a:A2",
-            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{prompts.CONTINUE_CONVERSATION} a:B2 u:A: A2",
-        },
-        id="Y16-Y8-reconciled",
-    ),
-    pytest.param(
-        Plan(made_up=("A",), answers=False),
-        {
-            "A": f"u:Make up what only A knows. a:secret-of-A u:{prompts.BEGIN} a:A1 u:B1",
-            "B": "u:A1 a:B1",
-        },
-        id="Y16-made-up-without-opening-answers",
-    ),
-    pytest.param(
-        Plan(told={"B": ("secret-of-B",)}, answers=False),
-        {"A": f"u:{prompts.BEGIN} a:A1 u:B1", "B": "u:secret-of-B|A1 a:B1"},
-        id="Y16-told-without-opening-answers",
-    ),
-    pytest.param(
-        Plan(names=CASTS[3], told={"A": ("secret-of-A",)}, made_up=("C",)),
-        {
-            "A": "u:secret-of-A|P1 a:A1 u:B: B2|C: C2|A, it is your turn. a:A2",
-            "B": "u:P2 a:B1 u:A: A1 a:B2 u:C: C2|A: A2",
-            "C": "u:Make up what only C knows. a:secret-of-C u:P3 a:C1"
-            " u:B: B2|C, it is your turn. a:C2 u:A: A2",
-        },
-        id="Y16-Y20-two-of-three",
-    ),
-]
+CASES: list[dict[str, Any]] = read_rows(__file__, "secrets")
 
 
 @pytest.mark.part(3)
-@pytest.mark.parametrize(("plan", "views"), CASES)
-async def test_a_secret_comes_first_and_is_its_owners_alone(
-    plan: Plan, views: Mapping[str, str]
-) -> None:
-    troupe = Troupe()
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+async def test_a_secret_comes_first_and_is_its_owners_alone(case: dict[str, Any]) -> None:
+    plan, troupe = TypeAdapter(Plan).validate_python(case["plan"]), Troupe()
     result, _ = await troupe.play(plan)
-    for name, view in views.items():
-        assert short(result, name) == view.replace("|", "\n\n")
+    cues = {"begin": prompts.BEGIN, "continue": prompts.CONTINUE_CONVERSATION}
+    for name, view in case["views"].items():
+        assert short(result, name) == prompts.fill_template(view, **cues).replace("|", "\n\n")
     for name in (*plan.told, *plan.made_up):
         unheard_by_others(troupe, result, name)
 
