@@ -1,7 +1,4 @@
-"""Long histories with models of a small context: every prompt of a model, under each policy.
-
-Models with a sufficient context are in `test_shaped_contexts`.
-"""
+"""Long histories in drawn conversations: every prompt of a model of a small context."""
 
 import asyncio
 from collections import Counter

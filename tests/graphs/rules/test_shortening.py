@@ -461,6 +461,21 @@ def test_what_a_hook_made_of_a_line_weighs_in_its_place() -> None:
     assert cut(conversation, unhooked, "Ann").since is not None
 
 
+def test_a_hooks_version_of_what_is_never_left_out_is_never_left_out() -> None:
+    """L7: a hook may change a message from before the rounds at any later turn."""
+    run = Run(talk(LastMessages(limit=2)))
+    for text in ("You sell a boat.", "Please begin."):
+        run.write(text, "instruction", None, audience=("Ann",))
+    run.write("Hello.", "speech", "Ann")
+    changed = {"audience": ("Ann",), "instead_of": ("m0000",)}
+    run.write("You sell two boats.", "hook_version", None, **changed)
+    for number in range(6):
+        run.write(f"{number}", "speech", ("Bob", "Ann")[number % 2])
+    kept = [one.text for one in cut(run.conversation, run.log, "Ann").lines]
+    assert "You sell two boats." in kept
+    assert "Hello." not in kept
+
+
 def test_a_turn_is_not_parted_from_its_reflection_or_its_tools() -> None:
     """Y10, Y18: a kept question belongs to the speech before it, a result to its call."""
     conversation = talk(LastMessages(limit=2))

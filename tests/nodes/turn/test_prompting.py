@@ -1,6 +1,6 @@
 """A prompt stays within its limit, with everything that is added to the log's messages."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from duologue.graphs import Conversation
 from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.text.words import tokens_of_message
+from duologue.nodes.models.tool_binding import tokens_of_tools
 from duologue.nodes.turn import prompt as prompting
 from duologue.nodes.turn.node_context import NodeContext, Resources
 from duologue.nodes.turn.prompt import PromptAdditions, build_prompt, turn_additions, view_of
@@ -22,13 +23,23 @@ LIMIT = 600
 BRIEF = {"system_prompt": "You cook. {task}", "reminder": "Say what to cook next, and why. {task}"}
 
 
-def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> NodeContext:
+def look(where: str) -> str:
+    """Look somewhere, and say everything that is to be seen there, in one sentence for each."""
+    return where
+
+
+def moment(
+    context: dict[str, Any],
+    turns: int,
+    draft: str | None = None,
+    tools: Sequence[Callable[[str], str]] = (),
+) -> NodeContext:
     """Return the context of Ann's turn after so many turns; a draft makes it her second try."""
     conversation = Conversation.model_validate(
         {
             "task": "Cook.",
             "speakers": [
-                {"name": "Ann", "context": context, "small_model_prompt": BRIEF},
+                {"name": "Ann", "context": context, "small_model_prompt": BRIEF, "tools": tools},
                 {"name": "Bob"},
             ],
         }
@@ -42,7 +53,7 @@ def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Nod
         rejected = make_metadata("draft", speaker="Ann", audience=(), problem="It is wrong.")
         log.append(make_line(len(log), draft, rejected))
         position = Position(speaker="Ann", phase=Phase.REJECTED)
-    resources = Resources(Models(), Registry())
+    resources = Resources(Models(), Registry({"tools": tools}))
     return NodeContext(
         conversation,
         position,
@@ -82,6 +93,13 @@ def test_a_judges_question_is_within_the_limit() -> None:
         now = moment({"kind": "tokens", "limit": LIMIT}, turns)
         view = view_of(now, PromptAdditions(last=behind))
         assert tokens([*view, *behind]) <= LIMIT
+
+
+def test_the_tools_are_within_the_limit() -> None:
+    for turns in range(1, 40):
+        now = moment({"kind": "tokens", "limit": LIMIT}, turns, tools=[look])
+        offered = tokens_of_tools(now.conversation, now.resources.registry, now.speaker)
+        assert 0 < offered <= LIMIT - tokens(view_of(now))
 
 
 @pytest.mark.parametrize("context", [{"kind": "all"}, {"kind": "last", "limit": 3}], ids=str)
