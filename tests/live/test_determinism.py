@@ -23,42 +23,6 @@ pytestmark = [pytest.mark.live, pytest.mark.process]
 AGENDA = ("Cook", "Gardener", "Cook", "Gardener", "Guest")
 
 
-def judged() -> Conversation:
-    """Return a conversation with a summary before the function that may fail, and with a judge."""
-    return Conversation.model_validate(
-        {
-            "task": "Plan a garden",
-            "seed": 7,
-            "speakers": [
-                {"name": "Cook", "replies": [{"kind": "function", "name": "beds"}]},
-                {
-                    "name": "Gardener",
-                    "replies": [{"kind": "function", "name": "first"}, "model"],
-                    "model_settings": {"max_tokens": 12, "temperature": 1.0},
-                    "context": {"kind": "summary", "limit": 190, "words": 4, "temperature": 1.0},
-                },
-                {
-                    "name": "Guest",
-                    "replies": [{"kind": "function", "name": "fails"}],
-                    "checks_completion": True,
-                },
-            ],
-            "turn_order": {"kind": "function", "name": "agenda"},
-            "judge": {"kind": "separate", "criteria": ["They grow beans."], "temperature": 1.0},
-            "end_chat": {
-                "mode": "end_chat_after_first_completion",
-                "when": {"kind": "max_messages", "limit": len(AGENDA)},
-                "guards": {
-                    "blank_replies": 0,
-                    "same_replies": 0,
-                    "farewells": 0,
-                    "standstill": 0,
-                },
-            },
-        }
-    )
-
-
 def beds(turn: Turn) -> str:
     return " ".join(f"Bed {number} takes {number * 7} seeds." for number in range(9))
 
@@ -98,10 +62,13 @@ def record(session: str, store: str) -> list[dict[str, Any]]:
 def test_the_same_seed_gives_the_same_log_wherever_it_is_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from support.tables import read_rows  # not in the other process
+
     for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DUOLOGUE_MODEL"):
         monkeypatch.delenv(variable, raising=False)
     store = str(tmp_path / "sessions.db")
-    conversation = judged()
+    # It has a summary before the function that may fail, and a judge.
+    conversation = Conversation.model_validate(read_rows(__file__, "judged"))
     converse(conversation, session="first", store=store, **registered())
     first = record("first", store)
     kinds = {line.get("kind") for line in first}

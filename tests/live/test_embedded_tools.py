@@ -12,6 +12,7 @@ from duologue.graphs.log.metadata import Speech
 from support.log import fields_of, of_kind
 from support.models import Models, chosen
 from support.results import outcome_of
+from support.tables import read_rows
 
 pytestmark = pytest.mark.live
 
@@ -117,29 +118,7 @@ async def test_its_server_takes_the_schemas_of_odd_tools(odd: StructuredTool) ->
 @pytest.mark.exhaustive
 async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
     """Y18: the call, the tool's own answer as the message, and a reply after a seen result."""
-    conversation = load_conversation(
-        {
-            "task": "Guess the number 7.",
-            "speakers": [
-                {
-                    "name": "Master",
-                    "tools": ["high_low"],
-                    "tool_choice": "high_low",
-                    "return_direct": True,
-                },
-                {
-                    "name": "Player",
-                    "tools": ["high_low"],
-                    "tool_choice": "required",
-                    "model_settings": {"max_tokens": 60},
-                },
-            ],
-            "model": "embedded",
-            "seed": 1,
-            "end_chat": {"max_iterations": 1},
-            "max_tool_rounds": 1,
-        }
-    )
+    conversation = load_conversation(read_rows(__file__, "guessed"))
     for speaker in conversation.speakers:
         assert speaker.tool_calling is None
     result = await aconverse(conversation, store="memory:")
@@ -156,20 +135,7 @@ async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
 @pytest.mark.exhaustive
 async def test_it_may_speak_beside_a_call() -> None:
     """G1: its words are said once, and the tool does not see them."""
-    ann = {
-        "name": "Ann",
-        "tools": ["high_low"],
-        "tool_choice": "required",
-        "speaks_with_tool_calls": True,
-    }
-    spec = load_conversation(
-        {
-            "task": "Guess.",
-            "speakers": [ann, {"name": "Bob"}],
-            "end_chat": {"max_iterations": 1},
-            "max_tool_rounds": 1,
-        }
-    )
+    spec = load_conversation(read_rows(__file__, "speaks_beside"))
     result = await aconverse(spec, model="embedded", tools=[high_low], store="memory:")
     called = of_kind(result.messages, "tool_calls")
     assert called

@@ -1,6 +1,7 @@
 """The guessing game on the embedded model: checks of its structure, not of its quality."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from langchain_core.messages import BaseMessage
 from duologue.graphs import Reason, Result, aconverse, group_solve
 from support.log import Stage, fields_of, kind_of
 from support.results import outcome_of
+from support.tables import read_rows
 
 pytestmark = pytest.mark.live
 
@@ -36,27 +38,10 @@ def of_kind(result: Result, kind: str, stage: Stage | None = None) -> list[BaseM
 async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, Any]) -> None:
     """Y2, Y3, Y9, Y13, Y16: the order of turns, the messages that each hears, and the end."""
     # Answers are short and, without a seed, not cached: their content does not matter here.
-    short = {"max_tokens": 10}
-    game = group_solve(
-        [
-            {
-                "name": MASTER,
-                "task": "You will receive guesses. Say whether each is the secret number.",
-                "private_opening": secret,
-                "checks_completion": True,
-                "model_settings": short,
-            },
-            {
-                "name": PLAYER,
-                "task": "Find a secret number from 1 to 3. Propose one number.",
-                "model_settings": short,
-            },
-        ],
-        end_chat={"mode": "one_last_chat_after_first_completion", "max_iterations": CAP},
-        # Without a limit, a list of remaining objectives could become endless.
-        judge={"max_tokens": 80},
-        model="embedded",
-    )
+    # Without a limit, a list of remaining objectives could become endless.
+    fields = deepcopy(read_rows(__file__, "game"))
+    fields["speakers"][0]["private_opening"] = secret
+    game = group_solve(**fields)
     result = await aconverse(game, store="memory:")
 
     made_up = "prompt" in secret

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from langgraph_sdk.client import LangGraphClient
 
-from duologue.graphs import role_play
 from duologue.nodes.testing.server import ScriptedServer
 from support.graphs import forms_by_kind
 from support.installed import shaped
@@ -45,24 +44,14 @@ async def test_the_messages_of_a_thread_are_what_was_said_and_no_more(
     assert kinds[:2] == ["specified_task", "instruction"]
 
 
-@pytest.mark.parametrize(
-    ("graph", "required", "others"),
-    [
-        ("role_play", ["assistant_role", "task", "user_role"], {"mode", "word_limit"}),
-        ("group_solve", ["speakers"], {"end_chat", "shift_owner", "reconcile_first_message"}),
-        ("blogger", ["task"], {"rounds", "writer_prompt", "critic_prefix", "satisfied"}),
-        ("coder", ["task"], {"sandbox"}),
-        ("user_proxy", ["message"], {"human_input_mode"}),
-        ("chat", [], {"message"}),
-    ],
-)
+@pytest.mark.parametrize(("graph", "required", "others"), read_rows(__file__, "fields_of_forms"))
 async def test_a_form_needs_few_fields_and_describes_each(
-    graph: str, required: list[str], others: set[str], client: LangGraphClient
+    graph: str, required: list[str], others: list[str], client: LangGraphClient
 ) -> None:
     """A10, L8."""
     schema = await input_schema(client, graph)
     assert sorted(schema.get("required", [])) == required
-    assert others < set(schema["properties"])
+    assert {*others} < set(schema["properties"])
     parts = ("Speaker", "EndChat", "Guards") if graph == "group_solve" else ()
     for shape in [schema, *(schema["$defs"][name] for name in parts)]:
         for name, field in shape["properties"].items():
@@ -83,40 +72,6 @@ async def test_a_run_ends_with_an_outcome_and_is_not_run_twice(
     # For a run that adds nothing, the server returns the thread's whole state.
     assert {name: again[name] for name in first} == first
     assert len(model_server.calls) - before == 6
-
-
-async def test_a_whole_conversation_is_taken_too(client: LangGraphClient) -> None:
-    spec = role_play(**FORM, specify_task=False, max_iterations=1).model_dump(mode="json")
-    found = await run_graph(client, await new_thread(client), {"conversation": spec})
-    assert found["outcome"]["reasons"] == ["max_iterations"]
-
-
-async def test_messages_and_updates_are_streamed(client: LangGraphClient) -> None:
-    kinds: dict[str, list[Any]] = {}
-    async for part in client.runs.stream(
-        await new_thread(client), "role_play", input=FORM, stream_mode=["messages-tuple", "updates"]
-    ):
-        kinds.setdefault(part.event, []).append(part.data)
-    assert "error" not in kinds
-    nodes = [name for update in kinds["updates"] for name in update]
-    assert nodes == ["task_specification", *["user_agent", "assistant_agent"] * 2, "user_agent"]
-    told = "".join(
-        chunk["content"]
-        for chunk, metadata in kinds["messages"]
-        if metadata.get("purpose") == "speech" and metadata["speaker"] == "Gardener"
-    )
-    assert "step 0 is done." in told
-
-
-async def test_another_task_on_a_thread_is_refused_naming_the_field(
-    client: LangGraphClient, model_server: ScriptedServer
-) -> None:
-    on = await new_thread(client)
-    await run_graph(client, on, FORM)
-    before = len(model_server.calls)
-    found = await run_graph(client, on, FORM | {"task": "Plan a park"})
-    assert "task differs" in found["__error__"]["message"]
-    assert len(model_server.calls) == before
 
 
 @pytest.mark.exhaustive
@@ -270,27 +225,10 @@ GROUP: dict[str, Any] = read_rows(__file__, "studio_group")
 
 
 @pytest.mark.exhaustive
-async def test_a_group_solve_is_run_from_its_forms_fields(client: LangGraphClient) -> None:
-    found = await run_graph(client, await new_thread(client), GROUP, "group_solve")
-    ended = found["outcome"]
-    assert ended["reasons"] == ["completed"]
-    assert ended["explanations"] == ["Ann completed its task"]
-    # A secret, two answers, Ann's one turn, her third message, and Ben's last message.
-    assert ended["messages"] == 5
-    assert "specified_task" not in found or not found["specified_task"]
-
-
-@pytest.mark.exhaustive
 async def test_a_moderator_and_a_separate_judge_are_asked_there_too(
     client: LangGraphClient,
 ) -> None:
-    spec = {
-        "task": "Agree on a day",
-        "speakers": [{"name": name} for name in ("Ann", "Ben", "Cy")],
-        "turn_order": {"kind": "moderator"},
-        "judge": {"kind": "separate", "criteria": ["They agree.", "A day is named."]},
-        "end_chat": {"mode": "end_chat_after_first_completion"},
-    }
+    spec = read_rows(__file__, "moderated")
     found = await run_graph(client, await new_thread(client), {"conversation": spec}, "group_solve")
     assert found["outcome"]["explanations"] == ["the judge found all criteria met"]
     said = [
@@ -299,64 +237,15 @@ async def test_a_moderator_and_a_separate_judge_are_asked_there_too(
     assert said == ["Ann", "Cy", "Ben", "Cy", "Ben", "Cy", "Ben", "Cy"]
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("rounds", "reason", "versions", "calls"),
-    [(3, "done_token", 3, 6), (2, "max_messages", 3, 5)],
-)
-async def test_a_blogger_ends_by_its_critic_or_with_a_final_version(
-    rounds: int,
-    reason: str,
-    versions: int,
-    calls: int,
-    client: LangGraphClient,
-    model_server: ScriptedServer,
-) -> None:
-    """A10."""
-    before = len(model_server.calls)
-    given = {"task": "A post on bees", "rounds": rounds}
-    found = await run_graph(client, await new_thread(client), given, "blogger")
-    assert found["outcome"]["reasons"][0] == reason
-    said = [message["content"] for message in found["messages"] if message["name"] == "Writer"]
-    assert said == [f"Draft {number}." for number in range(versions)]
-    assert len(model_server.calls) - before == calls
-
-
-POST = {"task": "A post on bees"}
+FORMS = {"role_play": FORM, "group_solve": GROUP, "blogger": {"task": "A post on bees"}}
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("role_play", FORM | {"task": ""}, "task: must not be empty"),
-    ("role_play", FORM | {"task": None}, "task: is missing"),
-    ("role_play", FORM | {"user_role": "Gardener"}, "two speakers are called 'Gardener'"),
-    ("role_play", FORM | {"max_iterations": 0}, "max_iterations"),
-    ("role_play", FORM | {"mode": "never"}, "mode"),
-    (
-        "group_solve",
-        GROUP | {"speakers": [GROUP["speakers"][0], {"name": "Ben"}]},
-        "speakers.1.task: is missing; set a task for 'Ben'",
-    ),
-    (
-        "group_solve",
-        GROUP | {"end_chat": {"when": [{"kind": "max_cost", "limit": 1}]}},
-        "has no price",
-    ),
-    ("blogger", POST | {"critic": "writer"}, "two speakers are called"),
-    ("blogger", POST | {"rounds": "three"}, "rounds"),
-    ("blogger", POST | {"satisfied": ""}, "satisfied: must not be empty"),
-    ("blogger", POST | {"temperature": 3}, "temperature"),
-    # A served graph runs no code on the host: anyone who reaches the server could run programs.
-    (
-        "coder",
-        {"task": "6 * 7?", "sandbox": {"level": "host"}},
-        "sandbox.level: 'host' is not allowed here",
-    ),
+    ("role_play", {"task": None}, "task: is missing"),
+    *read_rows(__file__, "bad_forms"),
     *(
         ("role_play", {"conversation": shaped(**change)}, words)
         for change, words in (
-            ({"author": {"hooks": ["lout"]}}, "speakers.0.hooks: there is no hook 'lout'; did you"),
+            *read_rows(__file__, "bad_names"),
             ({"author": {"tools": ["spade"], "format": None}}, "there is no tool 'spade'; pass it"),
-            ({"author": {"format": {"name": "Tree"}}}, "format.name: there is no schema"),
-            ({"weather": "wether"}, "there is no function 'wether'; did you mean 'weather'?"),
-            ({"weather": "broken"}, "the function 'broken' of garden_package:gone can't be loaded"),
         )
     ),
 ]
@@ -372,6 +261,8 @@ async def test_a_bad_input_is_one_error_before_a_model_is_called(
 ) -> None:
     """A10, L1, L4, L5, L9."""
     before = len(model_server.calls)
+    if "conversation" not in given:
+        given = FORMS.get(graph, {}) | given
     found = await run_graph(client, await new_thread(client), given, graph)
     assert words in found["__error__"]["message"]
     assert found["__error__"]["message"].count("\n") == 0
@@ -417,18 +308,7 @@ async def test_a_coder_runs_its_code_and_has_the_last_word(
 
 async def test_the_tools_that_duologue_brings_do_not_block(client: LangGraphClient) -> None:
     """Z6, L6, G4."""
-    spec = {
-        "task": "Try them.",
-        "speakers": [
-            {
-                "name": "Ann",
-                "system_prompt": "You use tools.",
-                "tools": ["python", "calculator", "get_history", "clock", "high_low"],
-            },
-            {"name": "Bob"},
-        ],
-        "end_chat": {"max_iterations": 1},
-    }
+    spec = read_rows(__file__, "uses_tools")
     found = await run_graph(client, await new_thread(client), {"conversation": spec})
     told = next(
         message["content"].split(" | ")

@@ -19,12 +19,6 @@ PROXY: dict[str, Any] = {
 }
 
 
-async def start(
-    client: LangGraphClient, on: str, graph: str, given: dict[str, Any]
-) -> dict[str, Any]:
-    return await run_graph(client, on, given, graph)
-
-
 async def answer(
     client: LangGraphClient,
     on: str,
@@ -51,7 +45,7 @@ def said(found: dict[str, Any]) -> list[tuple[str, str]]:
 async def test_a5_a_person_is_asked_answers_and_it_goes_on(client: LangGraphClient) -> None:
     on = await new_thread(client)
     given = PROXY | {"human_input_mode": "terminate", "max_consecutive_auto_reply": 1}
-    found = await start(client, on, "user_proxy", given)
+    found = await run_graph(client, on, given, "user_proxy")
     assert said(found)[-1] == ("Assistant", "I count 1.")
     assert (await client.threads.get(on))["status"] == "interrupted"
     (question,) = await asked(client, on)
@@ -74,7 +68,7 @@ async def test_an_answer_that_does_not_fit_has_the_same_question_asked_again(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
     on = await new_thread(client)
-    await start(client, on, "chat", {"assistant_prompt": "You count with {user}."})
+    await run_graph(client, on, {"assistant_prompt": "You count with {user}."}, "chat")
     (question,) = await asked(client, on)
     before = len(model_server.calls)
     for bad, words in ((5, "must be text"), ({"text": "hi"}, "must be text"), (" ", "empty")):
@@ -91,7 +85,7 @@ async def test_an_answer_that_does_not_fit_has_the_same_question_asked_again(
 
 async def test_a3_nobody_is_asked_where_never_is_said(client: LangGraphClient) -> None:
     given = PROXY | {"human_input_mode": "NEVER", "max_consecutive_auto_reply": 2}
-    found = await start(client, await new_thread(client), "user_proxy", given)
+    found = await run_graph(client, await new_thread(client), given, "user_proxy")
     assert found["outcome"]["reasons"] == ["max_consecutive_auto_reply"]
     assert [text for name, text in said(found) if name == "Assistant"] == [
         "I count 0.",
@@ -125,7 +119,7 @@ async def test_a_person_decides_in_langchains_shape(
 ) -> None:
     """A question has the shape that user interfaces for LangChain's middleware show."""
     on = await new_thread(client)
-    found = await start(client, on, "chat", SUMS)
+    found = await run_graph(client, on, SUMS, "chat")
     assert (await client.threads.get(on))["status"] == "interrupted"
     (question,) = await asked(client, on)
     assert set(question["value"]) == {"action_requests", "review_configs"}
@@ -174,7 +168,7 @@ async def test_g1_what_is_said_beside_a_call_is_told_as_it_comes(client: LangGra
 
 async def test_a_copy_of_a_waiting_thread_goes_its_own_way(client: LangGraphClient) -> None:
     on = await new_thread(client)
-    await start(client, on, "user_proxy", PROXY)
+    await run_graph(client, on, PROXY, "user_proxy")
     # The SDK's type says that it returns nothing.
     copied: Any = await client.threads.copy(on)  # type: ignore[func-returns-value]
     copy = str(copied["thread_id"])
