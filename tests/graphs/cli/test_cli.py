@@ -15,7 +15,7 @@ from duologue.nodes.testing import Reply
 from support.cli_help import ANSWER, DONE, FIRST, SHORT, TASK, Serve, app, duologue
 from support.installed import install_package, shaped
 from support.stores import open_store
-from support.tables import each_row
+from support.tables import each_row, read_rows
 
 
 def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
@@ -101,41 +101,9 @@ def test_a_finished_session_is_shown_again_without_a_call(serve: Serve) -> None:
     assert again == first.replace("starts.", "has already ended. These are its messages.")
 
 
-def test_a_conversation_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
-    serve(FIRST, ANSWER, DONE)
-    (tmp_path / "garden.toml").write_text(
-        'kind = "role_play"\ntask = "Plan a garden"\nuser_role = "Owner"\n'
-        'assistant_role = "Gardener"\nspecify_task = false\n'
-    )
-    ran = duologue("run", "garden.toml", "--session", "f")
-    assert ran.exit_code == 0
-    assert "Ended after 1 round and 3 messages" in ran.stdout
-
-
 def test_a_group_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
     server = serve("Seven.", "I guess.", "Go on.", {"objectives_left": [], "complete": True})
-    (tmp_path / "game.toml").write_text(
-        """
-        kind = "group_solve"
-        shift_owner = "Ann"
-
-        [[speakers]]
-        name = "Ann"
-        task = "Keep a secret number."
-        checks_completion = true
-
-        [[speakers]]
-        name = "Ben"
-        task = "Guess it."
-
-        [end_chat]
-        mode = "end_chat_after_first_completion"
-
-        [[end_chat.when]]
-        kind = "max_messages"
-        limit = 3
-        """
-    )
+    (tmp_path / "game.toml").write_text(read_rows(__file__, "group_file"))
     ran = duologue("run", "game.toml", "--session", "game")
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert ran.stdout.startswith("Keep a secret number.\nSession game starts.\n")
@@ -143,15 +111,6 @@ def test_a_group_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
     assert "3 messages: Ann completed its task.\nAlso: the message cap was reached.\n" in ran.stdout
     assert len(server.calls) == 4
     assert duologue("show", "game").stdout.startswith("Keep a secret number.\n\nAnn (m0001):\n")
-
-
-def test_a_blogger_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
-    """A10: a file with a blogger is run."""
-    serve("Bees dance.", "Say why.", "They map.", "SATISFIED")
-    (tmp_path / "post.toml").write_text('kind = "blogger"\ntask = "A post on bees"\n')
-    ran = duologue("run", "post.toml")
-    assert (ran.exit_code, ran.stderr) == (0, "")
-    assert "\nWriter:\nThey map.\n\nCritic:\nSATISFIED\n\nEnded after 2 rounds" in ran.stdout
 
 
 def test_a_file_names_what_a_package_offers_by_entry_points(
@@ -173,21 +132,6 @@ def test_a_file_names_what_a_package_offers_by_entry_points(
     # The model's original answer is kept only for the record.
     assert '{"bed": "BED 5"}' in shown
     assert '{"bed": "bed 5"}' not in shown
-
-
-def test_an_unregistered_name_is_refused_before_a_session_is_said_to_begin(
-    serve: Serve, tmp_path: Path
-) -> None:
-    serve()
-    file = tmp_path / "talk.toml"
-    speakers = '[[speakers]]\nname = "A"\nhooks = ["lower"]\n[[speakers]]\nname = "B"\n'
-    file.write_text(f'task = "Talk"\n{speakers}')
-    ran = duologue("run", str(file), "--session", "s")
-    assert ran.exit_code == 2
-    assert ran.stdout == ""
-    assert ran.stderr.startswith("Error: speakers.0.hooks")
-    assert ran.stderr.count("\n") == 1
-    assert "There are no sessions" in duologue("sessions").output
 
 
 def test_a_hook_that_fails_says_how_to_go_on_and_nothing_is_asked_again(
@@ -212,23 +156,7 @@ def test_a_summary_is_shown_and_is_an_event(serve: Serve, tmp_path: Path) -> Non
     """The summary is printed and sent as an event."""
     long = [f"{number} " + "is a number. " * 30 for number in range(3)]
     serve(long[0], long[1], "Numbers came.", long[2])
-    (tmp_path / "short.toml").write_text(
-        """
-        task = "Count"
-
-        [[speakers]]
-        name = "Ann"
-        context = { kind = "summary", limit = 300, words = 20 }
-
-        [[speakers]]
-        name = "Ben"
-        replies = [{ kind = "text", text = "And then, and then, and then?" }]
-
-        [end_chat]
-        max_iterations = 3
-        guards = { same_replies = 0 }
-        """
-    )
+    (tmp_path / "short.toml").write_text(read_rows(__file__, "summary_file"))
     ran = duologue("run", "short.toml", "--session", "s", "--json")
     assert ran.exit_code == 0
     events = [json.loads(line) for line in ran.stdout.splitlines()]

@@ -12,6 +12,7 @@ from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import duologue
 from support.graphs import forms_by_kind
 from support.installed import install_package
+from support.tables import read_rows
 
 KINDS = [*forms_by_kind(), "conversation"]
 
@@ -56,31 +57,7 @@ def test_init_takes_a_file_alone(tmp_path: Path) -> None:
     assert 'kind = "role_play"' in (tmp_path / "mine.toml").read_text()
 
 
-SALE = """
-task = "Agree on a price"
-turn_order = { kind = "function", name = "quietest" }
-judge = { criteria = ["They agree."] }
-
-[[speakers]]
-name = "Buyer"
-tools = ["calculator", "telegraph"]
-model = "gpt-4.1"
-
-[[speakers]]
-name = "Seller"
-replies = [
-    { kind = "human", human_input_mode = "NEVER" }, { kind = "function", name = "sell" }, "code",
-]
-
-[end_chat]
-mode = "end_chat_after_first_completion"
-max_iterations = 3
-when = [
-    { kind = "done_token", token = "DEAL" },
-    { kind = "max_tokens", limit = 1000000 },
-    { kind = "max_seconds", limit = 60 },
-]
-"""
+SALE = read_rows(__file__, "sale_file")
 
 
 def test_check_says_what_a_conversation_is_and_what_it_names(

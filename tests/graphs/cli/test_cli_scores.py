@@ -11,7 +11,7 @@ import pytest
 from duologue.graphs import BatchRun, SpecError, list_batches, run_batch
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import Serve, duologue
-from support.tables import each_row
+from support.tables import each_row, read_rows
 
 WORDS = '''
 def solved(result, values):
@@ -36,13 +36,7 @@ def wants(one, two, three):
 number = 3
 '''
 
-LINES = """score = ["words:solved", "words:Rules.length"]
-[conversation]
-kind = "chat"
-max_iterations = 1
-[vary]
-"message, labels.answer" = [["2+2?", 4], ["3+3?", 6]]
-"""
+LINES = read_rows(__file__, "sums_file")
 
 
 @pytest.fixture(autouse=True)

@@ -30,31 +30,11 @@ def is_refunded(result):
     assert "refunded." in str(result.transcript), "nothing was refunded"
 """
 
-SCENARIOS = """
-trials = 2
+SCENARIOS = read_rows(__file__, "scenarios")
 
-[personas]
-calm = "Calm, writes long messages."
-cross = "Cross."
+SCENARIO_THAT_FAILS = read_rows(__file__, "scenario_that_fails")
 
-[shared]
-max_iterations = 4
-checks = ["cli_shop:is_refunded"]
-
-[scenarios.refund]
-goal = "You want order 7 refunded."
-"""
-
-SCENARIO_THAT_FAILS = """
-[scenarios.refusal]
-goal = "You want your garden refunded."
-"""
-
-CRITERION = """
-[scenarios.judged]
-goal = "You want order 8 refunded."
-criteria = ["It is refunded."]
-"""
+CRITERION = read_rows(__file__, "criterion")
 
 
 class User:

@@ -12,7 +12,7 @@ from duologue.graphs import Conversation, Session, Speaker, converse, list_sessi
 from duologue.graphs.view.local_server import bind_port
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import Serve, duologue
-from support.tables import each_row
+from support.tables import each_row, read_rows
 
 SHOP = '''
 from langchain_core.tools import tool
@@ -41,18 +41,7 @@ def open_door(*doors, **keys):
 ALL = [find_order, refund, close_order]
 '''
 
-DESK = """
-task = "Help the customer."
-[[speakers]]
-name = "Ann"
-replies = [{ kind = "text", text = "Refund order 7." }]
-[[speakers]]
-name = "Clerk"
-tools = ["find_order", "refund", "close"]
-interrupt_on = { refund = true }
-[end_chat]
-max_iterations = 1
-"""
+DESK = read_rows(__file__, "desk_file")
 
 CALL: Any = {"tool_calls": [{"name": "refund", "args": {"number": 7}, "id": "1"}]}
 APPROVE = '{"decisions": [{"type": "approve"}]}'
