@@ -255,7 +255,7 @@ def resume(
     from .follow_up import FollowUp
     from .run import follow
 
-    follow(None, session, FollowUp(store, model, tools or ()), reset=False, as_json=as_json)
+    follow(None, session, FollowUp(store, model, tools or ()), as_json=as_json)
 
 
 def show(

@@ -15,7 +15,6 @@ from ..session.export_formats import FORMATS, ExportFormat, check_format, check_
 from .options import (
     select_set,
 )
-from .outputs import print_next_command, put
 
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -147,7 +146,7 @@ def fork(
     Examples:
         duologue fork garden --at m0004 --into other --max-iterations 9
     """
-    from .sessions import open_session
+    from .sessions import open_session, print_next_command
 
     end_chat = select_set(mode=mode, max_iterations=max_iterations)
     speakers = _read_changes(
@@ -233,7 +232,7 @@ def export(
         raise SpecError("name either a session or, with --batch, a batch")
     if chosen:
         raise SpecError(f"--{next(iter(chosen))} works only with --batch; leave it out")
-    from .sessions import open_session
+    from .sessions import open_session, put
 
     one = cast(ExportFormat, form or "markdown")
     check_format(one)
@@ -254,7 +253,7 @@ def show_page(session: str, speaker: str | None, store: str | None) -> None:
     import webbrowser
     from tempfile import mkdtemp
 
-    from .sessions import open_session
+    from .sessions import open_session, put
     from .terminal.console import on_screen, plain, stdout
 
     page = open_session(session, store).export("html", speaker=speaker)

@@ -118,7 +118,7 @@ def answer(
 
     reply = reply_of(session, answer, question, store, read_attached(attach))
     follow_up = FollowUp(store, model, tools or ())
-    follow(None, session, follow_up, reset=False, as_json=as_json, reply=reply)
+    follow(None, session, follow_up, as_json=as_json, reply=reply)
 
 
 def say(

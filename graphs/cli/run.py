@@ -39,8 +39,8 @@ def follow(
     session: str | None,
     follow_up: FollowUp,
     *,
-    reset: bool,
     as_json: bool,
+    reset: bool = False,
     message: Content | None = None,
     reply: GivenAnswer | None = None,
 ) -> None:
@@ -52,8 +52,8 @@ def follow(
         source: The conversation. None for the stored session.
         session: The id of the session. None for a new one.
         follow_up: The commands to print, with the store and the model.
-        reset: Whether the stored session is deleted first.
         as_json: Whether events are printed as JSON.
+        reset: Whether the stored session is deleted first.
         message: The person's next message. None if there is none.
         reply: The answer with which the run begins. None if there is none.
     """

@@ -11,7 +11,6 @@ import typer
 
 from ..common.errors import SpecError
 from .options import add_commands
-from .outputs import print_next_command, put
 
 if TYPE_CHECKING:
     from ..session.session import Session as Handle
@@ -35,7 +34,7 @@ def dump(
     Examples:
         duologue session dump garden --output garden.json
     """
-    from .sessions import open_session
+    from .sessions import open_session, put
 
     handle = open_session(session, store)
     from ..common.sanitize import escape_json
@@ -72,6 +71,8 @@ def load(
     Examples:
         duologue session load garden.json --into copy-of-garden
     """
+    from .sessions import print_next_command
+
     if speaker is None:
         from ..session.converse import load_session
 
@@ -104,7 +105,7 @@ def reset(session: str, speaker: str | None = None, store: str | None = None) ->
     Examples:
         duologue session reset garden
     """
-    from .sessions import open_session
+    from .sessions import open_session, print_next_command
 
     handle = open_session(session, store)
     handle.reset(speaker=speaker)
@@ -129,7 +130,7 @@ def copy(
     Examples:
         duologue session copy garden --to sqlite:///backup.db
     """
-    from .sessions import open_session
+    from .sessions import open_session, print_next_command
 
     handle = open_session(session, store)
     if speaker is None:

@@ -6,8 +6,9 @@ This module does not load LangGraph, which would take longer than the rest of th
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -17,6 +18,8 @@ from rich.text import Text
 
 from ..batch.status import BatchStatus, list_batches, read_status
 from ..common.errors import SpecError, StoreError
+from ..common.files import write_file
+from ..common.sanitize import clean
 from ..session.listing import (
     SessionFilter,
     delete_unchanged,
@@ -28,6 +31,7 @@ from ..session.listing import (
 from ..store.base import Store
 from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id
+from .follow_up import FollowUp
 from .terminal.console import (
     cell,
     json_line,
@@ -137,6 +141,34 @@ def open_session(session: str, store: str | None) -> "Session":
     from ..session.session import Session  # loads LangGraph
 
     return Session(session, store=store)
+
+
+def print_next_command(session: "Session", tools: Sequence[str] = ()) -> None:
+    """Print the id of a session, and the command that continues it."""
+    plain(stdout(), session.id)
+    store = None if session.store is None else str(session.store)
+    row = require_session(session.id, store)
+    if session.state().outcome is None:
+        plain(stderr(), FollowUp(store, tools=tools).for_session(row).hint(session.id))
+    else:
+        # `resume` would change nothing: by the same rules a fork at its end has ended as well.
+        say = FollowUp(store).command("say", session.id, arguments=("SPEAKER", "TEXT"))
+        told = (
+            "It has ended as well, by the same rules: fork at an earlier message (--at), change a "
+            f"rule (such as --max-iterations), or add a message: {say}"
+        )
+        plain(stderr(), told if row.forked_from else f"It has ended. Continue it with: {say}")
+
+
+def put(text: str, output: Path | None) -> None:
+    """Write a text to a file, or to standard output."""
+    if output is not None:
+        write_file(output, text)
+    elif on_screen(stdout()):
+        typer.echo(clean(text), nl=False)
+    else:
+        # Always UTF-8, as in a file, whatever the terminal's encoding.
+        typer.echo(text.encode(), nl=False)
 
 
 async def _require(store: Store, session: str) -> SessionRow:
