@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ..common.errors import AnswerError, DuologueError, SpecError
+from ..common.errors import AnswerError, DuologueError, SpecError, list_names
 from ..common.sanitize import excerpt
 from ..common.threads import LoopThread
 from ..conversation.served import check_host
@@ -43,14 +43,12 @@ from .chat_turns import (
     ChatSession,
     ChatTurn,
     answer_of,
-    check_people,
     continue_session,
     start_conversation,
     usage_since,
 )
 from .openai_format import (
     ChatRequest,
-    Failure,
     RefusedError,
     describe_model,
     error_body,
@@ -293,12 +291,12 @@ class ChatCompletions:
         session.questions = ended.pending
         return answer_of(ended, since, is_session=session.is_stored)
 
-    async def _failure(self, turn: ChatTurn, run: asyncio.Task[Answer]) -> Failure | None:
+    async def _failure(self, turn: ChatTurn, run: asyncio.Task[Answer]) -> RefusedError | None:
         """Return the error of a run that has ended, or None."""
         try:
             error = run.exception()
         except asyncio.CancelledError:
-            return Failure(503, "The server stops; send the request again later.")
+            return RefusedError(503, "The server stops; send the request again later.")
         if error is None:
             return None
         if not isinstance(error, Exception):
@@ -316,7 +314,8 @@ class ChatCompletions:
         if failure.status == 400:
             return failure
         way_on = f"Send {SESSION}: {session.id} with an empty list of messages to continue."
-        return failure._replace(message=f"{failure.message.rstrip('.')}. {way_on}")
+        text = f"{str(failure).rstrip('.')}. {way_on}"
+        return RefusedError(failure.status, text, failure.code)
 
 
 async def _parse(body: bytes) -> ChatRequest:
@@ -377,7 +376,11 @@ def serve_models(
         check_token(token, "--token")
     tools = asyncio.run(load_tools(files, options))
     for file, tool in zip(files, tools, strict=True):
-        check_people(file, tool)
+        if len(people := tool.conversation.people) > 1:
+            raise SpecError(
+                f"{file}: people speak for {list_names(people)}; at most one person can take part "
+                "in a conversation that is served as a model"
+            )
     served = ChatCompletions(tools, options, most_runs)
 
     def begin(address: str, guard: ModelGuard) -> None:

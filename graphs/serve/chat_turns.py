@@ -8,13 +8,12 @@ contains the messages before it.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from ..common.content import Content
-from ..common.errors import SpecError, list_names
+from ..common.errors import SpecError
 from ..conversation.conversation import Conversation
 from ..conversation.questions import MessageQuestion
 from ..conversation.usage import Usage
@@ -27,7 +26,7 @@ from ..speakers.replies import HumanInputMode, HumanReply, ModelReply, TextReply
 from ..speakers.reply_parts import Stop, StopCause
 from ..speakers.speaker import Speaker
 from .openai_format import HistoryMessage, RefusedError
-from .tools import ServedTool, StartedSession, describe_question
+from .tools import StartedSession, describe_question
 
 _TASK_AFTER_OTHERS: Final = "Earlier messages:\n\n{before}\n\nThe task now:\n\n{task}"
 """The task of a conversation without people if messages precede it."""
@@ -46,30 +45,12 @@ class Output(NamedTuple):
     """Why the model stopped before the message was complete. None if it is complete."""
 
 
-def check_people(file: Path, tool: ServedTool) -> None:
-    """Refuse a conversation of several people, because a client speaks for one of them only.
-
-    Raises:
-        SpecError: Several people take part.
-    """
-    people = tool.conversation.people
-    if len(people) > 1:
-        raise SpecError(
-            f"{file}: people speak for {list_names(people)}; at most one person can take part in a "
-            "conversation that is served as a model"
-        )
-
-
-class Start(NamedTuple):
-    """The conversation that answers a request, before it runs."""
-
-    conversation: Conversation
-    message: Content | None = None
-    """The person's first message. None if the conversation contains it."""
-
-
-def start_conversation(served: Conversation, messages: Sequence[HistoryMessage]) -> Start:
+def start_conversation(
+    served: Conversation, messages: Sequence[HistoryMessage]
+) -> tuple[Conversation, Content | None]:
     """Return the conversation that answers the last of the messages, which is the user's.
+
+    The person's first message follows, or None if the conversation contains it.
 
     Raises:
         SpecError: There is no message of the user, the last message is the assistant's, or there
@@ -83,7 +64,7 @@ def start_conversation(served: Conversation, messages: Sequence[HistoryMessage])
                 "messages: images and files are not accepted by this model, whose task is text; "
                 "send text"
             )
-        return Start(served.model_copy(update={"task": _task(before, last.text)}))
+        return served.model_copy(update={"task": _task(before, last.text)}), None
     (person,) = served.people
     # Fixed messages of speakers contain only text.
     first = () if last.has_files else (TextReply(kind="text", text=last.text, once=True),)
@@ -93,9 +74,8 @@ def start_conversation(served: Conversation, messages: Sequence[HistoryMessage])
         else _with_memory(served, one, before, person)
         for one in served.speakers
     )
-    return Start(
-        served.model_copy(update={"speakers": speakers}), last.content if last.has_files else None
-    )
+    first_message = last.content if last.has_files else None
+    return served.model_copy(update={"speakers": speakers}), first_message
 
 
 def check_last(messages: Sequence[HistoryMessage], *, may_be_blank: bool = False) -> None:

@@ -94,19 +94,22 @@ class ConversationServer:
 
     async def _call_tool(self, request: types.CallToolRequest) -> types.ServerResult:
         """Run a conversation, and return its output, its question to a person, or an error."""
-        run = _Run(self.server.request_context)
+        context, session = self.server.request_context, None
         try:
             tool = self._find_tool(request.params.name)
             call = tool.read_call(request.params.arguments or {})
-            session = self._find_session(run.context.session, tool, call)
-            result = await run.play(session, call, self._options)
+            session = self._find_session(context.session, tool, call)
+            return types.ServerResult(await _Run(context, session).play(call, self._options))
         except DuologueError as error:
-            return types.ServerResult(_failure(run.add_way_on(str(error))))
+            text = str(error)
         except Exception as error:
             _log.exception("a call of %s failed", request.params.name)
             text = f"The conversation failed: {type(error).__name__}"
-            return types.ServerResult(_failure(run.add_way_on(text)))
-        return types.ServerResult(result)
+        if session is not None and session.is_stored:
+            way_on = f"Call {session.tool.name} again with session {session.id!r} to continue."
+            text = f"{text.rstrip('.')}. {way_on}"
+        content = types.TextContent(type="text", text=text)
+        return types.ServerResult(types.CallToolResult(content=[content], isError=True))
 
     def _find_tool(self, name: str) -> ServedTool:
         if name not in self._tools:
@@ -137,25 +140,14 @@ class ConversationServer:
 class _Run:
     """One call of a tool."""
 
-    def __init__(self, context: _Context) -> None:
+    def __init__(self, context: _Context, session: StartedSession) -> None:
         self.context = context
-        self._session: StartedSession | None = None
+        self._session = session
         self._count = 0
 
-    def add_way_on(self, error: str) -> str:
-        """Return an error with a sentence on how to continue, if something is stored."""
-        session = self._session
-        if session is None or not session.is_stored:
-            return error
-        way_on = f"Call {session.tool.name} again with session {session.id!r} to continue."
-        return f"{error.rstrip('.')}. {way_on}"
-
-    async def play(
-        self, session: StartedSession, call: ToolCall, options: Options
-    ) -> types.CallToolResult:
-        """Run a session to its end, or until it waits for an answer that nobody gives now."""
-        self._session = session
-        options = {**options}
+    async def play(self, call: ToolCall, options: Options) -> types.CallToolResult:
+        """Run the session to its end, or until it waits for an answer that nobody gives now."""
+        session, options = self._session, {**options}
         if call.message is not None:
             options["message"] = call.message
         if _has_forms(self.context.session):
@@ -172,12 +164,10 @@ class _Run:
 
     async def _report(self, event: Event) -> None:
         """Notify the client of the start of a session and of each message that all hear."""
-        session = self._session
-        assert session is not None  # noqa: S101  # the run sets it first
         if isinstance(event, SessionStarted):
-            await self._notify(f"Session {session.id} starts.")
+            await self._notify(f"Session {self._session.id} starts.")
         elif isinstance(event, MessageSaid):
-            session.is_stored = True
+            self._session.is_stored = True
             if event.audience is None:
                 # A message that only ends the conversation is not heard.
                 text = event.heard_text or event.text
@@ -242,10 +232,6 @@ def _ask_for_answer(session: StartedSession) -> types.CallToolResult:
     )
     asked = question.model_dump(mode="json")
     return _result(text, None, {"session": session.id, "question": asked})
-
-
-def _failure(text: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], isError=True)
 
 
 def _result(

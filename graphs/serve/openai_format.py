@@ -249,7 +249,7 @@ _TYPES: Final = {
 
 
 class RefusedError(DuologueError):
-    """A request that is refused. The message names the problem and the remedy.
+    """An error, as a client receives it. The message names the problem and the remedy.
 
     Attributes:
         status: The HTTP status.
@@ -261,18 +261,10 @@ class RefusedError(DuologueError):
         self.status = status
         self.code = code
 
-
-class Failure(NamedTuple):
-    """An error, as a client receives it."""
-
-    status: int
-    message: str
-    code: str | None = None
-
     @property
     def body(self) -> dict[str, Any]:
         """The body of the response."""
-        return error_body(self.status, self.message, self.code)
+        return error_body(self.status, str(self), self.code)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -288,27 +280,27 @@ def error_body(status: int, message: str, code: str | None = None) -> dict[str, 
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_of(error: Exception) -> RefusedError:
     """Return the response to an error of a run."""
     text = str(error)
     match error:
         case RefusedError():
-            return Failure(error.status, text, error.code)
+            return error
         case ContextTooLongError():
-            return Failure(400, text, "context_length_exceeded")
+            return RefusedError(400, text, "context_length_exceeded")
         case ModelError():
-            return Failure(429 if is_for_now(error) else 502, text, "model_error")
+            return RefusedError(429 if is_for_now(error) else 502, text, "model_error")
         case AnswerError():
-            return Failure(400, text)
+            return RefusedError(400, text)
         case SessionError():
-            return Failure(409, text, "session_error")
+            return RefusedError(409, text, "session_error")
         case SpecError() | DuologueError():
-            return Failure(500, text)
+            return RefusedError(500, text)
     # A model that is a Python object raises the errors of its own client.
     if find_refusal(error) is None and not is_outage(error):
-        return Failure(500, f"The conversation failed: {type(error).__name__}")
+        return RefusedError(500, f"The conversation failed: {type(error).__name__}")
     status = 429 if is_for_now(error) else 502
-    return Failure(status, f"The model did not answer: {type(error).__name__}", "model_error")
+    return RefusedError(status, f"The model did not answer: {type(error).__name__}", "model_error")
 
 
 class Envelope(NamedTuple):
