@@ -126,7 +126,10 @@ class _Run:
         async for event in events:
             if isinstance(event, StoredSession):
                 questions = event.pending
-                self._show_end(event)
+                if self.progress and self.transcript and event.outcome:
+                    ended = ConversationEnded.of(event.session_id, event.outcome)
+                    with self.progress.aside():
+                        self.transcript.end(ended, event.why)
                 continue
             held.append(event)
             if isinstance(event, SessionStarted):
@@ -134,22 +137,13 @@ class _Run:
                 if hold:
                     continue
             for one in held:
-                self._show_one(one)
+                if self.progress is None or self.transcript is None:
+                    json_line(one.model_dump_json())
+                elif not isinstance(one, ConversationEnded):
+                    # The result comes next, and its steps are printed with the end.
+                    self.progress.show(one, self.transcript)
             held.clear()
         return questions
-
-    def _show_one(self, event: Event) -> None:
-        if self.progress is None or self.transcript is None:
-            json_line(event.model_dump_json())
-        elif not isinstance(event, ConversationEnded):
-            # The result comes next, and its steps are printed with the end.
-            self.progress.show(event, self.transcript)
-
-    def _show_end(self, result: StoredSession) -> None:
-        if self.progress is not None and self.transcript is not None and result.outcome:
-            ended = ConversationEnded.of(result.session_id, result.outcome)
-            with self.progress.aside():
-                self.transcript.end(ended, result.why)
 
     @contextmanager
     def interrupt_reads(self) -> Iterator[None]:
