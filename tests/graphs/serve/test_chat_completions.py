@@ -570,15 +570,3 @@ async def test_further_requests_wait_and_too_many_are_refused(
         assert response.json()["error"]["type"] == "rate_limit_error"
         first.cancel()
         assert text_of(await second) == "They dance."
-
-
-@pytest.mark.exhaustive
-async def test_running_requests_end_with_the_server(store: str) -> None:
-    async with serve(store, [NEVER], bees=chat()) as served:
-        request = asyncio.create_task(
-            served.post({"model": "bees", "messages": turns("Hello")}, **{SESSION: "new"})
-        )
-        await is_called(served.model, 1)
-    response = await request
-    assert (response.status_code, response.json()["error"]["type"]) == (503, "server_error")
-    assert len(list_sessions(store=store)) == 1

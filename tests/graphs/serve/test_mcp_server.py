@@ -68,11 +68,13 @@ def answers_by_schema() -> Conversation:
     return Conversation("Plan a bed", [planner, Speaker("Gardener")], end_chat=MaxMessages(1))
 
 
-def serve(
-    store: str, conversation: Conversation, *script: Any, name: str = "garden"
-) -> ConversationServer:
-    model = ScriptedChatModel(script=[*script])
-    return ConversationServer([ServedTool(name, conversation)], Options(store=store, model=model))
+def serve(store: str, conversation: Conversation, *script: Any) -> ConversationServer:
+    return serve_all(store, *script, garden=conversation)
+
+
+def serve_all(store: str, *script: Any, **conversations: Conversation) -> ConversationServer:
+    tools = [ServedTool(name, talk) for name, talk in conversations.items()]
+    return ConversationServer(tools, Options(store=store, model=ScriptedChatModel([*script])))
 
 
 def connect(
@@ -119,12 +121,6 @@ async def test_a_call_runs_the_conversation_and_returns_its_output(store: str) -
     assert result.meta == {"session": stored.session_id, "stop_reason": "done_token"}
 
 
-async def test_a_call_without_a_task_uses_the_task_of_the_conversation(store: str) -> None:
-    async with connect(serve(store, GARDEN, *GARDEN_SCRIPT)) as client:
-        result = await client.call_tool("garden", {})
-    assert Session(session_of(result), store=store).state().conversation.task == "Plan a garden"
-
-
 async def test_an_output_with_a_schema_is_structured(store: str) -> None:
     reply = '{"plant": "bean", "rows": 3}'
     async with connect(serve(store, answers_by_schema(), reply)) as client:
@@ -137,23 +133,20 @@ async def test_an_output_with_a_schema_is_structured(store: str) -> None:
 @pytest.mark.parametrize("letter", ["x", "園", "\N{SEEDLING}", "\N{ZERO WIDTH SPACE}"])
 async def test_a_tool_of_a_large_conversation_has_less_than_2_kb(letter: str, store: str) -> None:
     task = letter * 50_000
-    talks = [
-        GARDEN.replace(task=task, title=letter * 5_000),
-        chat().replace(title=task),
-        Conversation(task=task, speakers=[Speaker(f"{letter}{n}" * 20) for n in range(9)]),
-    ]
-    tools = [ServedTool(f"tool{number}", talk) for number, talk in enumerate(talks)]
-    async with connect(ConversationServer(tools, Options(store=store))) as client:
+    talks = {
+        "long": GARDEN.replace(task=task, title=letter * 5_000),
+        "titled": chat().replace(title=task),
+        "many": Conversation(task=task, speakers=[Speaker(f"{letter}{n}" * 20) for n in range(9)]),
+    }
+    async with connect(serve_all(store, **talks)) as client:
         listed = (await client.list_tools()).tools
-    assert [tool.name for tool in listed] == ["tool0", "tool1", "tool2"]
+    assert [tool.name for tool in listed] == [*talks]
     for tool in listed:
         assert len(tool.model_dump_json(exclude_none=True).encode()) < 2_000
 
 
 async def test_the_schema_contains_only_what_is_left_open(store: str) -> None:
-    talks = {"garden": GARDEN, "bees": chat()}
-    tools = [ServedTool(name, talk) for name, talk in talks.items()]
-    async with connect(ConversationServer(tools, Options(store=store))) as client:
+    async with connect(serve_all(store, garden=GARDEN, bees=chat())) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
     first = {name: next(iter(tool.inputSchema["properties"])) for name, tool in listed.items()}
     assert first == {"garden": "task", "bees": "message"}
@@ -174,11 +167,12 @@ async def test_each_message_is_a_progress_notification(store: str) -> None:
         (3, "Gardener: Solution: Dug a bed. Next request."),
         (4, "Owner: <CAMEL_TASK_DONE>"),
     ]
+    # Without an argument, the conversation has its own task.
+    assert Session(session_of(result), store=store).state().conversation.task == "Plan a garden"
 
 
 async def test_a_client_without_forms_answers_by_a_further_call(store: str) -> None:
-    server = serve(store, chat(), "They dance.", "They do.", name="bees")
-    async with connect(server) as client:
+    async with connect(serve_all(store, "They dance.", "They do.", bees=chat())) as client:
         asked = await client.call_tool("bees", {"message": "How do bees talk?"})
         name = session_of(asked)
         assert not asked.isError
@@ -196,22 +190,16 @@ async def test_a_client_without_forms_answers_by_a_further_call(store: str) -> N
         assert "does not wait for an answer" in text_of(late)
 
 
-async def test_a_person_is_asked_by_elicitation(store: str) -> None:
-    person = Person({"text": "At night?"}, {"text": "exit"})
-    server = serve(store, chat(), "They dance.", "They do.")
-    async with connect(server, elicitation_callback=person) as client:
-        result = await client.call_tool("garden", {"message": "How do bees talk?"})
-    assert text_of(result) == "They do."
-    assert person.asked[0].message.startswith("They dance.")
-
-
 async def test_a_person_who_declines_can_answer_later(store: str) -> None:
-    person = Person("decline", "cancel", {"text": "exit"})
-    async with connect(serve(store, chat(), "Hi.", "Hi."), elicitation_callback=person) as client:
+    person = Person("decline", "cancel", {"text": "Really?"}, {"text": "exit"})
+    server = serve(store, chat(), "Hi.", "Hi.", "Yes.")
+    async with connect(server, elicitation_callback=person) as client:
         for _ in range(2):
             asked = await client.call_tool("garden", {"message": "Hello"})
             assert "waits for an answer" in text_of(asked)
         ended = await client.call_tool("garden", {"session": session_of(asked)})
+    assert person.asked[0].message.startswith("Hi.")
+    assert text_of(ended) == "Yes."
     assert ended.meta is not None
     assert ended.meta["stop_reason"] == "quit"
 
@@ -248,9 +236,7 @@ async def test_a_tool_call_is_approved_by_a_further_call(store: str) -> None:
 
 
 async def test_a_session_is_unknown_to_other_clients_and_to_other_tools(store: str) -> None:
-    tools = [ServedTool("bees", chat()), ServedTool("ants", chat())]
-    model = ScriptedChatModel(script=["They dance.", "Yes."])
-    server = ConversationServer(tools, Options(store=store, model=model))
+    server = serve_all(store, "They dance.", "Yes.", bees=chat(), ants=chat())
     async with connect(server) as mine, connect(server) as other:
         name = session_of(await mine.call_tool("bees", {"message": "How do bees talk?"}))
         for client, tool in ((other, "bees"), (mine, "ants")):
@@ -271,14 +257,11 @@ async def test_a_session_is_unknown_to_other_clients_and_to_other_tools(store: s
 async def test_wrong_arguments_are_one_sentence_and_call_no_model(
     tool: str, arguments: dict[str, Any], problem: str, store: str
 ) -> None:
-    talks = {"garden": GARDEN, "bees": chat()}
-    tools = [ServedTool(name, talk) for name, talk in talks.items()]
-    model = ScriptedChatModel(script=[])
-    async with connect(ConversationServer(tools, Options(store=store, model=model))) as client:
+    # The script is empty, so a call of the model would be another error.
+    async with connect(serve_all(store, garden=GARDEN, bees=chat())) as client:
         result = await client.call_tool(tool, arguments)
     assert result.isError
     assert text_of(result).startswith(problem)
-    assert model.calls == []
 
 
 async def test_an_error_names_the_session_that_can_be_continued(store: str) -> None:

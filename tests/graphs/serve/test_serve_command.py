@@ -234,30 +234,6 @@ def test_duologue_talks_to_the_command(server: Server, monkeypatch: pytest.Monke
     assert result.outcome.total.estimated_calls == 0
 
 
-async def test_a_run_ends_if_its_client_closes_the_connection(files: Path) -> None:
-    script = [Reply(text="Later.", delay=3600)] * 2
-    with (
-        ScriptedServer([*script, "They dance."]) as model,
-        running(files, "bees.toml", "--concurrency", "1", model=model) as server,
-    ):
-        messages = turns("Hello")
-        for number, is_streamed in enumerate((False, True), 1):
-            async with server.client() as client:
-                request = asyncio.create_task(
-                    client.chat.completions.create(
-                        model="bees", messages=messages, stream=is_streamed
-                    )
-                )
-                while len(model.calls) < number:  # noqa: ASYNC110  # the server is in a thread
-                    await asyncio.sleep(0.05)
-                request.cancel()
-                await asyncio.wait([request])
-        async with server.client() as client:
-            # With one run at a time, this would wait for the others.
-            answer = await client.chat.completions.create(model="bees", messages=messages)
-    assert answer.choices[0].message.content == "They dance."
-
-
 async def test_ctrl_c_ends_the_open_requests_with_one_sentence(files: Path) -> None:
     with (
         ScriptedServer([Reply(text="Later.", delay=3600)]) as model,

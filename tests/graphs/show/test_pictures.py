@@ -88,6 +88,8 @@ def _decoded(text: str) -> str:
     return re.sub(r"#(\d+);", lambda code: chr(int(code[1])), text)
 
 
+HANDOFF = {"kind": "handoff", "to": {"Ann": ["Bob", "Cid"], "Bob": ["Ann"], "Cid": ["Cid"]}}
+
 DRAWN = {
     "one round": talk("max_iterations_only", 1),
     "role play": role_play("Plan", "Ann", "Bob", max_iterations=7),
@@ -100,6 +102,16 @@ DRAWN = {
         "one_last_chat_after_first_completion",
         stoppers=["Ann"],
         judge={"criteria": ["They agree."]},
+    ),
+    "handoff": talk(
+        "end_chat_after_first_completion",
+        2,
+        3,
+        turn_order={
+            "kind": "handoff",
+            "to": {"Ann": ["Bob", "Cid"], "Bob": ["Ann"], "Cid": ["Cid"]},
+        },
+        stoppers=["Cid"],
     ),
     "concurrent": talk(
         "max_iterations_only",
@@ -177,24 +189,6 @@ def test_who_chooses_leads_to_those_who_may_be_chosen() -> None:
     assert chosen == {f"Moderator > {name}: " for name in NAMES[:3]}
     pair = talk("max_iterations_only", 2, 2, turn_order={"kind": "function", "name": "f"})
     assert "f() > Bob: " in arrows(pair)
-
-
-def test_who_hands_over_leads_to_those_it_may_hand_over_to() -> None:
-    order = {"kind": "handoff", "to": {"Ann": ["Bob", "Cid"], "Bob": ["Ann"], "Cid": ["Cid"]}}
-    handed = talk("end_chat_after_first_completion", 2, 3, turn_order=order, stoppers=["Cid"])
-    drawn = {
-        "Start > Ann: ",
-        "Ann > Bob: ",
-        "Ann > Cid: ",
-        "Bob > Ann: ",
-        "Ann > The end: 2 rounds",
-        "Bob > The end: 2 rounds",
-        "Cid > judge of Cid: ",
-        "judge of Cid > Cid: no",
-        "judge of Cid > The end: yes",
-        "judge of Cid > The end: 2 rounds",
-    }
-    assert arrows(handed) == drawn
 
 
 @pytest.mark.exhaustive
