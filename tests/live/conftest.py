@@ -24,6 +24,7 @@ from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import install_package
+from support.tables import read_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -154,14 +155,7 @@ def free_port() -> int:
     raise RuntimeError("no port is free")
 
 
-SERVED_FILE = """
-kind = "role_play"
-title = "Plan a garden"
-task = "Plan a kitchen garden"
-user_role = "Cook"
-assistant_role = "Gardener"
-specify_task = false
-"""
+SERVED_FILE = read_rows(__file__, "served_file")
 
 
 NOTES_PROGRAM = '''

@@ -83,17 +83,6 @@ async def test_an_answer_that_does_not_fit_has_the_same_question_asked_again(
     assert said(found) == [("User", "Good morning"), ("Assistant", "I count 0.")]
 
 
-async def test_a3_nobody_is_asked_where_never_is_said(client: LangGraphClient) -> None:
-    given = PROXY | {"human_input_mode": "NEVER", "max_consecutive_auto_reply": 2}
-    found = await run_graph(client, await new_thread(client), given, "user_proxy")
-    assert found["outcome"]["reasons"] == ["max_consecutive_auto_reply"]
-    assert [text for name, text in said(found) if name == "Assistant"] == [
-        "I count 0.",
-        "I count 1.",
-        "I count 2.",
-    ]
-
-
 # Approval
 
 SUMS: dict[str, Any] = {

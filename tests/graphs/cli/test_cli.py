@@ -53,15 +53,6 @@ def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
     )
 
 
-def test_a_verdict_is_one_line(serve: Serve) -> None:
-    serve(FIRST, {"objectives_left": ["plant"], "complete": False}, ANSWER, FIRST + "!", "huh")
-    ran = duologue(
-        *SHORT, "--mode", "end_chat_after_first_completion", "--max-iterations", "1", "--seed", "3"
-    )
-    assert ran.exit_code == 0
-    assert "(Owner on its task: not complete: plant)\n" in ran.stdout
-
-
 def test_json_is_one_event_a_line_and_the_last_is_the_outcome(serve: Serve) -> None:
     serve(FIRST, DONE, DONE)
     ran = duologue(*SHORT, "--max-iterations", "1", "--json")
@@ -353,19 +344,6 @@ def test_a_session_that_runs_is_asked_to_stop(serve: Serve, tmp_path: Path) -> N
     serve(ANSWER, DONE)
     duologue("resume", "g")
     assert duologue("stop", "g").stderr == "Error: Session 'g' has ended already.\n"
-
-
-@pytest.mark.parametrize("command", ["resume", "show", "fork", "stop", "delete", "sessions"])
-def test_a_mistyped_store_is_named_and_not_made(command: str, serve: Serve, tmp_path: Path) -> None:
-    serve()
-    typo = tmp_path / "folder" / "typo.db"
-    session = [] if command == "sessions" else ["g"]
-    ran = duologue(command, *session, "--store", str(typo))
-    assert (ran.exit_code, ran.stdout) == (4, "")
-    assert ran.stderr == (
-        f"Error: The sessions in sqlite:///{typo} can't be used: there is no such file.\n"
-    )
-    assert not typo.parent.exists()
 
 
 def test_models_are_listed_with_the_default(serve: Serve) -> None:

@@ -214,19 +214,11 @@ def test_a_page_keeps_the_marks_that_hebrew_and_arabic_need_and_no_override() ->
     assert rf"{said} \u202aa\u202eb\u202c\u2067c" in page
 
 
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({}, "*Result of mail:*"),
-        ({"decision": "approve"}, "*Result of mail:*"),
-        ({"decision": "respond"}, "*A person answered for mail:*"),
-        ({"decision": "reject", "failure": Failure.PERSON}, "*mail was not run:*"),
-        ({"failure": Failure.PERSON}, "*mail was not run:*"),
-        ({"failure": Failure.TOOL}, "*mail failed:*"),
-    ],
-)
+@each_row("answered_calls", "fields", "told")
 def test_a_page_tells_who_answered_a_call(fields: dict[str, Any], told: str) -> None:
     whole = made("Hi.")
+    if "failure" in fields:
+        fields = fields | {"failure": Failure[fields["failure"]]}
     calls = [ToolCall(name="mail", args={}, id="a", type="tool_call")]
     about = make_metadata("tool_calls", speaker="Ann")
     whole.messages.append(make_line(1, "", about, tool_calls=calls))
