@@ -37,15 +37,7 @@ from ..graphs.speakers.call_settings import Action, AnyDecision, Approval, Decis
 from ..tools.registry.functions import check_arguments, parameters_of
 from ..tools.registry.hooks import ArgumentsError
 from .execute.call import describe_argument_errors
-from .execute.calls import (
-    CallsRun,
-    Interpreter,
-    add_results,
-    interrupt_calls,
-    return_results,
-    return_turn,
-    run_result_hooks,
-)
+from .execute.calls import CallsRun, Interpreter
 from .models.tool_calls import read_call
 from .turn.interrupt import ask, ask_about_calls
 from .turn.node_context import NodeContext, Resources
@@ -56,12 +48,12 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     context = await NodeContext.read(state, resources)
     if (repaired := await context.repair_position()) is not None:
         return repaired
-    hooks = resources.registry.hooks_of(context.speaker)
-    message = newest_calls(context.log)
+    message, before = newest_calls(context.log), state.get("interpreter") or {}
+    interpreter = Interpreter(context.conversation.sandbox, before)
+    calls = CallsRun(context, message, interpreter)
     if context.position.phase is Phase.RAN:
-        answers = await run_result_hooks(context, hooks, message)
-        return await return_results(context, message, answers)
-    if (stopped := await _stop_calls(context, state, message)) is not None:
+        return await calls.return_results(await calls.run_result_hooks())
+    if (stopped := await _stop_calls(calls, state)) is not None:
         return stopped
     decisions = read_decisions(state, message)
     request = _build_question(context, message) if decisions is None else None
@@ -72,37 +64,34 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
             person = person_of(context.conversation, context.turn.speaker)
             return await context.leave(Leaving(by=person, reason="quit"))
         return {"decisions": decided_now}
-    before = state.get("interpreter") or {}
-    interpreter = Interpreter(context.conversation.sandbox, before)
-    answers = await CallsRun(context, hooks, interpreter, message).run_all(decisions or {})
-    if any(hook.after_tool for _, hook in hooks):
-        add_results(context, answers, final=False)
+    answers = await calls.run_all(decisions or {})
+    if any(hook.after_tool for _, hook in context.hooks):
+        calls.add_results(answers, final=False)
         update = await context.pause(Phase.RAN)
     else:
-        update = await return_results(context, message, answers)
+        update = await calls.return_results(answers)
     kept = interpreter.dump()
     update |= {"interpreter": kept} if kept not in ({}, before) else {}
     return update | ({"decisions": {}} if state.get("decisions") else {})
 
 
-async def _stop_calls(
-    context: NodeContext, state: State, message: AIMessage
-) -> dict[str, Any] | None:
+async def _stop_calls(calls: CallsRun, state: State) -> dict[str, Any] | None:
     """Return the update of a step in which no call runs, or None if the calls may run now.
 
     A guard may stop the calls. The person who sees the calls may stop them, or let them run in the
     next step.
     """
+    context, place = calls.context, place_of(calls.message)
     if stops_calls(context):
-        return await return_turn(context, message)
-    is_seen = (state.get("decisions") or {}).get("message") == place_of(message)
+        return await calls.return_turn()
+    is_seen = (state.get("decisions") or {}).get("message") == place
     person = None if is_seen else await ask_about_calls(context)
     if isinstance(person, Leaving):
         return await context.leave(person)
     if person is not None and person.content:
-        return await interrupt_calls(context, message, person)
+        return await calls.interrupt(person)
     # In a separate step. Otherwise the step's next question would get the same answer.
-    return None if person is None else {"decisions": {"message": place_of(message)}}
+    return None if person is None else {"decisions": {"message": place}}
 
 
 def _build_question(context: NodeContext, message: AIMessage) -> Approval | None:

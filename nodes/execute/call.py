@@ -84,25 +84,19 @@ class CallResult(NamedTuple):
         return cls(**{**recorded, "failure": Failure(failure) if failure else None, "files": files})
 
 
+OUTCOME: Final = CallOutcome.model_fields.keys() & CallResult._fields
+"""The fields of a result that its message contains as metadata."""
+
+
 def read_result(message: ToolMessage) -> CallResult:
     """Return the result in the message of a tool or a hook."""
     about = metadata(message)
     if not isinstance(about, CallOutcome):
         about = UnheardResult()
-    failed = message.status == "error"
     text, files = parts_of_result(message)
-    return CallResult(
-        text,
-        (about.failure or Failure.TOOL) if failed else None,
-        about.arguments,
-        about.parsed,
-        about.tool,
-        about.decision,
-        about.refusal,
-        message.artifact,
-        about.artifact_problem,
-        tuple(files),
-    )
+    kept: dict[str, Any] = {name: getattr(about, name) for name in OUTCOME}
+    kept["failure"] = (about.failure or Failure.TOOL) if message.status == "error" else None
+    return CallResult(text, artifact=message.artifact, files=tuple(files), **kept)
 
 
 def read_new_result(message: ToolMessage, tool: str) -> CallResult:

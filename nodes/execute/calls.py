@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
@@ -27,7 +27,6 @@ from ...graphs.log.memory import talk_of
 from ...graphs.log.messages import make_tool_message, metadata, storable
 from ...graphs.log.metadata import (
     NOBODY,
-    CallOutcome,
     CodeCalls,
     Failure,
     InnerSession,
@@ -46,187 +45,15 @@ from ...tools.registry.registry import ConversationTool
 from ...tools.sandbox import sandbox as sandboxes
 from ...tools.sandbox.sandbox import Ran
 from ..models.tool_binding import read_hand_over_calls
-from ..turn.hooks import Hooks, run_after_tool, run_before_tool, turn_of
+from ..turn.hooks import run_after_tool, run_before_tool, turn_of
 from ..turn.interrupt import Interruption
 from ..turn.log_writer import exit_code_of, returns_directly
 from ..turn.node_context import NodeContext, session_id
 from ..turn.running_sessions import record_as_task
-from .call import CallResult, call_conversation, read_new_result, read_result, run_call
-
-_OUTCOME: Final = CallOutcome.model_fields.keys()
-"""The fields of a result that its message contains as metadata."""
+from .call import OUTCOME, CallResult, call_conversation, read_new_result, read_result, run_call
 
 Answers = Mapping[str, CallResult]
 """The result of each call by its id, in the order of the calls."""
-
-
-async def run_result_hooks(context: NodeContext, hooks: Hooks, message: AIMessage) -> Answers:
-    """Run the hooks after the tools, and return the final result of each call."""
-    turn = turn_of(context)
-    calls: Mapping[str | None, ToolCall] = {call["id"]: call for call in message.tool_calls}
-    answers: dict[str, CallResult] = {}
-    handoffs = answer_handoffs(context, message)
-    for found in context.log[context.log.index(message) + 1 :]:
-        if not isinstance(found, ToolMessage):
-            # A message that somebody sent meanwhile.
-            continue
-        answer, call = read_result(found), calls.get(found.tool_call_id)
-        is_tool = call is not None and found.tool_call_id not in handoffs
-        if call is not None and is_tool and answer.failure is not Failure.PERSON:
-            run = ToolCall(
-                name=answer.tool or call["name"],
-                args=call["args"] if answer.arguments is None else answer.arguments,
-                id=call["id"],
-                type="tool_call",
-            )
-            seen = ToolMessage(
-                found.content,
-                tool_call_id=found.tool_call_id,
-                name=run["name"],
-                status=found.status,
-                artifact=found.artifact,
-            )
-            made = read_new_result(await run_after_tool(hooks, turn, run, seen), run["name"])
-            answer = answer._replace(
-                text=made.text,
-                files=made.files,
-                failure=made.failure and (answer.failure or made.failure),
-                artifact=made.artifact,
-                # A hook that adds no artifact does not change why there is none.
-                artifact_problem=made.artifact_problem
-                or (answer.artifact_problem if made.artifact is None else None),
-            )
-        # Otherwise no tool was called: a person refused the call, or its arguments were invalid.
-        answers[found.tool_call_id] = answer
-    return answers
-
-
-async def return_results(
-    context: NodeContext, message: AIMessage, answers: Answers
-) -> dict[str, Any]:
-    """Record the results of the calls, for the speaker to use or as the speaker's message."""
-    is_code = isinstance(metadata(message), CodeCalls)
-    handoffs = answer_handoffs(context, message)
-    others = {call_id: one for call_id, one in answers.items() if call_id not in handoffs}
-    undone = settle_handoffs(context, handoffs, others)
-    # A person's refusal is not an error, so the calls count as a round here. Otherwise a turn could
-    # continue forever.
-    counts = (None, Failure.PERSON)
-    succeeded = not is_code and any(answer.failure in counts for answer in others.values())
-    is_direct = not (is_code or handoffs) and _is_direct(context, message, answers)
-    is_said = is_code or is_direct or (bool(handoffs) and undone is None)
-    told = {**answers, **(undone or {})}
-    phase = Phase.GIVEN if is_said else Phase.RETURNED
-    position = record_pause(context.position, context.turn, phase, succeeded=succeeded)
-    tool_round = position.tool_rounds if succeeded and not is_said else None
-    if not is_said:
-        # A result that becomes the message gets no note about a person's changes.
-        for call in message.tool_calls:
-            answer = told[str(call["id"])]
-            if answer.decision == "edit":
-                ran = call_shown(answer.tool or call["name"], answer.arguments or {})
-                text = f"A person changed this call to {ran} before it ran. Result:\n{answer.text}"
-                told[str(call["id"])] = answer._replace(text=text)
-    add_results(context, told, final=not is_code, tool_round=tool_round)
-    return await context.step(position)
-
-
-def _refuse_all(message: AIMessage, text: str) -> Answers:
-    """Return the results of the calls of a message that a person did not let run."""
-    calls = (*message.tool_calls, *message.invalid_tool_calls)
-    return {str(call["id"]): CallResult(text, Failure.PERSON) for call in calls}
-
-
-async def interrupt_calls(
-    context: NodeContext, message: AIMessage, person: Interruption
-) -> dict[str, Any]:
-    """Record that each call was interrupted, and then the person's message."""
-    answers = _refuse_all(message, f"Not run: {person.speaker} sent a message instead.")
-    about = Speech(
-        speaker=person.speaker,
-        audience=context.conversation.speaker(person.speaker).speaks_to,
-        stage=context.turn.stage,
-        source=Source.HUMAN,
-        interrupts=True,
-    )
-    # The interruption counts as a round. Otherwise a turn could continue forever.
-    position = record_pause(context.position, context.turn, Phase.RETURNED, succeeded=True)
-    add_results(context, answers, tool_round=position.tool_rounds)
-    waiting = context.find_waiting_message(person.speaker)
-    context.add(person.content, about, id=None if waiting is None else waiting.id)
-    return await context.step(position)
-
-
-async def return_turn(context: NodeContext, message: AIMessage) -> dict[str, Any]:
-    """End a turn without running its calls when a guard passes the turn to a person."""
-    add_results(context, _refuse_all(message, NOT_RUN))
-    return await context.step(record_turn(context, context.turn))
-
-
-def _is_direct(context: NodeContext, message: AIMessage, answers: Answers) -> bool:
-    """Return whether results become the speaker's message (Yacana; LangChain's return_direct)."""
-    by_person = ("reject", "respond")
-    if any(answer.failure or answer.decision in by_person for answer in answers.values()):
-        return False
-    ran = [answers[str(call["id"])].tool or call["name"] for call in message.tool_calls]
-    return returns_directly(context, ran)
-
-
-def add_results(
-    context: NodeContext, answers: Answers, *, final: bool = True, tool_round: int | None = None
-) -> None:
-    """Add results and their inner sessions to the log.
-
-    If `final` is True, the speaker who called the tools hears them. Otherwise hooks see them first,
-    or the speaker reports them in a message.
-    """
-    for answer in answers.values():
-        if answer.inner is not None:
-            context.add_usage(read_usage(answer.inner))
-            context.add("", InnerSession.model_validate(answer.inner))
-    name = context.turn.speaker
-    kind, audience = (ToolResult, (name,)) if final else (UnheardResult, NOBODY)
-    last = [*answers][-1:]
-    # The results follow without a gap, because the next step reads the newest messages.
-    for call_id, answer in answers.items():
-        about = kind(
-            speaker=name,
-            audience=audience,
-            tool_round=tool_round if call_id in last else None,
-            **{name: one for name, one in answer._asdict().items() if name in _OUTCOME},
-        )
-        kept: Any = {"files": answer.files, "artifact": answer.artifact}
-        place = context.next_place()
-        context.new.append(make_tool_message(place, answer.text, about, call_id, **kept))
-
-
-def answer_handoffs(context: NodeContext, message: AIMessage) -> dict[str, CallResult]:
-    """Return the result of each handoff of a message by its id, as if the other calls succeeded.
-
-    It is empty if the speaker may not hand over.
-    """
-    given = read_hand_over_calls(message).to
-    results = describe_handoffs(context.conversation, context.turn.speaker, given)
-    failure = None if any(name for name, _ in results) else Failure.CALL
-    ids = (str(call["id"]) for call in message.tool_calls if call["name"] == HAND_OFF)
-    return {
-        call_id: CallResult(text, failure) for call_id, (_, text) in zip(ids, results, strict=False)
-    }
-
-
-def settle_handoffs(
-    context: NodeContext, handoffs: Mapping[str, CallResult], others: Mapping[str, CallResult]
-) -> dict[str, CallResult] | None:
-    """Return the results of handoffs that do not take effect, or None if they do.
-
-    They take effect if all other calls ran as the speaker made them, and succeeded.
-    """
-    by_speaker = (None, "approve")
-    worked = all(not one.failure and one.decision in by_speaker for one in others.values())
-    if worked and not any(one.failure for one in handoffs.values()):
-        return None
-    undone = CallResult(context.conversation.render_prompt(HAND_OFF_UNDONE))
-    return {call_id: one if one.failure else undone for call_id, one in handoffs.items()}
 
 
 class Interpreter:
@@ -328,21 +155,173 @@ def _apply_decision(made: ToolCall, decision: AnyDecision | None) -> "_Call | Ca
 
 @dataclass(frozen=True)
 class CallsRun:
-    """One execution of all calls of a message."""
+    """The calls of a message, their execution and their results."""
 
     context: NodeContext
-    hooks: Hooks
-    interpreter: Interpreter
     message: AIMessage
+    interpreter: Interpreter
 
     @cached_property
     def is_code(self) -> bool:
         """True if the calls are the code of a message."""
         return isinstance(metadata(self.message), CodeCalls)
 
+    @cached_property
+    def handoffs(self) -> dict[str, CallResult]:
+        """The result of each handoff by its id, as if the other calls succeeded.
+
+        It is empty if the speaker may not hand over.
+        """
+        given = read_hand_over_calls(self.message).to
+        results = describe_handoffs(self.context.conversation, self.context.turn.speaker, given)
+        failure = None if any(name for name, _ in results) else Failure.CALL
+        ids = (str(call["id"]) for call in self.message.tool_calls if call["name"] == HAND_OFF)
+        found = zip(ids, results, strict=False)
+        return {call_id: CallResult(text, failure) for call_id, (_, text) in found}
+
+    async def run_result_hooks(self) -> Answers:
+        """Run the hooks after the tools, and return the final result of each call."""
+        log, turn = self.context.log, turn_of(self.context)
+        calls: Mapping[str | None, ToolCall] = {one["id"]: one for one in self.message.tool_calls}
+        answers: dict[str, CallResult] = {}
+        for found in log[log.index(self.message) + 1 :]:
+            if not isinstance(found, ToolMessage):
+                # A message that somebody sent meanwhile.
+                continue
+            answer, call = read_result(found), calls.get(found.tool_call_id)
+            is_tool = found.tool_call_id not in self.handoffs
+            if call is not None and is_tool and answer.failure is not Failure.PERSON:
+                run = ToolCall(
+                    name=answer.tool or call["name"],
+                    args=call["args"] if answer.arguments is None else answer.arguments,
+                    id=call["id"],
+                    type="tool_call",
+                )
+                seen = ToolMessage(
+                    found.content,
+                    tool_call_id=found.tool_call_id,
+                    name=run["name"],
+                    status=found.status,
+                    artifact=found.artifact,
+                )
+                after = await run_after_tool(self.context.hooks, turn, run, seen)
+                made = read_new_result(after, run["name"])
+                answer = answer._replace(
+                    text=made.text,
+                    files=made.files,
+                    failure=made.failure and (answer.failure or made.failure),
+                    artifact=made.artifact,
+                    # A hook that adds no artifact does not change why there is none.
+                    artifact_problem=made.artifact_problem
+                    or (answer.artifact_problem if made.artifact is None else None),
+                )
+            # Otherwise no tool was called: a person refused it, or its arguments were invalid.
+            answers[found.tool_call_id] = answer
+        return answers
+
+    async def return_results(self, answers: Answers) -> dict[str, Any]:
+        """Record the results of the calls, for the speaker to use or as the speaker's message."""
+        context, is_code = self.context, self.is_code
+        others = {call_id: one for call_id, one in answers.items() if call_id not in self.handoffs}
+        undone = self._undo_handoffs(others)
+        # A person's refusal is not an error, so the calls count as a round here. Otherwise a turn
+        # could continue forever.
+        counts = (None, Failure.PERSON)
+        succeeded = not is_code and any(answer.failure in counts for answer in others.values())
+        is_direct = not (is_code or self.handoffs) and self._is_direct(answers)
+        is_said = is_code or is_direct or (bool(self.handoffs) and not undone)
+        told = {**answers, **undone}
+        phase = Phase.GIVEN if is_said else Phase.RETURNED
+        position = record_pause(context.position, context.turn, phase, succeeded=succeeded)
+        # A result that becomes the message gets no note about a person's changes.
+        for call in () if is_said else self.message.tool_calls:
+            answer = told[str(call["id"])]
+            if answer.decision == "edit":
+                ran = call_shown(answer.tool or call["name"], answer.arguments or {})
+                text = f"A person changed this call to {ran} before it ran. Result:\n{answer.text}"
+                told[str(call["id"])] = answer._replace(text=text)
+        tool_round = position.tool_rounds if succeeded and not is_said else None
+        self.add_results(told, final=not is_code, tool_round=tool_round)
+        return await context.step(position)
+
+    def _undo_handoffs(self, others: Answers) -> Answers:
+        """Return the results of handoffs that do not take effect. Empty if they do.
+
+        They take effect if all other calls ran as the speaker made them, and succeeded.
+        """
+        by_speaker = (None, "approve")
+        worked = all(not one.failure and one.decision in by_speaker for one in others.values())
+        if worked and not any(one.failure for one in self.handoffs.values()):
+            return {}
+        undone = CallResult(self.context.conversation.render_prompt(HAND_OFF_UNDONE))
+        return {name: one if one.failure else undone for name, one in self.handoffs.items()}
+
+    def _is_direct(self, answers: Answers) -> bool:
+        """Return whether results become the speaker's message (Yacana and LangChain)."""
+        by_person = ("reject", "respond")
+        if any(answer.failure or answer.decision in by_person for answer in answers.values()):
+            return False
+        ran = [answers[str(one["id"])].tool or one["name"] for one in self.message.tool_calls]
+        return returns_directly(self.context, ran)
+
+    async def interrupt(self, person: Interruption) -> dict[str, Any]:
+        """Record that each call was interrupted, and then the person's message."""
+        context = self.context
+        about = Speech(
+            speaker=person.speaker,
+            audience=context.conversation.speaker(person.speaker).speaks_to,
+            stage=context.turn.stage,
+            source=Source.HUMAN,
+            interrupts=True,
+        )
+        # The interruption counts as a round. Otherwise a turn could continue forever.
+        position = record_pause(context.position, context.turn, Phase.RETURNED, succeeded=True)
+        answers = self._refuse_all(f"Not run: {person.speaker} sent a message instead.")
+        self.add_results(answers, tool_round=position.tool_rounds)
+        waiting = context.find_waiting_message(person.speaker)
+        context.add(person.content, about, id=None if waiting is None else waiting.id)
+        return await context.step(position)
+
+    async def return_turn(self) -> dict[str, Any]:
+        """End the turn without running its calls when a guard passes the turn to a person."""
+        self.add_results(self._refuse_all(NOT_RUN))
+        return await self.context.step(record_turn(self.context, self.context.turn))
+
+    def _refuse_all(self, text: str) -> Answers:
+        """Return the results of the calls if a person did not let them run."""
+        calls = (*self.message.tool_calls, *self.message.invalid_tool_calls)
+        return {str(call["id"]): CallResult(text, Failure.PERSON) for call in calls}
+
+    def add_results(
+        self, answers: Answers, *, final: bool = True, tool_round: int | None = None
+    ) -> None:
+        """Add results and their inner sessions to the log.
+
+        If `final` is True, the speaker who called the tools hears them. Otherwise hooks see them
+        first, or the speaker reports them in a message.
+        """
+        context, name = self.context, self.context.turn.speaker
+        for answer in answers.values():
+            if answer.inner is not None:
+                context.add_usage(read_usage(answer.inner))
+                context.add("", InnerSession.model_validate(answer.inner))
+        kind, audience = (ToolResult, (name,)) if final else (UnheardResult, NOBODY)
+        last = [*answers][-1:]
+        # The results follow without a gap, because the next step reads the newest messages.
+        for call_id, answer in answers.items():
+            about = kind(
+                speaker=name,
+                audience=audience,
+                tool_round=tool_round if call_id in last else None,
+                **{field: getattr(answer, field) for field in OUTCOME},
+            )
+            kept: Any = {"files": answer.files, "artifact": answer.artifact}
+            place = context.next_place()
+            context.new.append(make_tool_message(place, answer.text, about, call_id, **kept))
+
     async def run_all(self, decisions: Mapping[str, AnyDecision]) -> Answers:
         """Run the calls after their hooks, and return the result of each."""
-        found = answer_handoffs(self.context, self.message)
+        found = {**self.handoffs}
         asked: list[_Call] = []
         ids = [str(made["id"]) for made in self.message.tool_calls]
         for call_id, made in zip(ids, self.message.tool_calls, strict=True):
@@ -397,14 +376,14 @@ class CallsRun:
 
     async def _run_hooks(self, asked: Sequence[_Call]) -> Sequence[_Call]:
         """Run the hooks before all calls, so that a failing hook does not lose a tool's result."""
-        if not any(hook.before_tool for _, hook in self.hooks):
+        if not any(hook.before_tool for _, hook in self.context.hooks):
             return asked
         turn = turn_of(self.context)
 
         async def record() -> dict[str, Any]:
             made = []
             for one in asked:
-                call, instead = await run_before_tool(self.hooks, turn, one.call)
+                call, instead = await run_before_tool(self.context.hooks, turn, one.call)
                 if self.is_code and not isinstance(call["args"].get("code"), str):
                     raise SpecError(
                         f"a before_tool hook of {turn.speaker!r} set the argument `code` to a "

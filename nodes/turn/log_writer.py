@@ -79,11 +79,10 @@ async def write_answer(
     context: NodeContext, message: AIMessage, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write an accepted answer to the log: for everyone, or first only for the speaker's hooks."""
-    hooks = context.resources.registry.hooks_of(context.speaker)
     if is_call(message):
         message, about = _renew_ids(message, about, context.log)
     sees = bool(message.text.strip()) or not is_call(message)
-    if sees and hooks and has_reply_hooks(hooks):
+    if sees and has_reply_hooks(context.hooks):
         unheard = as_reply(UnheardReply, about, audience=NOBODY)
         context.add(message.content, unheard, message, with_calls=True)
         return await context.pause(Phase.ANSWERED)

@@ -47,6 +47,7 @@ from ...graphs.rules.turns import Dialogue
 from ...graphs.speakers.call_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
+from ...tools.registry.hooks import Hook
 from ...tools.registry.registry import Registry
 from ...tools.sandbox import sandbox
 from ..models.gate import StepGate
@@ -219,6 +220,11 @@ class NodeContext(Dialogue):
     def speaker(self) -> Speaker:
         """The speaker of the turn, as in its stage."""
         return adapt_to_stage(self.turn.stage, self.conversation.speaker(self.turn.speaker))
+
+    @cached_property
+    def hooks(self) -> list[tuple[str, Hook]]:
+        """The speaker's hooks with their names, in order."""
+        return self.resources.registry.hooks_of(self.speaker)
 
     def lines(self) -> Sequence[AnyMessage]:
         """Return the log with the messages that this step adds."""

@@ -190,7 +190,6 @@ def _choose_purpose(context: NodeContext) -> type[ModelOutput]:
         # An answer in a round in which all speak at once waits for its speaker's turn.
         return UnheardReply
     speaker = context.speaker
-    hooks = context.resources.registry.hooks_of(speaker)
     # A person who follows the stream must not see another speaker's private text.
     hides = any(
         one.human for one in context.conversation.speakers if one.name != speaker.name
@@ -199,7 +198,7 @@ def _choose_purpose(context: NodeContext) -> type[ModelOutput]:
         or speaker.speaks_to is not None
         or may_hand_off_privately(context.conversation)
     )
-    return UnheardReply if hides or (hooks and has_reply_hooks(hooks)) else Speech
+    return UnheardReply if hides or has_reply_hooks(context.hooks) else Speech
 
 
 async def _ask_for_structure(
@@ -275,9 +274,9 @@ async def reply_of(context: NodeContext, said_by_person: Content | None) -> Draf
         case Phase.REJECTED | Phase.CUT_OFF | Phase.RETURNED:
             return await ask_for_reply(context)
     text: str | None = None
-    if hooks := context.resources.registry.hooks_of(context.speaker):
+    if context.hooks:
         turn = turn_of(context)
-        changed, text = await run_before_speaker(hooks, turn)
+        changed, text = await run_before_speaker(context.hooks, turn)
         if changed.heard != turn.heard:
             _add_hook_version(context, changed.heard)
     if said_by_person is not None:

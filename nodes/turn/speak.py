@@ -262,9 +262,8 @@ async def _run_later_hooks(context: NodeContext) -> dict[str, Any]:
     about = _read_reply_metadata(waiting)
     heard_by = audience_of(context, HandedOver(about.handed_to, about.private))
     about = as_reply(Speech, about, audience=heard_by)
-    hooks = context.resources.registry.hooks_of(context.speaker)
     reply = AIMessage(answer.text, tool_calls=answer.tool_calls, name=about.speaker)
-    text = await run_after_speaker(hooks, turn_of(context), reply)
+    text = await run_after_speaker(context.hooks, turn_of(context), reply)
     message = answer.model_copy(update={"content": replace_text(answer.content, text)})
     if about.source is Source.MODEL and text != answer.text and not is_call(answer):
         # The check applies to the text that others hear.
