@@ -23,6 +23,7 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     empty_checkpoint,
+    get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import StateSnapshot
@@ -394,7 +395,10 @@ def recorded_steps(graph: Graph, held: SessionLease) -> FinishedSteps | None:
     found = [*(held.checkpointer.steps or {}).values()]
     if not found or found[-1].pending_writes:
         return None
-    return FinishedSteps(found, _states_of(graph, found))
+    newest = found[-1]
+    # A saver adds the config's metadata to that of a checkpoint when it writes it.
+    about = get_checkpoint_metadata(newest.config, newest.metadata)
+    return FinishedSteps([*found[:-1], newest._replace(metadata=about)], _states_of(graph, found))
 
 
 async def read_finished_steps(graph: Graph, session: str) -> FinishedSteps | None:

@@ -29,7 +29,6 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
-    get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -65,8 +64,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
     ) -> None:
         if self.steps is not None and not config["configurable"]["checkpoint_ns"]:
-            about = get_checkpoint_metadata(config, metadata)
-            self.steps[checkpoint["id"]] = CheckpointTuple(config, checkpoint, about)
+            self.steps[checkpoint["id"]] = CheckpointTuple(config, checkpoint, metadata)
 
     def _note_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str

@@ -332,14 +332,33 @@ _FOR_ALL: Final = (
 )
 
 
-class SqliteStore(SqlStore):
-    """A store in one SQLite file."""
+class SqliteTables(SqlStore):
+    """A store in a SQLite database, in a file or in memory."""
 
     each_of = "SELECT value FROM json_each(?)"
     # With the title, so that lists do not read the rows, whose specs are long. PostgreSQL limits
     # the size of an index entry.
     by_time = "created_at DESC, session, title"
     known_tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'duologue_schema'"
+
+    def run_jobs(self, connection: sqlite3.Connection, jobs: Sequence[Job]) -> Results:
+        """Run jobs in the transaction of a connection, and commit it."""
+        sign, stops = self.stop_sign(), dict[Lease, bool]()
+        try:
+            results = [_run_job(connection, job, stops) for job in jobs]
+            connection.execute("COMMIT")
+        except BaseException:
+            # Some errors have already rolled the transaction back.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        for lease, stop_requested in stops.items():
+            lease.note_write(sign, stop_requested=stop_requested)
+        return results
+
+
+class SqliteStore(SqliteTables):
+    """A store in one SQLite file."""
 
     def __init__(self, path: Path, url: str) -> None:
         super().__init__()
@@ -460,17 +479,7 @@ class SqliteStore(SqlStore):
         if self._needs_checkpoints:
             self._make_checkpoints()
         self._run_when_free("BEGIN IMMEDIATE")
-        sign, stops = self.stop_sign(), dict[Lease, bool]()
-        try:
-            results = [_run_job(connection, job, stops) for job in jobs]
-            connection.execute("COMMIT")
-        except BaseException:
-            # Some errors have already rolled the transaction back.
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        for lease, stop_requested in stops.items():
-            lease.note_write(sign, stop_requested=stop_requested)
+        results = self.run_jobs(connection, jobs)
         self._file.check(connection)
         return results
 

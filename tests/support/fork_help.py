@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from langchain_core.tools import tool
 
 from duologue import Conversation, Hook, Outcome, Result, Session, converse
-from duologue.graphs.store.in_memory import MemorySaver
 from duologue.graphs.store.saver import SqlSaver
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Turn
@@ -172,8 +171,7 @@ def killed_before_checkpoint(monkeypatch: pytest.MonkeyPatch, number: int) -> It
         return aput
 
     with monkeypatch.context() as patch:
-        for saver in (MemorySaver, SqlSaver):
-            patch.setattr(saver, "aput", dying(saver.aput))
+        patch.setattr(SqlSaver, "aput", dying(SqlSaver.aput))
         with pytest.raises(KilledError):
             yield
 
