@@ -13,9 +13,10 @@ from langchain_core.utils.iter import batch_iterate
 from pydantic import JsonValue
 
 from ..common.errors import BatchError, SpecError, StoreError
-from ..store.batches import BatchLease, BatchRow, CellRow
+from ..store.batches import BatchRow, CellRow
 from ..store.errors import LostBatchError
 from ..store.open import Store
+from ..store.session_lease import BatchLease
 from .cells import Cell, Cells, RunCells
 from .limiter import PATIENCE, Figures, Limiter
 from .order import RunOrder, Selection

@@ -28,9 +28,10 @@ from ..session.options import Options
 from ..session.run import make_resources, run_session
 from ..session.session import Result, result_of
 from ..session.stored_session import LaterVerdict, StoredSession, read_verdicts, write_verdict
-from ..store.batches import BatchLease, CellRow
+from ..store.batches import CellRow
 from ..store.errors import BusySessionError, LostBatchError, LostSessionError
 from ..store.open import SessionLease, Store
+from ..store.session_lease import BatchLease
 from .batch_row import (
     add_judge_usage,
     cell_status_of,

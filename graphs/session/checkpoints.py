@@ -35,10 +35,10 @@ from ..log.messages import metadata, place_name, place_of
 from ..log.metadata import RemovedMessage
 from ..log.state import State, apply_update, log_of
 from ..rules.transitions import Node
-from ..store.base import SessionLease
 from ..store.errors import ReplacedSessionError
 from ..store.rows import SessionRow, reading_store
 from ..store.serializer import PlainSerializer
+from ..store.session_lease import SessionLease
 from .dump import read_whole_dump
 from .options import MessageLike
 

@@ -25,8 +25,9 @@ from ..log.transcript import format_transcript, numbered_transcript, trajectory
 from ..log.viewpoint import memory_messages, viewpoint
 from ..rules.outcome import Outcome, OutcomeStep, find_output, output_text, output_value
 from ..rules.why import describe_findings, explain_end
-from ..store.base import SessionLease, Store
+from ..store.base import Store
 from ..store.rows import reading_store
+from ..store.session_lease import SessionLease
 
 
 class LaterVerdict(Data):

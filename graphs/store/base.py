@@ -1,202 +1,96 @@
 """The interface of every store: rows of sessions to read, and leases to write sessions."""
 
 import asyncio
+import json
 import time
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import cached_property, partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from .batches import Batches, BatchLease
+from ..common.errors import StoreError
+from .batches import Batches
 from .errors import unknown_session
 from .lease import Lease, LeaseSubject
-from .rows import SessionRow, Wanted, check_session_id
+from .rows import check_session_id
+from .session_lease import BatchLease, SessionLease
+from .sql_tables import ACQUIRE_NEW, RELEASE, Tables
 
 if TYPE_CHECKING:
     # Code that only lists sessions does not load LangGraph.
-    from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, CheckpointMetadata
-
-    from .saver import GuardedSaver
+    from .saver import SqlSaver
 
 T = TypeVar("T")
-L = TypeVar("L", bound="LeaseHolder")
+L = TypeVar("L", SessionLease, BatchLease)
 
 _PATIENCE: Final = 1.0  # seconds to wait for a session before it counts as busy
 _PAUSE: Final = 0.02  # seconds between two attempts, at first
+_RETRY: Final = 1.0  # seconds
+_IS_KNOWN: Final = (
+    "SELECT 1 FROM duologue_leases WHERE session = ? "
+    "UNION SELECT 1 FROM duologue_sessions WHERE session = ?"
+)
 
 
-# Inside the class, `list` is its method.
-_Rows: TypeAlias = list[SessionRow]
-
-
-class LeaseHolder(Protocol):
-    """A writer that works under a lease."""
-
-    lease: Lease
-
-    async def drain(self) -> None:
-        """Await the writes in progress."""
-
-
-class SessionLease(ABC):
-    """A lease on a session, which permits only this run to write it.
-
-    Get one from `Store.lock`. Every method that writes, and the checkpointer, raises `SessionError`
-    without writing if the run has lost the lease, and `StoreError` if the database fails.
-    """
-
-    checkpointer: "GuardedSaver"
-
-    def __init__(self, url: str, lease: Lease) -> None:
-        self.session = lease.subject.name
-        self.url = url
-        self.lease = lease
-
-    @property
-    def is_acquired(self) -> bool:
-        """Return whether this run has the lease. If not, `begin` acquires it."""
-        return self.lease.acquisition is None
-
-    @abstractmethod
-    async def stop_requested(self, session: str) -> bool:
-        """Return whether a stop of the session was requested. `session` is its id."""
-
-    @abstractmethod
-    async def add(
-        self, *, title: str, spec: str, forked_from: str | None = None, tools: str = "{}"
-    ) -> SessionRow:
-        """Add the session's row, unfinished."""
-
-    async def begin(self, *, title: str, spec: str, tools: str = "{}") -> None:
-        """Add the session's row, and delete the state that a killed fork has left under its id.
-
-        Raises:
-            SessionError: Another run has begun the session meanwhile.
-        """
-        await self.checkpointer.adelete_thread(self.session)
-        await self.add(title=title, spec=spec, tools=tools)
-        self.checkpointer.record_steps()
-
-    async def finish(self, reason: str) -> None:
-        """Mark the session as finished because of `reason`; a second call replaces the reason."""
-        await self._change(status="finished", reason=reason)
-
-    async def end(
-        self, reason: str, whole: "tuple[Checkpoint, CheckpointMetadata] | None" = None
-    ) -> None:
-        """Mark the session as finished because of `reason`. Nothing may be written afterwards.
-
-        Args:
-            reason: The reason of the end.
-            whole: A checkpoint with the whole state, and its metadata, that replace all
-                checkpoints. If None, the checkpoints remain.
-        """
-        await self.finish(reason)
-        if whole is not None:
-            await self.checkpointer.replace_all(self.session, *whole)
-
-    async def wait(self) -> None:
-        """Mark the session as waiting for a person."""
-        await self._change(status="waiting", reason=None)
-
-    async def reopen(self) -> None:
-        """Mark the session as unfinished, from any status."""
-        await self._change(status="unfinished", reason=None)
-
-    async def clear_stop(self) -> None:
-        """Clear a stop request for the session, as a starting run does."""
-        await self._change(stop_requested=False)
-
-    async def touch(self) -> None:
-        """Note in the session's row that it was used now."""
-        await self._change()
-
-    @abstractmethod
-    async def _change(self, **values: str | bool | None) -> None:
-        """Change fields of the session's row, and the time of its last change."""
-
-    @abstractmethod
-    async def put_verdict(self, number: int, verdict: str) -> None:
-        """Store a verdict about the session beside its log.
-
-        Args:
-            number: The number of the verdict among the session's verdicts, from 1.
-            verdict: The verdict, as JSON text.
-        """
-
-    @abstractmethod
-    async def delete_verdicts(self) -> None:
-        """Delete the verdicts that are stored beside the session's log."""
-
-    async def erase(self) -> bool:
-        """Delete the session's row and all its checkpoints; return whether there was a row."""
-        # The row is deleted last, so that after a kill in between the session can be deleted again.
-        await self.checkpointer.adelete_thread(self.session)
-        await self.delete_verdicts()
-        return await self._remove()
-
-    @abstractmethod
-    async def _remove(self) -> bool:
-        """Delete only the session's row; return whether there was one."""
-
-    async def drain(self) -> None:
-        """Await the writes in progress."""
-        await self.lease.drain()
-
-
-class Store(ABC):
+class Store(Tables):
     """A store of sessions: a checkpointer, and a row for each session.
 
     Get one from `open_store`. Every method, and the checkpointer itself, raises `StoreError` if the
     database fails.
+
+    A lease is a row that names its owner, the open store that has acquired it. A lease whose owner
+    is dead may be taken over. Every write checks its lease in its own transaction, and reads
+    whether a stop of the session was requested.
+
+    A new session takes these steps:
+
+    1. `open_store` opens the store, or shares the open store of its address.
+    2. `SessionLease.begin` adds the lease and the session's row, and `SqlSaver.aput` the
+       steps before the first call: the first commit.
+    3. `SqlSaver.aput` saves each later checkpoint with the writes before it: one commit for each
+       step.
+    4. `SessionLease.end` saves the last step, changes the row, leaves one checkpoint, and
+       deletes the lease: the last commit.
+
+    Each commit passes `Writer.write` and the database's `_commit`, which checks the lease.
     """
 
-    url: str
-    """The address for display, without a password."""
     outlives_process: ClassVar[bool] = True
     """Whether another process can find the sessions of this store."""
+    owner: str
+    second_look: float = 0.0
+    """Seconds after which an owner that seemed dead is checked a second time. 0 means no second
+    check.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._taken = set[int]()
+        """The numbers of the leases that are acquired here, or are being acquired."""
+        self._beginning = dict[LeaseSubject, Lease]()
+        """The leases of sessions that were new here. Their first writes acquire them."""
+        self._freeing = set[asyncio.Task[None]]()
 
     @property
     def address(self) -> str:
         """Return the address that opens the store again. It may contain a password."""
         return self.url
 
-    @property
     @abstractmethod
-    def checkpointer(self) -> "BaseCheckpointSaver[str]":
-        """Return LangGraph's saver, for reading only."""
+    def _saver(self, lease: Lease | None = None) -> "SqlSaver":
+        """Return a saver that writes under a lease; without a lease it only reads."""
 
-    @property
-    @abstractmethod
+    @cached_property
+    def checkpointer(self) -> "SqlSaver":
+        """Return LangGraph's saver, for reading only."""
+        return self._saver()
+
+    @cached_property
     def batches(self) -> Batches:
         """Return the batches of this store."""
-
-    @abstractmethod
-    async def get(self, session: str) -> SessionRow | None:
-        """Return the row of `session`, or None if there is no such session."""
-
-    @abstractmethod
-    async def list(self) -> _Rows:
-        """Return every row, newest first by `created_at`, without reading checkpoints."""
-
-    @abstractmethod
-    async def find(self, wanted: Wanted) -> _Rows:
-        """Return the rows that match the filter, in the order of `list`."""
-
-    @abstractmethod
-    async def verdicts(self, session: str) -> Sequence[str]:
-        """Return the verdicts stored beside a session's log, as JSON texts, oldest first."""
-
-    @abstractmethod
-    async def request_stop(self, session: str) -> None:
-        """Request that the run of `session`, here or in another process, stops at its next turn."""
-
-    async def stop_requested(self, session: str) -> bool:
-        """Return whether a stop of `session` was requested."""
-        row = await self.get(session)
-        if row is None:
-            raise unknown_session(session, self.url)
-        return row.stop_requested
+        return Batches(self.url, self.each_of, self.read)
 
     async def delete(self, session: str) -> None:
         """Delete the row of `session` and all its checkpoints."""
@@ -229,14 +123,17 @@ class Store(ABC):
         """Return whether a run has a lease on `session` now."""
         return await self._is_leased(LeaseSubject("session", session))
 
-    @abstractmethod
-    async def locked(self, sessions: Sequence[str]) -> Collection[str]:
+    async def locked(self, sessions: Sequence[str]) -> frozenset[str]:
         """Return those of the sessions on which a run has a lease now."""
+        sql = "SELECT session, owner, number FROM duologue_leases WHERE session IN "
+        found = await self.read(sql + f"({self.each_of})", json.dumps([*sessions]))
+        leases = [(name, (owner, number)) for name, owner, number in found]
+        return frozenset([name for name, lease in leases if await self._is_in_use(lease)])
 
     @asynccontextmanager
     async def lock_batch(self, batch: str) -> AsyncIterator[BatchLease]:
         """Lease `batch` to one run, until the block ends or this process dies."""
-        async with self._hold(LeaseSubject("batch", batch), self._make_batch_lease) as lease:
+        async with self._hold(LeaseSubject("batch", batch), partial(BatchLease, self)) as lease:
             yield lease
 
     def share_batch_lease(self, batch: str, owner: str, number: int) -> BatchLease:
@@ -244,7 +141,7 @@ class Store(ABC):
 
         If the lease is lost, these writes fail like those of the other process.
         """
-        return self._make_batch_lease(Lease(LeaseSubject("batch", batch), owner, number))
+        return BatchLease(self, Lease(LeaseSubject("batch", batch), owner, number))
 
     async def is_batch_locked(self, batch: str) -> bool:
         """Return whether a run has a lease on `batch` now."""
@@ -272,25 +169,122 @@ class Store(ABC):
         finally:
             await settled(self._free(lease, holder))
 
-    @abstractmethod
-    async def _take(self, subject: LeaseSubject, *, is_new: bool, is_random: bool) -> Lease | None:
-        """Acquire a lease; return None if another run has it."""
-
-    @abstractmethod
-    async def _free(self, lease: Lease, holder: LeaseHolder | None) -> None:
-        """Release a lease, after the holder's writes."""
-
-    @abstractmethod
-    async def _is_leased(self, subject: LeaseSubject) -> bool:
-        """Return whether a run has a lease on the subject now."""
-
-    @abstractmethod
     def _make_session_lease(self, lease: Lease) -> SessionLease:
-        """Return a writer of a session under its lease."""
+        return SessionLease(self, lease, self._saver(lease))
+
+    async def _is_leased(self, subject: LeaseSubject) -> bool:
+        lease = await self._lease(subject)
+        return lease is not None and await self._is_in_use(lease)
+
+    async def _lease(self, subject: LeaseSubject) -> tuple[str, int] | None:
+        """Return the owner and the number of the lease on a subject, or None if there is none."""
+        found = await self.read(
+            "SELECT owner, number FROM duologue_leases WHERE session = ?", subject.key
+        )
+        # Not validated, because a takeover compares the exact stored values.
+        return (found[0][0], found[0][1]) if found else None
+
+    async def _is_in_use(self, lease: tuple[str, int]) -> bool:
+        """Return whether the owner of a lease still uses it."""
+        owner, number = lease
+        # A lease of this store that exists only in the table could not be deleted when it was
+        # released.
+        return number in self._taken if owner == self.owner else await self._is_alive(str(owner))
 
     @abstractmethod
-    def _make_batch_lease(self, lease: Lease) -> BatchLease:
-        """Return a writer of a batch under its lease."""
+    async def _is_alive(self, owner: str) -> bool:
+        """Return whether another open store is alive."""
+
+    async def _take(self, subject: LeaseSubject, *, is_new: bool, is_random: bool) -> Lease | None:
+        if subject in self._beginning:
+            return None
+        lease = Lease(subject, self.owner, next(self._numbers))
+        self._taken.add(lease.number)
+        try:
+            if is_new:
+                self._beginning[subject] = lease
+                # A fork has a lease before its row, and a killed process may have left one. Another
+                # run may have begun the session since it was not found.
+                if is_random or not await self.read(_IS_KNOWN, subject.key, subject.key):
+                    values = *lease.terms, subject.key
+                    lease.acquisition = self.statement(ACQUIRE_NEW, *values)
+                    return lease
+                del self._beginning[subject]
+            if await self._acquire(lease):
+                return lease
+        except BaseException:
+            # The writer continues for a cancelled caller, so the lease may be acquired anyway.
+            self._forget(lease)
+            self._free_later(lease)
+            raise
+        self._forget(lease)
+        return None
+
+    async def _acquire(self, lease: Lease) -> bool:
+        """Acquire a lease; return whether that was possible."""
+        # Twice, because the lease may be released between the check and the write.
+        for _ in range(2):
+            # Written first, because most sessions have no lease.
+            added = await self.write(
+                "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
+                "ON CONFLICT (session) DO NOTHING",
+                *lease.terms,
+            )
+            if added:
+                return True
+            held = await self._lease(lease.subject)
+            if held is None:
+                continue
+            if await self._is_in_use(held):
+                return False
+            if self.second_look and held[0] != self.owner:
+                await asyncio.sleep(self.second_look)
+                if await self._is_in_use(held):
+                    return False
+            taken_over = await self.write(
+                "UPDATE duologue_leases SET owner = ?, number = ? "
+                "WHERE session = ? AND owner = ? AND number = ?",
+                *(lease.owner, lease.number, lease.subject.key, *held),
+            )
+            if taken_over:
+                return True
+        return False
+
+    async def _free(self, lease: Lease, holder: SessionLease | BatchLease | None) -> None:
+        try:
+            if holder is not None:
+                with suppress(Exception):
+                    # The writes of a cancelled step come first; their errors have no receiver any
+                    # more.
+                    await holder.drain()
+            if not lease.is_released and (lease.is_tried or lease.acquisition is None):
+                await self._delete(lease)
+        except StoreError:
+            self._free_later(lease)
+        finally:
+            self._forget(lease)
+
+    def _forget(self, lease: Lease) -> None:
+        self._taken.remove(lease.number)
+        if self._beginning.get(lease.subject) is lease:
+            del self._beginning[lease.subject]
+
+    def _free_later(self, lease: Lease) -> None:
+        """Delete a lease in the background; for other processes it is valid until then."""
+
+        async def delete_with_retries() -> None:
+            while True:
+                try:
+                    return await self._delete(lease)
+                except StoreError:
+                    await asyncio.sleep(_RETRY)
+
+        task = asyncio.create_task(delete_with_retries())
+        self._freeing.add(task)
+        task.add_done_callback(self._freeing.discard)
+
+    async def _delete(self, lease: Lease) -> None:
+        await self.write(RELEASE, *lease.terms)
 
     async def open(self) -> None:
         """Prepare the store for use."""
@@ -298,7 +292,11 @@ class Store(ABC):
 
     async def close(self) -> None:
         """Release all open resources, even after `open` has failed."""
-        return
+        if self._freeing:
+            for task in self._freeing:
+                task.cancel()
+            await asyncio.wait(self._freeing)
+        await self.writer.drain()
 
 
 async def settled(work: Coroutine[Any, Any, T]) -> T:

@@ -3,13 +3,14 @@
 A cell is one conversation of a batch.
 """
 
+import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, LiteralString, TypeVar
 
 from pydantic import (
     AwareDatetime,
+    BaseModel,
     Field,
     JsonValue,
     NonNegativeFloat,
@@ -19,7 +20,10 @@ from pydantic import (
 
 from ..common.data import Data, WithTokens, sum_known
 from ..common.errors import SpecError
-from .lease import Lease
+from .rows import reading_store
+from .sql_tables import insert_row, select_rows
+
+R = TypeVar("R", bound=BaseModel)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -111,14 +115,6 @@ class CellsWanted(Data):
     limit: PositiveInt = 500
     """Maximum number of cells."""
 
-    def has(self, row: CellRow) -> bool:
-        """Return whether a cell matches."""
-        return (
-            self.status in (None, row.status)
-            and self.reason in (None, row.reason)
-            and (row.number, row.session) > self.after
-        )
-
 
 class CellCount(WithTokens, Data):
     """Number and total usage of the cells of a batch with the same status and reason."""
@@ -152,31 +148,70 @@ SUMMED: Final = ("messages", "calls", "input_tokens", "output_tokens", "cost")
 """The fields of a `CellCount` that are sums."""
 
 
-class Batches(ABC):
+_BATCH: Final = select_rows("duologue_batches", BatchRow)
+_CELL: Final = select_rows("duologue_cells", CellRow)
+PUT_BATCH: Final = insert_row("duologue_batches", BatchRow, "batch", replace=True)
+PUT_CELL: Final = insert_row("duologue_cells", CellRow, "batch", "session", replace=True)
+_COUNT: Final[LiteralString] = """SELECT status, reason, COUNT(*), CAST(SUM(messages) AS BIGINT),
+    CAST(SUM(calls) AS BIGINT), CAST(SUM(input_tokens) AS BIGINT),
+    CAST(SUM(output_tokens) AS BIGINT), SUM(cost)
+    FROM duologue_cells WHERE batch = ? GROUP BY status, reason"""
+_IN_JSON: Final = ("varied", "scores")
+
+
+class Batches:
     """The batches of a store, for reading.
 
     Every method raises `StoreError` if the database fails.
     """
 
-    @abstractmethod
+    def __init__(
+        self,
+        url: str,
+        each_of: LiteralString,
+        fetch: Callable[..., Awaitable[Sequence[Sequence[Any]]]],
+    ) -> None:
+        self._url = url
+        self._each_of = each_of
+        self._fetch = fetch
+
     async def get(self, batch: str) -> BatchRow | None:
         """Return the row of a batch, or None if there is no such batch."""
+        found = await self._read(BatchRow, _BATCH + " WHERE batch = ?", batch)
+        return found[0] if found else None
 
-    @abstractmethod
     async def list(self) -> Sequence[BatchRow]:
         """Return every batch, newest first."""
+        return await self._read(BatchRow, _BATCH + " ORDER BY created_at DESC, batch")
 
-    @abstractmethod
-    async def known(self, batch: str, sessions: Sequence[str]) -> Mapping[str, CellRow]:
+    async def known(self, batch: str, sessions: Sequence[str]) -> dict[str, CellRow]:
         """Return the rows of the cells with these sessions, by session; some may have no row."""
+        # Both databases read one JSON text faster than hundreds of values.
+        one_of = f" WHERE batch = ? AND session IN ({self._each_of})"
+        rows = await self._read(CellRow, _CELL + one_of, batch, json.dumps(list(sessions)))
+        return {row.session: row for row in rows}
 
-    @abstractmethod
     async def find(self, wanted: CellsWanted) -> Sequence[CellRow]:
         """Return the cells that match the filter, by ascending number."""
+        number, session = wanted.after
+        # The first condition can use a range of the index; the second alone could not.
+        where = " WHERE batch = ? AND number >= ? AND (number > ? OR session > ?)"
+        values: list[object] = [wanted.batch, number, number, session]
+        if wanted.status is not None:
+            where += " AND status = ?"
+            values.append(wanted.status)
+        if wanted.reason is not None:
+            where += " AND reason = ?"
+            values.append(wanted.reason)
+        order = " ORDER BY number, session LIMIT ?"
+        return await self._read(CellRow, _CELL + where + order, *values, wanted.limit)
 
-    @abstractmethod
     async def count(self, batch: str) -> Sequence[CellCount]:
         """Return the number of cells for each status and reason."""
+        found = await self._fetch(_COUNT, batch)
+        names = ("status", "reason", "cells", *SUMMED)
+        with reading_store(self._url):
+            return [CellCount.model_validate(dict(zip(names, row, strict=True))) for row in found]
 
     async def each(self, wanted: CellsWanted) -> AsyncIterator[CellRow]:
         """Yield all cells that match the filter; they are read in several portions."""
@@ -185,41 +220,18 @@ class Batches(ABC):
                 yield row
             wanted = wanted.model_copy(update={"after": (rows[-1].number, rows[-1].session)})
 
+    async def _read(self, kind: type[R], sql: str, *values: object) -> Sequence[R]:
+        found = await self._fetch(sql, *values)
+        with reading_store(self._url):
+            return [_row(kind, row) for row in found]
 
-class BatchLease(ABC):
-    """A lease on a batch, under which its rows are written.
 
-    Get one from `Store.lock_batch`. Each method raises `LostBatchError`, without writing, if the
-    lease is lost, and `StoreError` if the database fails.
-    """
-
-    def __init__(self, lease: Lease) -> None:
-        self.lease = lease
-
-    @property
-    def batch(self) -> str:
-        """Return the batch's name."""
-        return self.lease.subject.name
-
-    @abstractmethod
-    async def put(self, row: BatchRow) -> None:
-        """Add the batch's row, or replace it."""
-
-    @abstractmethod
-    async def put_cell(self, row: CellRow) -> None:
-        """Add the row of a cell, or replace it."""
-
-    @abstractmethod
-    async def delete(self) -> None:
-        """Delete the batch with its cells; the sessions stay."""
-
-    @abstractmethod
-    async def check(self) -> None:
-        """Raise an error if the lease is lost."""
-
-    async def drain(self) -> None:
-        """Await the writes in progress."""
-        await self.lease.drain()
+def _row(kind: type[R], values: Sequence[Any]) -> R:
+    data = dict(zip(kind.model_fields, values, strict=True))
+    for name in _IN_JSON:
+        if name in data:
+            data[name] = json.loads(data[name])
+    return kind.model_validate(data)
 
 
 def check_batch_name(name: str) -> str:

@@ -83,12 +83,12 @@ class MemoryStore(SqliteTables):
             return function()
 
     async def read(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
-        """See `SqlStore.read`."""
+        """See `Tables.read`."""
         with store_errors(self.url), self._space.lock:
             return self._space.connection.execute(sql, values).fetchall()
 
     def stop_sign(self) -> object:
-        """See `SqlStore.stop_sign`."""
+        """See `Tables.stop_sign`."""
         return self._space.stops
 
     async def request_stop(self, session: str) -> None:

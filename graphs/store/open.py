@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from ..common.addresses import show_address
 from ..common.errors import StoreError, how_to_install
-from .base import SessionLease, Store, settled
+from .base import Store, settled
 from .errors import store_failure
+from .session_lease import SessionLease
 from .sqlite import SqliteStore
 
 

@@ -24,13 +24,13 @@ from psycopg.rows import DictRow, dict_row, tuple_row
 
 from ..common.addresses import show_address
 from ..common.errors import StoreError
-from .base import settled
+from .base import Store, settled
 from .errors import as_store_error, store_errors, store_failure
 from .lease import Job, Lease, Results, Statement, WriteFailure, Writer
 from .postgres_pool import Connection, Connections, FetchedFiles, FetchedRows, UnreachableError
 from .saver import RecordingSaver, SqlSaver
 from .serializer import PlainSerializer
-from .sql_tables import STORE_VERSION, SqlStore
+from .sql_tables import STORE_VERSION
 
 _Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 
@@ -208,7 +208,7 @@ class _Address(NamedTuple):
     """Maximum seconds to connect, and to wait for a connection of the pool."""
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(Store):
     """A store in one schema of a PostgreSQL database."""
 
     # Time to replace a broken connection; until then, its leases must not be taken over.
@@ -265,7 +265,7 @@ class PostgresStore(SqlStore):
         self._owner.watch()
 
     async def read(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
-        """See `SqlStore.read`."""
+        """See `Store.read`."""
         with store_errors(self.url):
             return await self._connections.fetch(sql.replace("?", "%s"), values, tuple_row)
 

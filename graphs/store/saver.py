@@ -42,111 +42,6 @@ from .serializer import PlainSerializer, encode_file
 T = TypeVar("T")
 
 
-class GuardedSaver(BaseCheckpointSaver[str]):
-    """A mix-in; in the bases of a class it comes before one of LangGraph's savers."""
-
-    store_url: str
-    lease: Lease | None = None
-    """The lease of the run that uses this saver, or None if it only reads.
-
-    A run whose process was suspended may have lost its lease without noticing it.
-    """
-    steps: dict[str, CheckpointTuple] | None = None
-    """The session's checkpoints with their writes, oldest first, by their ids. They are the
-    objects of the run and must not be changed. None if earlier runs have saved some, which must be
-    read."""
-
-    def record_steps(self) -> None:
-        """Record the checkpoints of a session that has none yet."""
-        self.steps = {}
-
-    def _note_checkpoint(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
-    ) -> None:
-        if self.steps is not None and not config["configurable"]["checkpoint_ns"]:
-            self.steps[checkpoint["id"]] = CheckpointTuple(config, checkpoint, metadata)
-
-    def _note_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str
-    ) -> None:
-        place = config["configurable"]
-        if self.steps is None or place["checkpoint_ns"]:
-            return
-        step = self.steps.get(place["checkpoint_id"])
-        known = list(step.pending_writes or ()) if step is not None else []
-        if step is None or any(
-            task == task_id and channel not in WRITES_IDX_MAP for task, channel, _ in known
-        ):
-            # Of a task that runs again, the savers keep some writes of each run.
-            self.steps = None
-            return
-        known += [(task_id, channel, value) for channel, value in writes]
-        self.steps[place["checkpoint_id"]] = step._replace(pending_writes=known)
-
-    @contextmanager
-    def _writing(self, session: str) -> Iterator[None]:
-        """Raise an error if this session may not be written, and convert errors of the block."""
-        if self.lease is None:
-            raise SessionError(f"Session {session!r} can't be written without a lease on it.")
-        if session != self.lease.subject.name:
-            raise lost_session(session)
-        with store_errors(self.store_url):
-            yield
-
-    @abstractmethod
-    async def replace_all(
-        self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
-    ) -> None:
-        """Replace all checkpoints of a session by a single one, which must contain the whole state.
-
-        The checkpoints of graphs that run inside the session's graph remain: an agent may keep its
-        memory in them.
-        """
-
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Read one checkpoint (see LangGraph's `BaseCheckpointSaver`)."""
-        if self.steps == {} and self.lease is not None:
-            # LangGraph looks for a checkpoint of each session, also of a new one.
-            return None
-        with reading_store(self.store_url, _session(config)):
-            found = await super().aget_tuple(config)
-            return None if found is None else check_checkpoint(found)
-
-    async def alist(
-        self, config: RunnableConfig | None, *given: Any, **named: Any
-    ) -> AsyncIterator[CheckpointTuple]:
-        """Read checkpoints, newest first (see LangGraph's `BaseCheckpointSaver`)."""
-        session = None if config is None else _session(config)
-        found = super().alist(config, *given, **named)
-        while True:
-            # Not around the yield, because errors of the reader are not errors of the store.
-            with reading_store(self.store_url, session):
-                try:
-                    one = check_checkpoint(await anext(found))
-                except StopAsyncIteration:
-                    return
-            yield one
-
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Read the writes of delta channels, or their values if these have replaced the writes.
-
-        LangGraph reads a checkpoint first, and then the writes from which it computes the channels
-        that are missing there. If another run replaces the checkpoints between both, the writes are
-        gone, and the channels would be empty without an error.
-        """
-        session = _session(config)
-        with reading_store(self.store_url, session):
-            found = await super().aget_delta_channel_history(config=config, channels=channels)
-            now = await self.aget_tuple(config)
-            if now is None:
-                raise lost_session(session) if self.lease is not None else replaced_session(session)
-            values = now.checkpoint["channel_values"]
-            whole = {name: values[name] for name in channels if name in values}
-            return {**found, **{name: {"writes": [], "seed": one} for name, one in whole.items()}}
-
-
 def _session(config: RunnableConfig) -> str:
     session: str = config["configurable"]["thread_id"]
     return session
@@ -240,8 +135,10 @@ class _NodeWrites(NamedTuple):
         return self.config["configurable"]["checkpoint_id"]
 
 
-class SqlSaver(GuardedSaver):
+class SqlSaver(BaseCheckpointSaver[str]):
     """A mix-in that passes the statements of a step to the writer together, under the lease.
+
+    In the bases of a class it comes before one of LangGraph's savers, which reads.
 
     The statements come from LangGraph's synchronous saver. LangGraph saves the writes of a node,
     then the checkpoint they lead to, and starts the next node when both are saved. The writes
@@ -249,6 +146,17 @@ class SqlSaver(GuardedSaver):
     before the checkpoint, and may take any time. Questions, answers, errors, and results of calls
     inside a node are committed immediately.
     """
+
+    store_url: str
+    lease: Lease | None = None
+    """The lease of the run that uses this saver, or None if it only reads.
+
+    A run whose process was suspended may have lost its lease without noticing it.
+    """
+    steps: dict[str, CheckpointTuple] | None = None
+    """The session's checkpoints with their writes, oldest first, by their ids. They are the
+    objects of the run and must not be changed. None if earlier runs have saved some, which must be
+    read."""
 
     placeholder: LiteralString = "?"
     """The database's placeholder of a value in a statement."""
@@ -267,6 +175,10 @@ class SqlSaver(GuardedSaver):
         self._order = asyncio.Lock()
         self._late: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[int] | None = None
+
+    def record_steps(self) -> None:
+        """Record the checkpoints of a session that has none yet."""
+        self.steps = {}
 
     async def aput(
         self,
@@ -327,6 +239,18 @@ class SqlSaver(GuardedSaver):
 
     def _deletion(self, session: str) -> Sequence[Statement]:
         return self._record("delete_thread", session)
+
+    def replacement(
+        self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    ) -> Sequence[Statement]:
+        """Return the statements that replace all checkpoints of a session by this one."""
+        self.steps = None
+        config: RunnableConfig = {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
+        # LangGraph's statements end with the condition on the session.
+        own = " AND checkpoint_ns = ''"
+        deletion = [one._replace(sql=one.sql + own) for one in self._deletion(session)]
+        versions = checkpoint["channel_versions"]
+        return *deletion, *self._record("put", config, checkpoint, metadata, versions)
 
     def hold(self, *statements: Statement) -> None:
         """Commit statements together with the next ones, or soon."""
@@ -409,24 +333,81 @@ class SqlSaver(GuardedSaver):
         getattr(self._recording, method)(*given)
         return recorder.statements
 
-    async def replace_all(
-        self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    def _note_checkpoint(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
     ) -> None:
-        """See `GuardedSaver.replace_all`; one transaction."""
-        with self._writing(session):
-            await self.flush(*self.replacement(session, checkpoint, metadata))
+        if self.steps is not None and not config["configurable"]["checkpoint_ns"]:
+            self.steps[checkpoint["id"]] = CheckpointTuple(config, checkpoint, metadata)
 
-    def replacement(
-        self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
-    ) -> Sequence[Statement]:
-        """Return the statements that replace all checkpoints of a session by this one."""
-        self.steps = None
-        config: RunnableConfig = {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
-        # LangGraph's statements end with the condition on the session.
-        own = " AND checkpoint_ns = ''"
-        deletion = [one._replace(sql=one.sql + own) for one in self._deletion(session)]
-        versions = checkpoint["channel_versions"]
-        return *deletion, *self._record("put", config, checkpoint, metadata, versions)
+    def _note_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str
+    ) -> None:
+        place = config["configurable"]
+        if self.steps is None or place["checkpoint_ns"]:
+            return
+        step = self.steps.get(place["checkpoint_id"])
+        known = list(step.pending_writes or ()) if step is not None else []
+        if step is None or any(
+            task == task_id and channel not in WRITES_IDX_MAP for task, channel, _ in known
+        ):
+            # Of a task that runs again, the savers keep some writes of each run.
+            self.steps = None
+            return
+        known += [(task_id, channel, value) for channel, value in writes]
+        self.steps[place["checkpoint_id"]] = step._replace(pending_writes=known)
+
+    @contextmanager
+    def _writing(self, session: str) -> Iterator[None]:
+        """Raise an error if this session may not be written, and convert errors of the block."""
+        if self.lease is None:
+            raise SessionError(f"Session {session!r} can't be written without a lease on it.")
+        if session != self.lease.subject.name:
+            raise lost_session(session)
+        with store_errors(self.store_url):
+            yield
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Read one checkpoint (see LangGraph's `BaseCheckpointSaver`)."""
+        if self.steps == {} and self.lease is not None:
+            # LangGraph looks for a checkpoint of each session, also of a new one.
+            return None
+        with reading_store(self.store_url, _session(config)):
+            found = await super().aget_tuple(config)
+            return None if found is None else check_checkpoint(found)
+
+    async def alist(
+        self, config: RunnableConfig | None, *given: Any, **named: Any
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Read checkpoints, newest first (see LangGraph's `BaseCheckpointSaver`)."""
+        session = None if config is None else _session(config)
+        found = super().alist(config, *given, **named)
+        while True:
+            # Not around the yield, because errors of the reader are not errors of the store.
+            with reading_store(self.store_url, session):
+                try:
+                    one = check_checkpoint(await anext(found))
+                except StopAsyncIteration:
+                    return
+            yield one
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Read the writes of delta channels, or their values if these have replaced the writes.
+
+        LangGraph reads a checkpoint first, and then the writes from which it computes the channels
+        that are missing there. If another run replaces the checkpoints between both, the writes are
+        gone, and the channels would be empty without an error.
+        """
+        session = _session(config)
+        with reading_store(self.store_url, session):
+            found = await super().aget_delta_channel_history(config=config, channels=channels)
+            now = await self.aget_tuple(config)
+            if now is None:
+                raise lost_session(session) if self.lease is not None else replaced_session(session)
+            values = now.checkpoint["channel_values"]
+            whole = {name: values[name] for name in channels if name in values}
+            return {**found, **{name: {"writes": [], "seed": one} for name, one in whole.items()}}
 
 
 def _can_wait(config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> bool:

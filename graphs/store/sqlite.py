@@ -25,9 +25,10 @@ from weakref import WeakSet
 
 from ..common.errors import StoreError
 from ..common.files import create_locked_file
+from .base import Store
 from .errors import as_store_error, store_errors, store_failure
 from .lease import Job, Lease, LeaseSubject, Results, WriteFailure, Writer
-from .sql_tables import LEASE, STORE_VERSION, SqlStore
+from .sql_tables import LEASE, STORE_VERSION
 
 if TYPE_CHECKING:
     from .saver import SqliteSessionSaver
@@ -332,7 +333,7 @@ _FOR_ALL: Final = (
 )
 
 
-class SqliteTables(SqlStore):
+class SqliteTables(Store):
     """A store in a SQLite database, in a file or in memory."""
 
     each_of = "SELECT value FROM json_each(?)"
@@ -450,7 +451,7 @@ class SqliteStore(SqliteTables):
         self._needs_checkpoints = False
 
     def stop_sign(self) -> object:
-        """See `SqlStore.stop_sign`."""
+        """See `Tables.stop_sign`."""
         return self._owner.stop_sign()
 
     async def request_stop(self, session: str) -> None:
@@ -460,7 +461,7 @@ class SqliteStore(SqliteTables):
             await self._reading.run(self._owner.sign_stop, str(lease[0]))
 
     async def read(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
-        """See `SqlStore.read`."""
+        """See `Tables.read`."""
 
         def read() -> list[Any]:
             return self._reading.connection.execute(sql, values).fetchall()

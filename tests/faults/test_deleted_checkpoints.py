@@ -62,7 +62,8 @@ async def shorten(store: Path | str, session: str = "garden") -> tuple[int, int]
             graph = build_graph(checkpointer=held.checkpointer)
             whole = pack_steps(await read_finished_steps(graph, session))
             if whole is not None:
-                await held.checkpointer.replace_all(session, *whole)
+                saver = held.checkpointer
+                await saver.flush(*saver.replacement(session, *whole))
         return before, await count(opened, session)
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs.store.batches import (
-    BatchLease as BatchLease,
     BatchRow as BatchRow,
     CellRow as CellRow,
     CellsWanted as CellsWanted,
@@ -15,6 +14,7 @@ from duologue.graphs.store.open import (
     Store as Store,
     open_store as open_store,
 )
+from duologue.graphs.store.session_lease import BatchLease as BatchLease
 
 EACH_STORE = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
 """Parameters of a fixture that opens a store of each kind."""

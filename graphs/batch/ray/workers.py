@@ -32,9 +32,10 @@ from ...common.sanitize import excerpt
 from ...common.settings import environment_variables, load_settings
 from ...conversation.usage import Usage
 from ...session.options import Options
-from ...store.batches import BatchLease, CellRow
+from ...store.batches import CellRow
 from ...store.errors import LostBatchError
 from ...store.open import Store, open_store
+from ...store.session_lease import BatchLease
 from ..batch_row import read_usage_before
 from ..cells import Cell
 from ..driver import BEAT, BatchSettings

@@ -30,7 +30,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.batch.status import BatchStatus
 from duologue.graphs.common.settings import environment_variables, load_settings
-from duologue.graphs.store.sql_tables import SqlSessionLease, SqlStore
+from duologue.graphs.store.session_lease import SessionLease
 from duologue.nodes.testing import Call, Line, Prompt, Reply, ScriptedChatModel
 from support.stores import CellRow, CellsWanted, open_store
 from support.tables import each_row
@@ -139,7 +139,6 @@ async def test_a_batch_of_another_version_is_refused_and_nothing_is_lost(store: 
     change = "UPDATE duologue_batches SET spec = json_set(spec, '$.version', ?)"
     for version, error in ((1, "written by a development version"), (99, "not 99; upgrade")):
         async with open_store(store) as opened:
-            assert isinstance(opened, SqlStore)
             await opened.write(change, version)
         with pytest.raises(BatchError, match=f"'b' .*{error}.*; choose another name, or delete"):
             await arun_batch(batch(), name="b", store=store, model=Player().model)
@@ -273,9 +272,9 @@ async def test_a_batch_that_is_cancelled_counts_answers_that_are_not_stored_yet(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered, have_answered = list[str](), asyncio.Event()
-    read = SqlSessionLease.stop_requested
+    read = SessionLease.stop_requested
 
-    async def read_late(held: SqlSessionLease, session: str) -> bool:
+    async def read_late(held: SessionLease, session: str) -> bool:
         """Cancel the batch after all users have answered, so that it stops during the read."""
         answered.append(session)
         if len(answered) == 4:
@@ -286,7 +285,7 @@ async def test_a_batch_that_is_cancelled_counts_answers_that_are_not_stored_yet(
             await asyncio.sleep(0)
         return await read(held, session)
 
-    monkeypatch.setattr(SqlSessionLease, "stop_requested", read_late)
+    monkeypatch.setattr(SessionLease, "stop_requested", read_late)
     player = Player()
     running = asyncio.create_task(arun_batch(batch(), name="b", store=store, model=player.model))
     with pytest.raises(asyncio.CancelledError):

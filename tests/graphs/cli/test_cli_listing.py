@@ -28,7 +28,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> str:
                 )
                 with monkeypatch.context() as patched:
                     patched.setattr(
-                        "duologue.graphs.store.sql_tables.new_row", lambda *_, row=row: row
+                        "duologue.graphs.store.session_lease.new_row", lambda *_, row=row: row
                     )
                     async with opened.lock(name) as held:
                         await held.add(title="", spec="")

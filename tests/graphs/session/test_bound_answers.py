@@ -27,7 +27,8 @@ from duologue import (
     converse,
     list_sessions,
 )
-from duologue.graphs.store.base import SessionLease, Store
+from duologue.graphs.store.base import Store
+from duologue.graphs.store.session_lease import SessionLease
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.people_help import call, calls
 from support.stores import EACH_STORE, store_address

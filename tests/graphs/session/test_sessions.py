@@ -29,7 +29,6 @@ from duologue import (
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.rules.transitions import Node
 from duologue.graphs.store.in_memory import MemoryStore
-from duologue.graphs.store.sql_tables import SqlSessionLease
 from duologue.graphs.store.sqlite import SqliteStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
@@ -452,7 +451,7 @@ async def test_beginning_anew_holds_the_session_from_before_it_deletes(
     )
     await aconverse(garden, session="s", store=store, model=ScriptedChatModel(script=["a", "b"]))
     happened: list[str] = []
-    lock, erase = MemoryStore.lock, SqlSessionLease.erase
+    lock, erase = MemoryStore.lock, SessionLease.erase
 
     @asynccontextmanager
     async def noted(self: MemoryStore, *given: Any, **named: Any) -> AsyncIterator[SessionLease]:
@@ -461,12 +460,12 @@ async def test_beginning_anew_holds_the_session_from_before_it_deletes(
             yield held
         happened.append("freed")
 
-    async def erased(self: SqlSessionLease) -> None:
+    async def erased(self: SessionLease) -> None:
         happened.append("deleted")
         await erase(self)
 
     monkeypatch.setattr(MemoryStore, "lock", noted)
-    monkeypatch.setattr(SqlSessionLease, "erase", erased)
+    monkeypatch.setattr(SessionLease, "erase", erased)
     model = ScriptedChatModel(script=["c", "d"])
     result = await aconverse(garden, session="s", store=store, model=model, reset=True)
     assert [text for _, text in result.transcript] == ["c", "d"]

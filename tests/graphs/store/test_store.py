@@ -26,7 +26,6 @@ from duologue.graphs.store import sql_tables as tables
 from duologue.graphs.store.errors import store_errors
 from duologue.graphs.store.lease import Lease
 from duologue.graphs.store.rows import SessionRow, Wanted, check_session_id, place
-from duologue.graphs.store.sql_tables import SqlStore
 from support.stores import (
     EACH_STORE,
     SHARED_STORES,
@@ -221,7 +220,6 @@ async def test_a_page_of_sessions_is_read_by_an_index_and_never_sorted(
     tmp_path: Path, wanted: dict[str, Any], index: str
 ) -> None:
     async with open_store(tmp_path / "sessions.db") as store:
-        assert isinstance(store, SqlStore)
         asked = list[tuple[Any, ...]]()
         read = store.read
 
@@ -315,7 +313,6 @@ async def test_a_lock_is_freed_if_its_first_write_fails_after_the_commit(
 
     monkeypatch.setattr(Lease, "note_write", fail)
     async with open_store(shared) as store:
-        assert isinstance(store, SqlStore)
         with pytest.raises(StoreError):
             await begin(store)
         assert [*await store.read("SELECT session FROM duologue_leases")] == []
@@ -537,7 +534,7 @@ async def test_a_store_of_another_format_is_refused_and_unchanged(
 ) -> None:
     async with open_store(shared) as store:
         row = await add(store, "one")
-        assert isinstance(store, SqlStore)
+
         await store.write("UPDATE duologue_schema SET version = ?", version)
     with pytest.raises(StoreError, match=error):
         async with open_store(shared):
@@ -560,7 +557,6 @@ async def test_a_later_format_is_made_of_this_one_by_its_steps(
     monkeypatch.setattr(tables, "STORE_VERSIONS", Versions(now.oldest, (*now.steps, *steps)))
     for _ in range(2):  # the second time there is nothing to do
         async with open_store(shared) as store:
-            assert isinstance(store, SqlStore)
             moods = await store.read("SELECT mood FROM duologue_sessions")
             (found,) = await store.read("SELECT version FROM duologue_schema")
             assert [*map(tuple, moods)] == [("good",)]

@@ -311,7 +311,7 @@ async def test_a_run_that_lost_its_session_saves_nothing_of_a_step(target: str) 
         async with store.lock("s") as held:
             await begun(held)
             await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
-            await store.write("DELETE FROM duologue_leases")  # type: ignore[attr-defined]
+            await store.write("DELETE FROM duologue_leases")
             with pytest.raises(SessionError, match="This run has lost"):
                 await held.checkpointer.aput(HERE, empty_checkpoint() | {"id": "2"}, {}, {})
         assert await read(store) == []
