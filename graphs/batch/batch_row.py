@@ -34,7 +34,6 @@ from ..session.stored_session import (
     usage_for,
 )
 from ..store.batches import (
-    BatchLease,
     BatchRow,
     CellCount,
     CellRow,
@@ -43,6 +42,7 @@ from ..store.batches import (
     add_counts,
 )
 from ..store.open import Store
+from ..store.session_lease import BatchLease
 from .cells import Cell, Cells, RunCells
 from .order import STORED
 from .spec import Batch
