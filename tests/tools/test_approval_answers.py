@@ -35,6 +35,11 @@ from .approval_help import (
     edited,
 )
 
+DECISIONS = {"approve": APPROVE, "respond": RESPOND, "reject": REJECT} | {
+    "another mail": edited("mail", to="Zoe"),
+    "look instead": edited("look", at="it"),
+}
+
 BAD: dict[str, tuple[Any, str]] = {
     name: (bad, says) for name, bad, says in read_rows(__file__, "answers_that_do_not_fit")
 } | {"null": ({"decisions": None}, "decisions: input should be a list")}
@@ -339,31 +344,19 @@ async def test_what_is_approved_runs_as_it_was_made(saver: Saver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("decision", "ran", "told"),
-    [
-        (
-            edited("mail", to="Zoë"),
-            ("mail", "Zoë"),
-            'to mail with {"to": "Zoë"} before it ran. Result:\nSent to Zoë.',
-        ),
-        (
-            edited("look", at="Bob"),
-            ("look", "Bob"),
-            'to look with {"at": "Bob"} before it ran. Result:\nSeen Bob.',
-        ),
-    ],
+    ("args", "name", "told"), read_rows(__file__, "what_is_edited_runs_as_a_person_wrote_it")
 )
 async def test_what_is_edited_runs_as_a_person_wrote_it_and_the_speaker_is_told(
-    saver: Saver, decision: dict[str, Any], ran: tuple[str, str], told: str
+    saver: Saver, args: dict[str, Any], name: str, told: str
 ) -> None:
-    talk = await decided(saver, decision)
-    assert talk.ran == [ran]
+    talk = await decided(saver, edited(name, **args))
+    assert talk.ran == [(name, *args.values())]
     (result,) = await talk.results()
     assert (result.text, result.status) == (f"A person changed this call {told}", "success")
     fields = fields_of(result)
-    tool_run = None if ran[0] == "mail" else ran[0]
+    tool_run = None if name == "mail" else name
     assert (fields.decision, fields.tool) == ("edit", tool_run)
-    assert fields.arguments == decision["edited_action"]["args"]
+    assert fields.arguments == args
     # The speaker sees its original call.
     shown = [one for one in talk.model.calls[1].prompt if one["role"] == "assistant"]
     assert "Bob" in str(shown[-1]["tool_calls"])
@@ -414,22 +407,13 @@ async def test_who_answers_in_a_tools_place_is_its_result(saver: Saver) -> None:
 
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
-    ("decision", "ending", "ended_by"),
-    [
-        (APPROVE, "mail", "tool_called"),
-        (RESPOND, "mail", "tool_called"),
-        (REJECT, "mail", "max_iterations"),
-        (edited("mail", to="Zoe"), "mail", "tool_called"),
-        (edited("look", at="it"), "mail", "max_iterations"),
-        # A tool that a person chose instead.
-        (edited("look", at="it"), "look", "tool_called"),
-    ],
+    ("name", "ending", "ended_by"), read_rows(__file__, "a_tool_ends_where_it_was_let_answer")
 )
 async def test_a_tool_ends_the_conversation_where_it_was_let_answer(
-    saver: Saver, decision: dict[str, Any], ending: str, ended_by: str
+    saver: Saver, name: str, ending: str, ended_by: str
 ) -> None:
     end = {"max_iterations": 1, "when": {"kind": "tool_called", "tool": ending}}
-    talk = await decided(saver, decision, fields={"end_chat": end})
+    talk = await decided(saver, DECISIONS[name], fields={"end_chat": end})
     assert (await talk.reasons())[0] == ended_by
 
 
@@ -446,18 +430,12 @@ async def test_rounds_in_which_all_is_refused_count_so_that_a_turn_ends(saver: S
 
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
-    ("decision", "said"),
-    [
-        (APPROVE, ["Sent to Bob.", "Done."]),
-        (edited("mail", to="Zoe"), ["Sent to Zoe.", "Done."]),
-        (REJECT, ["Done.", "Fine."]),
-        (RESPOND, ["Done.", "Fine."]),
-    ],
+    ("name", "said"), read_rows(__file__, "only_what_a_tool_gave_is_said_as_it_is")
 )
 async def test_only_what_a_tool_gave_is_said_as_it_is(
-    saver: Saver, decision: dict[str, Any], said: list[str]
+    saver: Saver, name: str, said: list[str]
 ) -> None:
-    assert await (await decided(saver, decision, return_direct=True)).said() == said
+    assert await (await decided(saver, DECISIONS[name], return_direct=True)).said() == said
 
 
 async def test_arguments_of_a_person_that_do_not_fit_are_asked_for_again(saver: Saver) -> None:

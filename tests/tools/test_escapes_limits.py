@@ -279,20 +279,7 @@ print(total >> 20)
 
 
 @pytest.mark.parametrize("level", FULL)
-@pytest.mark.parametrize(
-    "code",
-    [
-        "os.memfd_create('x')",
-        """
-import ctypes
-held = ctypes.create_string_buffer(4096)
-part = (ctypes.c_size_t * 2)(ctypes.addressof(held), 4096)
-if ctypes.CDLL(None, use_errno=True).vmsplice(os.pipe()[1], part, 1, 0) < 0:
-    raise OSError(ctypes.get_errno(), "vmsplice")
-""",
-    ],
-    ids=["memfd_create", "vmsplice"],
-)
+@pytest.mark.parametrize("code", read_rows(__file__, "memory_without_a_process"))
 async def test_memory_without_a_process_is_for_the_bare_host(
     start: Start, level: Level, code: str
 ) -> None:

@@ -243,16 +243,10 @@ async def test_what_is_shown_of_the_system_cannot_be_written(start: Start, place
 
 @pytest.mark.parametrize(
     ("base", "packages", "shown"),
-    [
-        ("/usr", "/usr/lib/python3/dist-packages", set()),
-        ("/usr/local", "/usr/local/lib/python3.11/site-packages", set()),
-        ("/nix/store/python", "/nix/store/python/lib/site-packages", set()),
-        ("/usr/src/python", "/usr/src/app/site-packages", {"bin", "include", "lib"}),
-        ("{tmp}/conda", "{tmp}/app/site-packages", {"bin", "include", "lib"}),
-    ],
+    read_rows(__file__, "of_pythons_folder_is_shown_what_python_is_made_of"),
 )
 async def test_of_pythons_folder_is_shown_what_python_is_made_of(
-    base: str, packages: str, shown: set[str], monkeypatch: pytest.MonkeyPatch
+    base: str, packages: str, shown: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The project (/usr/src) or other environments (conda's envs) may be in the same folder."""
     await need("bubblewrap")

@@ -434,67 +434,35 @@ def made(name: str = "add", description: str = "Adds.", schema: object = None) -
     )
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (made(description=""), "the tool 'add' has no description for models"),
-        (made(description=" \n"), "the tool 'add' has no description"),
-        (made(""), "'' can't be a tool's name"),
-        (made("  "), "'  ' can't be a tool's name"),
-        (made("a\nb"), r"'a\nb' can't be a tool's name"),
-        (made("a\ud800"), r"'a\ud800' can't be a tool's name"),
-        (
-            made("auto"),
-            "'auto' can't be a tool's name, since tool_choice gives this word a meaning",
-        ),
-        (made("required"), "'required' can't be a tool's name"),
-        (made("none"), "'none' can't be a tool's name"),
-        (
-            made(schema=TakesOdd),
-            "the arguments of the tool 'add' can't be written as a JSON schema",
-        ),
-        (made(schema={"type": "array"}), "(they are not an object, but 'array')"),
-        (
-            made(schema={"type": "object", "properties": {"a": {"default": {1, 2}}}}),
-            "the arguments of the tool 'add' can't be written as a JSON schema",
-        ),
-        (
-            made(schema={"type": "object", "properties": {"a": {"maximum": float("inf")}}}),
-            "the arguments of the tool 'add' can't be written as a JSON schema",
-        ),
-        (made(description="Adds \ud800."), "can't be written as a JSON schema"),
-    ],
-)
-def test_a_tool_that_no_model_could_be_told_of_is_refused(
-    wrong: StructuredTool, words: str
-) -> None:
-    with pytest.raises(SpecError) as caught:
-        build_graph(tools=[wrong])
-    assert str(caught.value).startswith(("tools: ", "tools.0: "))
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+ODD_TOOLS: list[tuple[dict[str, Any], str]] = [
+    *read_rows(__file__, "a_tool_that_no_model_could_be_told_of_is_refused"),
+    ({"name": "a\ud800"}, r"'a\ud800' can't be a tool's name"),
+    ({"description": "Adds \ud800."}, "can't be written as a JSON schema"),
+    ({"schema": TakesOdd}, "the arguments of the tool 'add' can't be written as a JSON schema"),
+    (
+        {"schema": {"type": "object", "properties": {"a": {"default": {1, 2}}}}},
+        "the arguments of the tool 'add' can't be written as a JSON schema",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    "fine",
-    [
-        made("server.tool"),
-        made("höchster Wert"),
-        made("x" * 80),
-        made("any"),
-        made(schema=Node),
-        made(schema={"type": "object"}),
-        made(
-            schema={
-                "type": "object",
-                "properties": {"a": {"$ref": "#/$defs/A"}},
-                "$defs": {"A": {}},
-            }
-        ),
-    ],
-)
-def test_odd_names_and_schemas_are_no_fault(fine: StructuredTool) -> None:
-    check_kind("tools", fine, "tools: 'one'")
+def test_a_tool_that_no_model_could_be_told_of_is_refused() -> None:
+    def check(fields: dict[str, Any], words: str) -> None:
+        with pytest.raises(SpecError) as caught:
+            build_graph(tools=[made(**fields)])
+        assert str(caught.value).startswith(("tools: ", "tools.0: "))
+        assert words in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    check_rows(ODD_TOOLS, check)
+
+
+def test_odd_names_and_schemas_are_no_fault() -> None:
+    for name in ("server.tool", "höchster Wert", "x" * 80, "any"):
+        check_kind("tools", made(name), "tools: 'one'")
+    refers = {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {}}}
+    for schema in (Node, {"type": "object"}, refers):
+        check_kind("tools", made(schema=schema), "tools: 'one'")
 
 
 def test_what_the_runtime_fills_in_is_not_part_of_the_schema() -> None:

@@ -24,6 +24,7 @@ from duologue.nodes.testing.server import Request, ScriptedServer
 from support.faulty_server import Sent
 from support.replies_in_bytes import Server as Bytes, chunk, json_of, say, stream_of
 from support.results import StoredSession
+from support.tables import read_rows
 
 
 class Turnstile:
@@ -235,28 +236,17 @@ def served(server: ScriptedServer | Bytes, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("busy", "told"),
-    [
-        (Reply(error=429, retry_after=300), 300),
-        (Reply(error=429), None),
-        (Reply(error=503, retry_after=0.5), 0.5),
-        (Reply(error=529), None),
-    ],
-)
+@pytest.mark.parametrize("busy", read_rows(__file__, "busy"))
 async def test_each_try_passes_the_gate_which_alone_waits(
-    busy: Reply,
-    told: float | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    busy: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each attempt passes the gate, which waits longer than OpenAI's client would."""
     gate = Turnstile()
-    with ScriptedServer([busy] * 12 + ["Yes.", "No."]) as server:
+    with ScriptedServer([Reply(**busy)] * 12 + ["Yes.", "No."]) as server:
         served(server, monkeypatch)
         await run(talk(None, None), gate, tmp_path / "s.db")
         assert len(server.calls) == len(gate.entered) == 14
-    assert gate.refusals == [("scripted", told)] * 12
+    assert gate.refusals == [("scripted", busy.get("retry_after"))] * 12
     assert [used.calls for _, used in gate.counted] == [1, 1]
 
 
@@ -351,33 +341,22 @@ async def test_what_counts_money_needs_all_prices(tmp_path: Path) -> None:
 
 
 @pytest.mark.part(1)
-@pytest.mark.parametrize(
-    ("down", "why", "seconds"),
-    [
-        (Reply(error=503), "answers with an error (503)", None),
-        (Reply(error=503, retry_after=8), "answers with an error (503)", 8),
-        (Reply(error=502), "answers with an error (502)", None),
-        (Reply(text="No.", error="drop"), "can't be reached", None),
-    ],
-)
+@pytest.mark.parametrize("down", read_rows(__file__, "down"))
 @pytest.mark.parametrize("tokens", [False, True])
 async def test_a_call_is_repeated_until_its_server_is_up_again(
-    down: Reply,
-    why: str,
-    seconds: float | None,
-    tokens: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    down: dict[str, Any], tokens: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also without retries of OpenAI's client."""
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
     gate = Turnstile()
-    with ScriptedServer(["Yes."] + [down] * 12 + ["No."]) as server:
+    with ScriptedServer(["Yes."] + [Reply(**down)] * 12 + ["No."]) as server:
         served(server, monkeypatch)
         last = await run(talk(None, None), gate, tmp_path / "s.db", tokens=tokens)
         assert [one.text for one in last.messages[1:]] == ["Yes.", "No."]
         assert len(server.calls) == 14
-    assert gate.outages == [(f"the model server at {server.url} {why}", seconds)] * 12
+    why = "can't be reached" if "text" in down else f"answers with an error ({down['error']})"
+    outage = (f"the model server at {server.url} {why}", down.get("retry_after"))
+    assert gate.outages == [outage] * 12
     assert gate.ended[-1] == 12
     assert [used.calls for _, used in gate.counted] == [1, 1]
 

@@ -19,6 +19,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.session import judging
 from duologue.nodes.testing import Call, Line, Prompt, ScriptedChatModel
+from support.tables import read_rows
 
 CRITERIA = ["A price is named.", "A day is named."]
 HALF: Line = {"criterion_1": "met", "criterion_2": "not_met"}
@@ -222,20 +223,7 @@ async def test_the_judges_cost_counts_at_its_price(store: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        (
-            {"score": []},
-            'judge_at_end: no score reads the verdict; add score = ["criteria", "findings"]',
-        ),
-        (
-            {
-                "conversation": {"kind": "role_play", "task": "Dig", "user_role": "A"}
-                | {"assistant_role": "B"}
-            },
-            "judge_at_end: the conversation has no separate judge; set its field judge.criteria",
-        ),
-    ],
+    ("fields", "why"), read_rows(__file__, "judging_without_a_score_or_a_judge_is_refused")
 )
 async def test_judging_without_a_score_or_a_judge_is_refused(
     store: str, fields: dict[str, Any], why: str

@@ -267,14 +267,7 @@ def test_rows_that_differ_in_a_plain_text_build_one_conversation(
     assert len(built) == len(roles)
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("Ann,Cook, ", "line 400: must not be empty"),
-        ("Ann,Ann,Task", "line 400: speakers: two speakers are called 'Ann'"),
-        ("Ann,Cook,", None),
-    ],
-)
+@each_row("an_error_far_down_a_file_names_its_line")
 def test_an_error_far_down_a_file_names_its_line(
     line: str, told: str | None, tmp_path: Path
 ) -> None:
