@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.order import read_selection
 from duologue.graphs.batch.report.page import BatchReport, gather_report
 from duologue.graphs.batch.report.rows import Rows
+from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.batch.status import BatchStatus
 from duologue.graphs.store.batches import CellCount, add_counts
 from duologue.nodes.testing import Prompt, Reply
@@ -30,6 +32,20 @@ def batch(cells: int = CELLS, /, **fields: Any) -> dict[str, Any]:
     }
     tasks = [f"Plan garden {number}." for number in range(1, cells + 1)]
     return {"conversation": conversation | fields, "vary": {"task": tasks}}
+
+
+PLAY: dict[str, Any] = {
+    "kind": "role_play",
+    "task": "Plan a garden",
+    "user_role": "Buyer",
+    "assistant_role": "Seller",
+}
+"""A role-play, in which a batch varies some fields."""
+
+
+def cells_of(vary: object, conversation: object = PLAY, **fields: Any) -> Cells:
+    """Return the cells of a batch."""
+    return Cells.of(load_batch({"conversation": conversation, "vary": vary, **fields}), "grid")
 
 
 class Player:

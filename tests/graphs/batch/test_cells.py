@@ -11,20 +11,14 @@ from langchain_core.tools import tool
 
 from duologue.graphs import Batch, Conversation, SpecError, load_conversation, role_play
 from duologue.graphs.batch.cells import Cells
-from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.batch.values import canonical_json
 from duologue.graphs.common.data import NamedObject
 from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.graphs.store.rows import check_session_id
+from support.batches import PLAY, cells_of
 from support.cases import drawn_cases
 from support.tables import read_rows
 
-PLAY: dict[str, Any] = {
-    "kind": "role_play",
-    "task": "Plan a garden",
-    "user_role": "Buyer",
-    "assistant_role": "Seller",
-}
 TALK: dict[str, Any] = {
     "task": "Agree",
     "speakers": [{"name": "Ann"}, {"name": "Dr. Who", "replies": ["human", "model"]}],
@@ -32,10 +26,6 @@ TALK: dict[str, Any] = {
     "model": "gpt-4.1",
     "prices": {"gpt-4.1": {"input": 1, "output": 2}},
 }
-
-
-def cells_of(vary: dict[str, Any], conversation: object = PLAY, **fields: Any) -> Cells:
-    return Cells.of(load_batch({"conversation": conversation, "vary": vary, **fields}), "grid")
 
 
 STORABLE = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4)

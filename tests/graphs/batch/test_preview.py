@@ -5,28 +5,26 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from duologue.graphs import SpecError, converse, load_conversation
+from duologue.graphs import Batch, SpecError, converse, load_conversation
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.driver import BatchSettings, select_cells
 from duologue.graphs.batch.preview import Preview, preview_batch
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.conversation.limits import plain_calls
 from duologue.nodes.testing import ScriptedChatModel
+from support.batches import PLAY, cells_of
 from support.cases import drawn_cases
 from support.tables import read_rows
 
-PLAY: dict[str, Any] = {
-    "kind": "role_play",
-    "task": "Plan a garden",
-    "user_role": "Buyer",
-    "assistant_role": "Seller",
-}
 TALK: dict[str, Any] = {
     "task": "Agree",
     "speakers": [{"name": "Ann"}, {"name": "Bob"}, {"name": "Cid", "checks_completion": True}],
 }
 ALL: dict[str, Any] = {"mode": "all_task_must_complete", "max_iterations": 2}
 CAPPED: dict[str, Any] = {**ALL, "when": {"kind": "max_messages", "limit": 5}}
+
+
+NO_LIMITS = Batch(conversation=PLAY)
 
 
 def seen(conversation: object = PLAY, **fields: Any) -> Preview:
@@ -78,20 +76,18 @@ VARY: dict[str, Any] = {
 def test_the_calls_of_a_run_are_those_of_its_cells(
     keys: set[str], most: int | None, shuffle: bool
 ) -> None:
-    vary = {key: VARY[key] for key in keys}
-    batch = load_batch({"conversation": PLAY, "vary": vary, "trials": 2})
-    run = select_cells(Cells.of(batch, "grid"), BatchSettings(limit=most, shuffle=shuffle))
-    found = preview_batch(run, batch)
+    cells = cells_of({key: VARY[key] for key in keys}, trials=2)
+    run = select_cells(cells, BatchSettings(limit=most, shuffle=shuffle))
+    found = preview_batch(run, NO_LIMITS)
     assert found.plain_calls == sum(plain_calls(cell.conversation()) or 0 for cell in run)
     assert found.sessions == len(run)
 
 
 def test_a_dry_run_says_which_part_runs_and_in_which_order() -> None:
-    batch = load_batch({"conversation": PLAY, "vary": {"user_role": ["Ann", "Bob", "Cid", "Dan"]}})
-    cells = Cells.of(batch, "grid")
+    cells = cells_of({"user_role": ["Ann", "Bob", "Cid", "Dan"]})
 
     def told(**options: Any) -> str:
-        return preview_batch(select_cells(cells, BatchSettings(**options)), batch).text()
+        return preview_batch(select_cells(cells, BatchSettings(**options)), NO_LIMITS).text()
 
     assert told().startswith("4 sessions, normally ")
     assert told(limit=2).startswith("The first 2 of 4 sessions, normally ")
@@ -180,9 +176,8 @@ def test_without_a_cap_and_with_agents_only_a_limit_on_calls_is_known(
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_the_calls_of_many_cells_are_estimated(shuffle: bool) -> None:
     vary = {"task": [f"Task {number}" for number in range(1_000)], "max_iterations": [1, 2, 3, 10]}
-    batch = load_batch({"conversation": PLAY, "vary": vary})
-    run = select_cells(Cells.of(batch, "grid"), BatchSettings(shuffle=shuffle))
-    found = preview_batch(run, batch)
+    run = select_cells(cells_of(vary), BatchSettings(shuffle=shuffle))
+    found = preview_batch(run, NO_LIMITS)
     # Each session has the call for the task and two calls in each round.
     assert found.plain_calls == pytest.approx(4_000 * (1 + 2 * 4), rel=0.15)
     number = f"{found.plain_calls:,}"

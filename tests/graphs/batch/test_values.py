@@ -14,22 +14,17 @@ from duologue.graphs.batch import grid
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.cli.descriptions import read_sample
+from support.batches import PLAY, cells_of
 from support.cases import drawn_cases
 from support.graphs import forms_by_kind
 from support.tables import each_row, read_rows
 
-PLAY: dict[str, Any] = {
-    "kind": "role_play",
-    "task": "Plan a garden",
-    "user_role": "Buyer",
-    "assistant_role": "Seller",
-}
 TWO: dict[str, Any] = {"task": "Agree", "speakers": [{"name": "Ann"}, {"name": "Dr. Who"}]}
 
 
 def varied(vary: object, folder: Path, **fields: Any) -> list[dict[str, Any]]:
     with chdir(folder):
-        cells = Cells.of(load_batch({"conversation": PLAY, **fields, "vary": vary}), "grid")
+        cells = cells_of(vary, **fields)
     cells.grid.check()
     return [dict(cell.varied) for cell in cells]
 
@@ -200,10 +195,6 @@ WORDS = st.sampled_from(
 )
 
 
-def cells_of(conversation: dict[str, Any], vary: dict[str, Any]) -> Cells:
-    return Cells.of(load_batch({"conversation": conversation, "vary": vary}), "grid")
-
-
 def first_error_row_by_row(cells: Cells) -> str | None:
     """Return the error of the first row whose conversation cannot be built."""
     for row in range(len(cells)):
@@ -219,7 +210,7 @@ def test_each_text_fits_if_one_text_fits_a_plain_field(
     field: tuple[dict[str, Any], str], text: str
 ) -> None:
     conversation, path = field
-    cells_of(conversation, {path: ["Fits.", text]}).cell(2).conversation()
+    cells_of({path: ["Fits.", text]}, conversation).cell(2).conversation()
 
 
 ROLES = st.sampled_from(["Ann", "Bob", "ann", " ", "Cook"])
@@ -234,7 +225,7 @@ ROWS = st.lists(
 @drawn_cases(20, 600, rows=ROWS)
 def test_the_first_row_that_does_not_fit_is_named(rows: list[tuple[str, str, Any]]) -> None:
     fits = ("Cook", "Teacher", "Plan")
-    cells = cells_of(PLAY, {"user_role, assistant_role, task": [fits, *rows]})
+    cells = cells_of({"user_role, assistant_role, task": [fits, *rows]})
     wanted = first_error_row_by_row(cells)
     if wanted is None:
         cells.grid.check()
@@ -253,7 +244,7 @@ def test_rows_that_differ_in_a_plain_text_build_one_conversation(
     lines = [f"{pair},Task {number}" for pair in roles for number in range(100)]
     file = tmp_path / "rows.csv"
     file.write_text("\n".join(["user_role,assistant_role,task", *lines]))
-    cells = cells_of(PLAY, {"user_role, assistant_role, task": str(file)})
+    cells = cells_of({"user_role, assistant_role, task": str(file)})
     built: list[object] = []
     build = grid.conversation_of
 
@@ -273,7 +264,7 @@ def test_an_error_far_down_a_file_names_its_line(
 ) -> None:
     lines = ["user_role,assistant_role,task", *(f"Ann,Bob,Task {n}" for n in range(2, 400)), line]
     (tmp_path / "rows.csv").write_text("\n".join(lines))
-    cells = cells_of(PLAY, {"user_role, assistant_role, task": str(tmp_path / "rows.csv")})
+    cells = cells_of({"user_role, assistant_role, task": str(tmp_path / "rows.csv")})
     if told is None:
         # An empty cell leaves the conversation's task.
         return cells.grid.check()
