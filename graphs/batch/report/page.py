@@ -162,20 +162,12 @@ class Sentence(Data):
 class Line(Link):
     """A cell in the table of cells."""
 
-    trial: PositiveInt
-    """The number of the trial."""
+    row: CellRow
+    """The cell's row."""
     values: tuple[str, ...]
     """The values of the fields that vary, in the order of `BatchReport.paths`."""
     kind: Kind
     """The reason why it ended, or its status."""
-    messages: NonNegativeInt
-    """Number of messages."""
-    tokens: NonNegativeInt
-    """Number of tokens."""
-    cost: NonNegativeFloat | None
-    """Cost of the calls whose prices are known, in the currency of the price table. None if no
-    price is known.
-    """
     scores: tuple[float | None, ...] = ()
     """The scores, in the order of `BatchReport.scores`. None for a missing score."""
 
@@ -549,12 +541,9 @@ def _line(
         number=row.number,
         session=row.session,
         page=link(row),
-        trial=row.trial,
+        row=row,
         values=tuple(_cut(label_value(row.varied.get(path, "")), _VALUE) for path in paths),
         kind=found,
-        messages=row.messages,
-        tokens=row.tokens,
-        cost=row.cost,
         scores=tuple(row.scores.get(name) for name in rows.columns),
     )
 
