@@ -16,6 +16,7 @@ import typer
 
 from ..common.errors import SpecError
 from .batch import app as batch, compare, judge, simulate
+from .follow_up import FollowUp
 from .manage import delete, export, fork, sessions
 from .options import (
     BEGIN,
@@ -54,7 +55,6 @@ def init(
     if kind is not None and file is None and kind.endswith(_SUFFIX):
         file, kind = Path(kind), None
     from .descriptions import read_sample
-    from .follow_up import FollowUp
     from .terminal.console import plain, stderr, stdout
 
     kind = kind or "role_play"
@@ -203,7 +203,6 @@ def run(
     _check_options(task, options, is_file=is_file)
 
     from ..kinds.role_play import role_play
-    from .follow_up import FollowUp
     from .run import follow
 
     follow_up = FollowUp(store, model, tools or ())
@@ -252,7 +251,6 @@ def resume(
 
     require_session(session, store)
 
-    from .follow_up import FollowUp
     from .run import follow
 
     follow(None, session, FollowUp(store, model, tools or ()), as_json=as_json)
@@ -305,7 +303,6 @@ def show(
 
         show_page(session, speaker, store)
         return
-    from .follow_up import FollowUp
     from .show import show_prompt, show_session
 
     follow_up = FollowUp(store)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from .follow_up import FollowUp
 from .options import Concurrency, add_commands
 
 
@@ -253,7 +254,6 @@ def run(
         seed=seed,
         shuffle=False if no_shuffle else None,
     )
-    from .follow_up import FollowUp
     from .run_batch import run_here, show_plan
 
     options = FollowUp(store, model, tools or ()).run_options()

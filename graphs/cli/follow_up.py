@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ..common.addresses import show_address
 from ..common.sanitize import clean
-from ..store.rows import SessionRow
 
 if TYPE_CHECKING:
     from ..session.options import Options
+    from ..store.rows import SessionRow
 
 _RUNS = ("resume", "answer")
 """The commands that run a session, and therefore need its model and its tools."""
@@ -38,7 +38,7 @@ class FollowUp:
         tools = import_tools(self.tools, "--tools")
         return {"store": self.store, "model": self.model, "tools": tools}
 
-    def for_session(self, row: SessionRow) -> "FollowUp":
+    def for_session(self, row: "SessionRow") -> "FollowUp":
         """Return the options for a session, which may need objects that are not installed."""
         # Commands that only list or stop sessions do not need these modules, which load slowly.
         from ...tools.registry.functions import import_tools

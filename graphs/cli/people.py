@@ -6,6 +6,7 @@ Each command imports its modules inside its function, as in `graphs.cli.app`.
 from collections.abc import Sequence
 from typing import Any
 
+from .follow_up import FollowUp
 from .options import (
     select_set,
 )
@@ -61,7 +62,6 @@ def chat(
     from ...tools.registry.functions import import_tools
     from ..common.content import make_content
     from ..kinds.chat import chat as make
-    from .follow_up import FollowUp
     from .run import follow
 
     imported = [one.name for one in import_tools(tools or (), "--tools")]
@@ -112,7 +112,6 @@ def answer(
     from .sessions import require_session
 
     require_session(session, store)
-    from .follow_up import FollowUp
     from .questions import reply_of
     from .run import follow
 
@@ -146,7 +145,6 @@ def say(
     row = require_session(session, store)
     from ..common.content import make_content
     from ..session.session import Session as Handle
-    from .follow_up import FollowUp
 
     files = read_attached(attach)
     handle = Handle(session, store=store)
