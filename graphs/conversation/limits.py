@@ -185,10 +185,8 @@ def least_limit(
 def check(conversation: ConversationFields) -> None:
     """Raise an error if two fields of a conversation contradict each other."""
     _check_tasks(conversation)
-    _check_prefixes(conversation)
-    _check_hearers(conversation)
-    _check_handoffs(conversation)
-    _check_concurrent(conversation)
+    _check_speakers(conversation)
+    _check_order(conversation)
     _check_prompts(conversation)
     check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
     opening, end_chat = conversation.opening, conversation.end_chat
@@ -252,60 +250,53 @@ def _check_tasks(conversation: ConversationFields) -> None:
         raise ValueError("task_specification: there is no task to make more specific; set task")
 
 
-def _check_prefixes(conversation: ConversationFields) -> None:
+def _check_speakers(conversation: ConversationFields) -> None:
+    order = conversation.turn_order
     for number, speaker in enumerate(conversation.speakers):
+        at = f"speakers.{number}"
         for name in speaker.prefixes:
-            check_name(conversation, f"speakers.{number}.prefixes", name)
+            check_name(conversation, f"{at}.prefixes", name)
             if name == speaker.name:
                 raise ValueError(
-                    f"speakers.{number}.prefixes: {name!r} does not hear its own messages; use "
-                    "another name"
+                    f"{at}.prefixes: {name!r} does not hear its own messages; use another name"
                 )
-
-
-def _check_hearers(conversation: ConversationFields) -> None:
-    for number, speaker in enumerate(conversation.speakers):
-        at = f"speakers.{number}.speaks_to"
         others = [name for name in speaker.speaks_to or () if name != speaker.name]
         for name in others:
-            check_name(conversation, at, name)
+            check_name(conversation, f"{at}.speaks_to", name)
         if speaker.speaks_to is not None and not others:
             raise ValueError(
-                f"{at}: no other speaker would hear {speaker.name!r}; add another speaker"
+                f"{at}.speaks_to: no other speaker would hear {speaker.name!r}; add another speaker"
             )
+        if isinstance(order, Handoff) and HAND_OFF in speaker.tools:
+            raise ValueError(
+                f"{at}.tools: {HAND_OFF!r} is the tool that names the next speaker; rename yours"
+            )
+        if isinstance(order, Concurrent):
+            _check_at_once(speaker, at)
 
 
-def _check_handoffs(conversation: ConversationFields) -> None:
+def _check_at_once(speaker: Speaker, at: str) -> None:
+    """Check a speaker that speaks at the same time as the others."""
+    if speaker.checks_completion:
+        raise ValueError(
+            f"{at}.checks_completion: only a separate judge judges speakers that speak at once; "
+            "leave it out, and set judge.criteria"
+        )
+    if speaker.runs_code:
+        raise ValueError(
+            f"{at}.replies: {speaker.name!r} does not hear the code of speakers that speak at "
+            'once; leave out "code", or use another turn_order'
+        )
+
+
+def _check_order(conversation: ConversationFields) -> None:
     order = conversation.turn_order
-    if not isinstance(order, Handoff):
-        return
-    for name, others in order.to.items():
+    for name, others in order.to.items() if isinstance(order, Handoff) else ():
         check_name(conversation, "turn_order.to", name)
         for other in others:
             check_name(conversation, f"turn_order.to.{name}", other)
-    for number, speaker in enumerate(conversation.speakers):
-        if HAND_OFF in speaker.tools:
-            raise ValueError(
-                f"speakers.{number}.tools: {HAND_OFF!r} is the tool that names the next speaker; "
-                "rename yours"
-            )
-
-
-def _check_concurrent(conversation: ConversationFields) -> None:
-    if not isinstance(conversation.turn_order, Concurrent):
-        return
-    for number, speaker in enumerate(conversation.speakers):
-        if speaker.checks_completion:
-            raise ValueError(
-                f"speakers.{number}.checks_completion: only a separate judge judges speakers that "
-                "speak at once; leave it out, and set judge.criteria"
-            )
-        if speaker.runs_code:
-            raise ValueError(
-                f"speakers.{number}.replies: {speaker.name!r} does not hear the code of speakers "
-                'that speak at once; leave out "code", or use another turn_order'
-            )
-    for path, end in leaves(conversation.end_chat.when, "end_chat.when"):
+    ends = leaves(conversation.end_chat.when, "end_chat.when")
+    for path, end in ends if isinstance(order, Concurrent) else ():
         if isinstance(end, DoneToken) and end.answered:
             raise ValueError(
                 f"{path}.answered: no speaker answers a token if all speak at once; leave it out, "

@@ -221,9 +221,8 @@ def select_heard(conversation: Conversation, log: Sequence[M], name: str) -> Seq
     heard: list[M] = []
     begin = 0
     for end in _ends_of_rounds(conversation, log, name):
-        of_others = [message for message in log[begin:end] if _is_of_another(message, name)]
-        heard += (message for message in log[begin:end] if not _is_of_another(message, name))
-        heard += of_others
+        # Sorting is stable: its own messages come first, each part in its order.
+        heard += sorted(log[begin:end], key=lambda one: _is_of_another(one, name))
         begin = end
     heard += (message for message in log[begin:] if not _is_of_another(message, name))
     return heard
