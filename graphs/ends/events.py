@@ -32,7 +32,27 @@ from .end import (
 )
 
 
-class DoneToken(BaseEnd):
+class _SpeakersAct(BaseEnd):
+    """Base of the end conditions that a speaker meets by an act: a word, or a call of a tool."""
+
+    def list_doers(self, facts: Facts) -> list[str]:
+        """Return the speakers whose act counts now."""
+        raise NotImplementedError
+
+    def is_met(self, facts: Facts) -> bool:
+        return bool(self.list_doers(facts))
+
+    @classmethod
+    def list_all_doers(cls, at: AtEnd) -> list[str]:
+        """Return the speakers who have met the end conditions of this class."""
+        return [name for end in at.met_of(cls) for name in end.list_doers(at.facts)]
+
+    @classmethod
+    def find_ender(cls, at: AtEnd) -> str:
+        return cls.list_all_doers(at)[-1]
+
+
+class DoneToken(_SpeakersAct):
     """A word that ends the conversation when a speaker says it (CAMEL's done token).
 
     The word does not count in code, in a question, in a thought, or if a sentence only quotes it.
@@ -68,11 +88,7 @@ class DoneToken(BaseEnd):
         """Return the effective match mode: ``match``, or the token's default."""
         return self.match or default_match(self.token)
 
-    def is_met(self, facts: Facts) -> bool:
-        return bool(self._speakers(facts))
-
-    def _speakers(self, facts: Facts) -> list[str]:
-        """Return the speakers whose done token counts now."""
+    def list_doers(self, facts: Facts) -> list[str]:
         waiting = facts.tokens_unanswered if self.answered else ()
         said = tuple(pair for pair in facts.tokens_said if pair not in waiting)
         return doers(self.token, self.by, said)
@@ -111,16 +127,12 @@ class DoneToken(BaseEnd):
     @classmethod
     def explain(cls, at: AtEnd) -> str:
         met = at.met_of(DoneToken)
-        meanings = [(listed(end._speakers(at.facts)), end.meaning) for end in met]
+        meanings = [(listed(end.list_doers(at.facts)), end.meaning) for end in met]
         if all(meaning is not None for _, meaning in meanings):
             return " and ".join(f"{who} {meaning}" for who, meaning in meanings)
         is_answered = all(end.answered is True for end in met)
         answered = " and got an answer" if is_answered else ""
-        return f"{listed(_all_speakers(at))} said the done token{answered}"
-
-    @classmethod
-    def find_ender(cls, at: AtEnd) -> str:
-        return _all_speakers(at)[-1]
+        return f"{listed(cls.list_all_doers(at))} said the done token{answered}"
 
     @classmethod
     def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
@@ -136,10 +148,6 @@ class DoneToken(BaseEnd):
 def _talks(speaker: Speaker) -> bool:
     """Return whether the speaker has a source of replies that is not a fixed text or code."""
     return any(reply.kind in ("model", "human", "function", "agent") for reply in speaker.replies)
-
-
-def _all_speakers(at: AtEnd) -> list[str]:
-    return [name for end in at.met_of(DoneToken) for name in end._speakers(at.facts)]
 
 
 class Predicate(BaseEnd):
@@ -206,7 +214,7 @@ class StopRequested(BaseEnd):
         return "a request to stop"
 
 
-class ToolCalled(BaseEnd):
+class ToolCalled(_SpeakersAct):
     """An end that is met when a tool has been called and has answered without an error."""
 
     kind: Literal["tool_called"] = "tool_called"
@@ -220,10 +228,7 @@ class ToolCalled(BaseEnd):
     report: ClassVar = "An ending tool was called"
     comes_of_tools: ClassVar = True
 
-    def is_met(self, facts: Facts) -> bool:
-        return bool(self._callers(facts))
-
-    def _callers(self, facts: Facts) -> list[str]:
+    def list_doers(self, facts: Facts) -> list[str]:
         return doers(self.tool, self.by, facts.tools_called)
 
     def describe(self) -> str:
@@ -255,11 +260,7 @@ class ToolCalled(BaseEnd):
     @classmethod
     def explain(cls, at: AtEnd) -> str:
         tools = [repr(end.tool) for end in at.met_of(ToolCalled)]
-        return f"{listed(_all_callers(at))} called the tool {listed(tools)}"
-
-    @classmethod
-    def find_ender(cls, at: AtEnd) -> str:
-        return _all_callers(at)[-1]
+        return f"{listed(cls.list_all_doers(at))} called the tool {listed(tools)}"
 
     @classmethod
     def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
@@ -268,10 +269,6 @@ class ToolCalled(BaseEnd):
             is_new = act not in step.before.tools_called
             if is_new and any(doers(end.tool, end.by, (act,)) for end in ends):
                 yield EndStep("called", act[1], f"called {act[0]}", act=act)
-
-
-def _all_callers(at: AtEnd) -> list[str]:
-    return [name for end in at.met_of(ToolCalled) for name in end._callers(at.facts)]
 
 
 class _EndingTools(FactTally):
