@@ -109,30 +109,15 @@ def test_one_criterion_that_is_not_met_is_enough_to_go_on(finding: str) -> None:
 
 def test_the_judge_sees_everything_said_and_asks_in_one_call() -> None:
     """The judge has its own prompt and model, and also sees private openings and tasks."""
+    ann = {"name": "Ann", "task": "Keep it.", "private_opening": {"prompt": "Choose a number."}}
+    bob = {"name": "Bob", "task": "Guess it.", "private_opening": {"lines": ["It is odd."]}}
+    judge_with = {"kind": "separate", "criteria": ["Bob guessed it."], "prompt": "Be strict."}
     spec = load_conversation(
         {
-            "speakers": [
-                {
-                    "name": "Ann",
-                    "task": "Keep it.",
-                    "private_opening": {"prompt": "Choose a number."},
-                },
-                {
-                    "name": "Bob",
-                    "task": "Guess it.",
-                    "checks_completion": True,
-                    "private_opening": {"lines": ["It is odd."]},
-                },
-            ],
+            "speakers": [ann, bob | {"checks_completion": True}],
             "opening": {"answers": True},
             "end_chat": {"mode": FIRST},
-            "judge": {
-                "kind": "separate",
-                "criteria": ["Bob guessed it."],
-                "prompt": "Be strict.",
-                "model": "judge",
-                "temperature": 0.7,
-            },
+            "judge": judge_with | {"model": "judge", "temperature": 0.7},
         }
     )
     result, judge = play(
@@ -306,16 +291,6 @@ def test_a_moderator_gives_the_word_to_somebody_else() -> None:
     assert problems == ["This is not the name of a speaker who can be next."] * 2
 
 
-@pytest.mark.parametrize(
-    "answer",
-    ['Cid is next: {"next_speaker": "cid"}', '{"Next Speaker": "CID", "reason": "He is silent."}'],
-)
-def test_r4_a_choice_is_read_as_models_write_it(answer: str) -> None:
-    spec = moderated(end_chat={"max_iterations": 1})
-    result, _ = play(spec, ["Line one.", "Line two.", "Line three."], [answer, next_is("Ann")])
-    assert [name for name, _ in result.transcript][:2] == ["Ann", "Cid"]
-
-
 def test_between_two_no_moderator_needs_to_be_asked() -> None:
     spec = talk(turn_order={"kind": "moderator", "model": "moderator"})
     result, _ = play(spec, [f"This is line {n} of them all." for n in range(6)], [])
@@ -340,9 +315,10 @@ def test_a_choice_that_stays_unreadable_falls_back_on_the_order_with_a_warning(
     assert (step.speaker, step.message) == ("Bob", "m0003")
 
 
-@pytest.mark.parametrize("answer", ["cid", "**Cid** is next.", "1. Cid", '{"who": ["CID"]}'])
+@each_row("r4_a_choice_is_read_as_models_write_it")
 @pytest.mark.parametrize("form", ["word", "structured"])
-def test_a_choice_is_read_in_another_form_than_requested(answer: str, form: str) -> None:
+def test_r4_a_choice_is_read_as_models_write_it(answer: str, form: str) -> None:
+    """A choice may have another form than requested."""
     spec = moderated(turn_order={"form": form}, end_chat={"max_iterations": 1})
     said: list[Line] = ["Line one.", "Line two.", "Line three."]
     result, _ = play(spec, said, [answer, "Ann"])

@@ -61,6 +61,7 @@ def test_it_is_marked_in_the_log_and_the_events_and_no_view_changes() -> None:
     played = play(talk(), [cut("Once upon a ti"), "Fine."])
     result = played.result
     assert cut_off(result) == [True, False]
+    assert played.transcript == [("Ann", "Once upon a ti"), ("Bob", "Fine.")]
     events = [one for one in events_of_session(result) if isinstance(one, MessageSaid)]
     assert [one.cut_off for one in events] == [True, False]
     # It did not cause the end.
@@ -75,11 +76,8 @@ def test_it_is_marked_in_the_log_and_the_events_and_no_view_changes() -> None:
 def test_the_transcript_and_the_page_say_so(tmp_path: Path) -> None:
     """R3."""
     store = f"sqlite:///{tmp_path}/sessions.db"
-    played = play(
-        talk(on_length="retry"),
-        [cut("Once upon a ti"), cut("Once up"), "Fine."],
-        store=store,
-    )
+    script: list[Line] = [cut("Once upon a ti"), cut("Once up"), "Fine."]
+    played = play(talk(on_length="retry"), script, store=store)
     console = Console(width=200, record=True, force_terminal=False)
     transcript = Transcript(FollowUp(store), console, console)
     for event in events_of_session(played.result):
@@ -90,12 +88,6 @@ def test_the_transcript_and_the_page_say_so(tmp_path: Path) -> None:
     page = Session("s", store=store).export(format="markdown")
     assert "*Cut off at the token limit and asked again: Your message was cut off" in page
     assert page.count("*Cut off at the token limit*") == 1
-
-
-def test_by_default_it_is_said_as_it_is() -> None:
-    """R3."""
-    played = play(talk(), [cut("Once upon a ti"), "Fine."])
-    assert played.transcript == [("Ann", "Once upon a ti"), ("Bob", "Fine.")]
 
 
 def test_the_rest_is_asked_for_once_and_both_parts_are_one_message() -> None:
@@ -136,12 +128,9 @@ def test_a_shorter_one_is_asked_for_once_and_said() -> None:
 def test_a_kill_behind_the_first_part_asks_for_the_rest_alone(tmp_path: Path) -> None:
     """R3: the first part is a step, so a resumed run repeats no completed call."""
     store = f"sqlite:///{tmp_path}/sessions.db"
+    script: list[Line] = [cut("One two thr"), RuntimeError("killed")]
     with pytest.raises(RuntimeError, match="killed"):
-        play(
-            talk(on_length="continue"),
-            [cut("One two thr"), RuntimeError("killed")],
-            store=store,
-        )
+        play(talk(on_length="continue"), script, store=store)
     model = ScriptedChatModel(script=["ee.", "Fine."])
     result = Session("s", store=store).resume(model=model)
     assert result.transcript == [("Ann", "One two three."), ("Bob", "Fine.")]

@@ -39,33 +39,24 @@ from .hooks_help import POINTS, adding, called, calling, either, hooked, in_form
 
 # Failures.
 
+UNSTORABLE = "returned args that cannot be stored:"
+
+
+def add(args: Any, name: str = "add") -> dict[str, Any]:  # noqa: ANN401
+    return {"name": name, "args": args, "id": "c1"}
+
+
 WRONG: list[tuple[str, Any, str]] = [
     ("before_speaker", "text", "must return HumanMessage or AIMessage or None, not str"),
     ("after_speaker", HumanMessage("Hi."), "must return AIMessage or None, not HumanMessage"),
     ("after_speaker", "text", "must return AIMessage or None, not str"),
     ("before_tool", AIMessage("Hi."), "must return dict or ToolMessage or None, not AIMessage"),
     ("before_tool", {"name": "add", "id": "c1"}, "returned a call without args"),
-    ("before_tool", {"name": "add", "args": [1], "id": "c1"}, "returned a call without args"),
-    (
-        "before_tool",
-        {"name": "sub", "args": {}, "id": "c1"},
-        "returned a call to another tool, 'sub'",
-    ),
-    (
-        "before_tool",
-        {"name": "add", "args": {"a": {1}}, "id": "c1"},
-        "returned args that cannot be stored: at a, a set is not JSON",
-    ),
-    (
-        "before_tool",
-        {"name": "add", "args": {"a": 2**64}, "id": "c1"},
-        "returned args that cannot be stored: at a, a whole number has more than 64 bits",
-    ),
-    (
-        "before_tool",
-        {"name": "add", "args": {"a": [float("nan")]}, "id": "c1"},
-        "returned args that cannot be stored: at a.0, a number is not finite",
-    ),
+    ("before_tool", add([1]), "returned a call without args"),
+    ("before_tool", add({}, "sub"), "returned a call to another tool, 'sub'"),
+    ("before_tool", add({"a": {1}}), f"{UNSTORABLE} at a, a set is not JSON"),
+    ("before_tool", add({"a": 2**64}), f"{UNSTORABLE} at a, a whole number has more than 64 bits"),
+    ("before_tool", add({"a": [float("nan")]}), f"{UNSTORABLE} at a.0, a number is not finite"),
     (
         "before_speaker",
         AIMessage("", tool_calls=[ToolCall(name="add", args={}, id="c9")]),
@@ -98,10 +89,7 @@ def test_a_hook_that_fails_is_one_clear_error_and_nothing_is_lost_or_done_again(
     ran: list[tuple[int, int]] = []
     model = ScriptedChatModel(script=[calling(1, 2, text="Let me see."), "Sum.", "Ok."])
     session = Session("s", store=tmp_path / "s.db")
-    options: dict[str, Any] = {
-        "model": model,
-        "tools": [adding(ran)],
-    }
+    options: dict[str, Any] = {"model": model, "tools": [adding(ran)]}
 
     def fails(*given_to_it: object) -> Any:  # noqa: ANN401
         if given is OSError:
@@ -132,10 +120,7 @@ def test_one_of_several_tools_whose_hook_fails_costs_none_of_the_others(tmp_path
     script: list[Said] = [both, "Sum.", "Ok."]
     model = ScriptedChatModel(script=script)
     session = Session("s", store=tmp_path / "s.db")
-    options: dict[str, Any] = {
-        "model": model,
-        "tools": [adding(ran)],
-    }
+    options: dict[str, Any] = {"model": model, "tools": [adding(ran)]}
 
     def second(turn: Turn, call: ToolCall, *result: ToolMessage) -> None:
         if call["args"]["a"] == 3:

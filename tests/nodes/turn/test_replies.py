@@ -214,32 +214,21 @@ async def gives_up(turn: Turn) -> str:
     raise asyncio.CancelledError
 
 
+MUST = "it must return text or None, not"
+
+
 @pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        pytest.param(
-            lambda turn: 7,
-            "the function 'f' failed: it must return text or None, not int",
-            id="int",
-        ),
-        pytest.param(
-            lambda turn: AIMessage("Hi."),
-            "the function 'f' failed: it must return text or None, not AIMessage",
-            id="message",
-        ),
-        pytest.param(
-            lambda turn: turn.messages[99], "the function 'f' failed: IndexError: ", id="raises"
-        ),
-        pytest.param(
-            gives_later(b"bytes"),  # type: ignore[arg-type]  # that is the point
-            "the function 'f' failed: it must return text or None, not bytes",
-            id="async",
-        ),
-        pytest.param(exits, "the function 'f' failed: SystemExit: 3", id="exits"),
-        pytest.param(interrupts, "the function 'f' failed: KeyboardInterrupt: ", id="interrupts"),
-        pytest.param(is_over, "the function 'f' failed: Outcome: over", id="no-exception"),
-        pytest.param(gives_up, "the function 'f' failed: CancelledError: ", id="cancels-itself"),
+        pytest.param(lambda turn: 7, f"{MUST} int", id="int"),
+        pytest.param(lambda turn: AIMessage("Hi."), f"{MUST} AIMessage", id="message"),
+        pytest.param(lambda turn: turn.messages[99], "IndexError: ", id="raises"),
+        pytest.param(gives_later(b"bytes"), f"{MUST} bytes", id="async"),  # type: ignore[arg-type]
+        pytest.param(exits, "SystemExit: 3", id="exits"),
+        pytest.param(interrupts, "KeyboardInterrupt: ", id="interrupts"),
+        pytest.param(is_over, "Outcome: over", id="no-exception"),
+        pytest.param(gives_up, "CancelledError: ", id="cancels-itself"),
     ],
 )
 def test_a_function_that_fails_is_one_clear_error_and_loses_nothing(
@@ -254,7 +243,7 @@ def test_a_function_that_fails_is_one_clear_error_and_loses_nothing(
     for _ in range(2):
         with pytest.raises(SpecError) as caught:
             converse(spec, session=session, model=model, functions={"f": broken})
-        assert str(caught.value).startswith(words)
+        assert str(caught.value).startswith(f"the function 'f' failed: {words}")
     stored = session.state()
     assert stored.transcript == [("Ann", "Hello.")]
     assert stored.outcome is None

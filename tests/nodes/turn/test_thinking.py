@@ -391,8 +391,11 @@ def test_r2_a_done_token_is_never_told(said: str, size: int, end: str) -> None:
 def test_r2_a_thought_is_shown_in_exports_but_in_nobodys_memory() -> None:
     store = "memory:exports"
     result, _ = play(talk(), WAYS["tags"], "Fine.", store=store, session="one")
-    # It did not cause the end.
+    # It did not cause the end, and no message contains it.
     assert [cause.kind for cause in result.why()] == ["reason"]
+    stored = {"duologue", "duologue_place"}
+    assert all(one.additional_kwargs.keys() <= stored for one in result.messages)
+    assert not any("secret" in str(one.content) for one in result.messages)
     page = Session("one", store=store).export(format="markdown")
     assert page.count(THOUGHT) == 1
     lines = Session("one", store=store).export(format="jsonl").splitlines()
@@ -401,14 +404,6 @@ def test_r2_a_thought_is_shown_in_exports_but_in_nobodys_memory() -> None:
         for form in ("markdown", "jsonl"):
             memory = Session("one", store=store).export(format=form, speaker=name)
             assert THOUGHT not in memory
-
-
-def test_r2_what_is_stored_as_messages_says_no_thought() -> None:
-    result, _ = play(talk(), WAYS["tags"], "Fine.")
-    assert not any("secret" in str(one.content) for one in result.messages)
-    assert all(
-        one.additional_kwargs.keys() <= {"duologue", "duologue_place"} for one in result.messages
-    )
 
 
 SCRIPT = (
