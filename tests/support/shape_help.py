@@ -13,8 +13,12 @@ from support.log import fields_of
 
 
 def talk(*speakers: dict[str, Any] | str, rounds: int = 1, **fields: Any) -> Conversation:
-    """Return a conversation of these speakers, each with its fields or its name only."""
-    given = [{"name": one} if isinstance(one, str) else one for one in speakers]
+    """Return a conversation of these speakers, each with its fields or its name only.
+
+    The speakers are Ann and Bob if there are none.
+    """
+    named = speakers or ("Ann", "Bob")
+    given = [{"name": one} if isinstance(one, str) else one for one in named]
     end_chat = {"max_iterations": rounds} | fields.pop("end_chat", {})
     return load_conversation({"task": "Plan.", "speakers": given, "end_chat": end_chat} | fields)
 

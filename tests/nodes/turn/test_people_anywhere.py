@@ -1,5 +1,6 @@
 """Tests that any speaker of any conversation can be a person."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from duologue.graphs import Conversation, MessageQuestion, Speaker, group_solve, role_play
 from duologue.nodes.testing import Line
 from duologue.tools import Hook
+from support import shape_help
 from support.people_help import Played, play
 from support.tables import each_row
 
@@ -19,12 +21,7 @@ def lines(count: int) -> list[Line]:
     return [f"Line {number}." for number in range(count)]
 
 
-def talk(*speakers: dict[str, Any] | str, **fields: Any) -> Conversation:
-    made = [{"name": one} if isinstance(one, str) else one for one in speakers]
-    ends = {"max_iterations": 2} | fields.pop("end_chat", {})
-    return Conversation.model_validate(
-        {"task": "Plan a fair.", "speakers": made, "end_chat": ends} | fields
-    )
+talk = partial(shape_help.talk, rounds=2)
 
 
 def spoken(found: Played) -> list[str]:

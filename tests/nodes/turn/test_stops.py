@@ -5,26 +5,19 @@ from typing import Any, Final
 import pytest
 from langchain_core.messages import AIMessage
 
-from duologue.graphs import Conversation, Result, load_conversation
+from duologue.graphs import Result
 from duologue.graphs.speakers.reply_parts import StopCause
 from duologue.nodes.models.stops import is_stop, read_stop
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.log import fields_of
 from support.people_help import play
+from support.shape_help import talk
 from support.tables import each_row
 
 REFUSED: Final = Reply(refusal="I can't help with that.")
 FILTERED: Final = Reply(text="", finish_reason="content_filter")
 THOUGHT: Final = Reply(reasoning="I think and", finish_reason="length")
-
-
-def talk(rounds: int = 1, **fields: Any) -> Conversation:
-    speakers = fields.pop("speakers", [{"name": "Ann"}, {"name": "Bob"}])
-    end_chat = {"max_iterations": rounds, **fields.pop("end_chat", {})}
-    return load_conversation(
-        {"task": "Plan.", "speakers": speakers, "end_chat": end_chat, **fields}
-    )
 
 
 def stops_in(result: Result) -> list[tuple[str, StopCause]]:
@@ -68,7 +61,7 @@ def test_a_hook_hears_a_refusal_and_the_reason_stays() -> None:
         return AIMessage(str(reply.text).upper())
 
     hook = Hook(after_speaker=shout)
-    spec = talk(speakers=[{"name": "Ann", "hooks": ["shout"]}, {"name": "Bob"}])
+    spec = talk({"name": "Ann", "hooks": ["shout"]}, "Bob")
     played = play(spec, [REFUSED, "Fine."], hooks={"shout": hook})
     assert played.transcript[0] == ("Ann", "I CAN'T HELP WITH THAT.")
     speech = next(one for one in map(fields_of, played.result.messages) if one.kind == "speech")
@@ -84,9 +77,7 @@ def test_a_refused_task_specification_keeps_the_task() -> None:
 
 
 def test_a_refused_choice_is_no_choice() -> None:
-    spec = talk(
-        2, speakers=[{"name": name} for name in ("Ann", "Bob", "Cid")], turn_order="moderator"
-    )
+    spec = talk("Ann", "Bob", "Cid", rounds=2, turn_order="moderator")
 
     def script(prompt: Any, call: Any) -> Any:  # noqa: ANN401
         refused = Reply(refusal="I can't choose Cid.")
@@ -100,11 +91,8 @@ def test_a_refused_choice_is_no_choice() -> None:
 @pytest.mark.parametrize("form", ["structured", "two_questions"])
 def test_a_refused_verdict_of_a_speaker_is_unreadable(form: str) -> None:
     judge = {"kind": "speaker", "form": form}
-    spec = talk(
-        judge=judge,
-        speakers=[{"name": "Ann", "task": "Plan.", "checks_completion": True}, {"name": "Bob"}],
-        end_chat={"mode": "end_chat_after_first_completion"},
-    )
+    ann = {"name": "Ann", "task": "Plan.", "checks_completion": True}
+    spec = talk(ann, "Bob", judge=judge, end_chat={"mode": "end_chat_after_first_completion"})
 
     def script(prompt: Any, call: Any) -> Any:  # noqa: ANN401
         if call.purpose != "verdict":
@@ -139,7 +127,7 @@ def test_a_verdict_is_asked_for_again_only_with_a_larger_limit(
 
 def test_a_refused_reply_with_a_format_is_asked_for_again() -> None:
     lines = {"kind": "lines", "lines": ["Plan:"]}
-    spec = talk(speakers=[{"name": "Ann", "format": lines}, {"name": "Bob"}])
+    spec = talk({"name": "Ann", "format": lines}, "Bob")
     played = play(spec, [REFUSED, "Plan: rest.", "Fine."])
     assert played.transcript[0] == ("Ann", "Plan: rest.")
     assert stops_in(played.result) == [("draft", StopCause.REFUSAL)]

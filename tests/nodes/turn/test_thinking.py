@@ -13,7 +13,6 @@ from duologue.graphs import (
     Result,
     Session,
     converse,
-    load_conversation,
     load_session,
     stream,
 )
@@ -34,6 +33,7 @@ from support.cli_help import duologue, isolate
 from support.log import fields_of, kind_of, of_kind
 from support.results import outcome_of
 from support.screens import screen, written
+from support.shape_help import talk
 
 THOUGHT = "My secret is 42."
 WAYS = {
@@ -54,13 +54,6 @@ WAYS = {
     "field": Reply(text="Ready.", reasoning=THOUGHT),
     "other field": Reply(text="Ready.", reasoning=THOUGHT, reasoning_field="reasoning"),
 }
-TWO = [{"name": "Ann"}, {"name": "Bob"}]
-
-
-def talk(*speakers: dict[str, Any], rounds: int = 1, **fields: Any) -> Conversation:
-    end_chat = {"max_iterations": rounds, **fields.pop("end_chat", {})}
-    given = {"task": "Plan.", "speakers": [*(speakers or TWO)], "end_chat": end_chat}
-    return load_conversation(given | fields)
 
 
 def play(spec: Conversation, *script: Line, **options: Any) -> tuple[Result, list[Prompt]]:
@@ -113,9 +106,7 @@ def test_r2_a_thought_ends_nothing_and_is_not_counted() -> None:
 
 
 def test_r2_a_thought_has_no_form_and_plays_no_part() -> None:
-    spec = talk(
-        {"name": "Ann", "format": {"kind": "blocks", "begin": "[", "end": "]"}}, {"name": "Bob"}
-    )
+    spec = talk({"name": "Ann", "format": {"kind": "blocks", "begin": "[", "end": "]"}}, "Bob")
     said = "So: [thought: Hm.]"
     result, _ = play(spec, f"<think>[1] or ]\nBob: No.</think>{said}", "Fine.")
     assert not of_kind(result.messages, "draft")
@@ -127,7 +118,7 @@ def test_r2_a_thought_has_no_form_and_plays_no_part() -> None:
 def test_r2_a_verdict_is_read_behind_the_thought(form: str) -> None:
     spec = talk(
         {"name": "Ann", "task": "Dig.", "checks_completion": True},
-        {"name": "Bob"},
+        "Bob",
         rounds=3,
         judge={"form": form},
         end_chat={"mode": "end_chat_after_first_completion"},
@@ -146,7 +137,7 @@ def test_r2_a_verdict_is_read_behind_the_thought(form: str) -> None:
 def test_r2_a_yes_in_a_thought_completes_nothing() -> None:
     spec = talk(
         {"name": "Ann", "task": "Dig.", "checks_completion": True},
-        {"name": "Bob"},
+        "Bob",
         judge={"kind": "separate", "criteria": ["It is dug."], "form": "lines"},
         end_chat={"mode": "end_chat_after_first_completion"},
     )
@@ -209,7 +200,7 @@ def test_r2_a_task_is_specified_without_its_thought() -> None:
 
 def test_r2_a_summary_is_kept_without_its_thought() -> None:
     context = {"kind": "summary", "limit": 200, "words": 20}
-    spec = talk({"name": "Ann", "context": context}, {"name": "Bob"}, rounds=6)
+    spec = talk({"name": "Ann", "context": context}, "Bob", rounds=6)
 
     def answer(prompt: Prompt) -> Line:
         if "summar" in str(prompt).lower():
@@ -256,7 +247,7 @@ LOOKS = {"name": "Ann", "tools": ["look"]}
 def test_r2_a_thought_in_the_text_goes_back_while_the_turn_lasts(thought: str, before: str) -> None:
     written = f"{thought}{before}"
     result, prompts = play(
-        talk(LOOKS, {"name": "Bob"}, rounds=2),
+        talk(LOOKS, "Bob", rounds=2),
         *(call(1, written), call(2), "Nothing.", "Fine.", call(3), "Still nothing.", "Bye."),
         tools=[look],
     )
@@ -300,7 +291,7 @@ def test_r2_what_people_and_functions_say_is_never_split() -> None:
 
 @pytest.mark.parametrize("way", ["schema", "native"])
 def test_r2_a_call_that_is_held_to_a_schema_is_read_behind_the_thought(way: str) -> None:
-    spec = talk(LOOKS | {"tool_calling": way}, {"name": "Bob"})
+    spec = talk(LOOKS | {"tool_calling": way}, "Bob")
     asked = f'<think>{THOUGHT}</think>{{"tool": "look", "arguments": {{"place": "it"}}}}'
     said = f'{THOUGHT}</think>{{"reply": "Nothing."}}'
     script = (
@@ -314,7 +305,7 @@ def test_r2_a_call_that_is_held_to_a_schema_is_read_behind_the_thought(way: str)
 
 def test_r2_an_answer_that_is_held_to_a_schema_is_read_behind_the_thought() -> None:
     form = {"kind": "schema", "name": "plan", "form": "structured"}
-    spec = talk({"name": "Ann", "format": form}, {"name": "Bob"})
+    spec = talk({"name": "Ann", "format": form}, "Bob")
     said = '<think>{"beans": 1}</think>{"beans": 2}'
     result, _ = play(spec, said, "Fine.", schemas={"plan": Beans})
     assert result.parsed("Ann") == [{"beans": 2}]
@@ -414,7 +405,7 @@ SCRIPT = (
 
 def test_r2_a_session_with_thoughts_is_dumped_loaded_and_forked(tmp_path: Path) -> None:
     store, other = f"memory:{tmp_path.name}", f"memory:{tmp_path.name}-other"
-    spec = talk(LOOKS, {"name": "Bob"})
+    spec = talk(LOOKS, "Bob")
     first, _ = play(spec, *SCRIPT, tools=[look], store=store, session="one")
     assert thoughts(first) == [THOUGHT, THOUGHT]
     load_session(Session("one", store=store).dump(), store=other)
@@ -427,7 +418,7 @@ def test_r2_a_session_with_thoughts_is_dumped_loaded_and_forked(tmp_path: Path) 
 
 
 def test_r2_a_session_that_waits_within_a_turn_goes_on_with_its_thought() -> None:
-    spec, store = talk(LOOKS, {"name": "Bob"}), "memory:waits"
+    spec, store = talk(LOOKS, "Bob"), "memory:waits"
     script: list[Line] = [call(1, f"<think>{THOUGHT}</think>"), RuntimeError("gone")]
     with pytest.raises(Exception, match="gone"):
         converse(
