@@ -1,6 +1,6 @@
 """Helpers for the tests of speakers' options: conversations, runs, and reads of their logs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import cycle, islice, pairwise
 from typing import Any
 from uuid import uuid4
@@ -8,6 +8,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from duologue.graphs import Conversation, Result, converse, load_conversation
+from duologue.graphs.events import Event, MessageSaid, MessageStarted, MessageToken, ReplyRejected
 from duologue.nodes.testing import Call, Line as Said, Script, ScriptedChatModel
 from support.log import fields_of
 
@@ -34,6 +35,21 @@ def play(
     result = converse(conversation, model=model, **options)
     assert len(model.calls) == len(script)
     return result, model
+
+
+def tokens_by_message(events: Iterable[Event]) -> list[str]:
+    """Return the joined tokens of each message, without those before its newest start."""
+    found: list[str] = []
+    told = ""
+    for event in events:
+        if isinstance(event, MessageStarted):
+            told = ""
+        elif isinstance(event, MessageToken):
+            told += event.text
+        elif isinstance(event, MessageSaid | ReplyRejected):
+            found.append(told)
+            told = ""
+    return found
 
 
 def never() -> ScriptedChatModel:

@@ -31,6 +31,7 @@ from duologue.nodes.judge.verdicts_in_words import read_lines
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import fields_of, of_kind
 from support.results import outcome_of, reason_of
+from support.shape_help import play as play_script
 from support.tables import each_row
 
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
@@ -65,12 +66,9 @@ def play(
     **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
     """Run the conversation and use up the script; return the result and the deciding model."""
-    speaks = ScriptedChatModel(script=list(said))
     decides = ScriptedChatModel(script=list(decided))
     models = {"judge": decides, "moderator": decides}
-    store = f"memory:{uuid4().hex}"
-    result = converse(conversation, model=speaks, models=models, store=store, **options)
-    assert len(speaks.calls) == len(said)
+    result, _ = play_script(conversation, said, models=models, **options)
     assert len(decides.calls) == len(decided)
     return result, decides
 

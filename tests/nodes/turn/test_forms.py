@@ -5,20 +5,13 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import (
-    LabelledFormat,
-    Result,
-    Session,
-    SpecError,
-    converse,
-    load_conversation,
-    role_play,
-)
+from duologue.graphs import LabelledFormat, Result, Session, SpecError, load_conversation, role_play
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.marks import plays
 from duologue.graphs.log.parsing import Mended, mend, parse
-from duologue.nodes.testing import Line, ScriptedChatModel
+from duologue.nodes.testing import Line
 from support.log import Flaw, fields_of, kind_of, rejections
+from support.shape_help import play
 from support.tables import each_row
 
 ROLE_PLAY = role_play("Add up", "Lead", "Coder", specify_task=False, max_iterations=1)
@@ -29,11 +22,7 @@ CLAIM = LabelledFormat(lines=("Claim:", "Source:", "Proof:"), end="Over.", optio
 
 def played(*lines: Line, **options: Any) -> Result:
     """Play a role-play of one round, on a script that must be used up."""
-    model = ScriptedChatModel(script=list(lines))
-    spec = options.pop("spec", ROLE_PLAY)
-    options = {"store": f"memory:{uuid4().hex}"} | options
-    result = converse(spec, model=model, **options)
-    assert len(model.calls) == len(lines)
+    result, _ = play(options.pop("spec", ROLE_PLAY), lines, **options)
     return result
 
 

@@ -6,9 +6,10 @@ from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, converse
 from duologue.graphs.conversation.limits import most_messages
-from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import of_kind
 from support.results import outcome_of
+from support.shape_help import play
 
 
 @tool
@@ -33,12 +34,11 @@ def direct_and_summed_up() -> Conversation:
 def test_y18_a_tools_output_that_is_too_long_to_be_shown_is_said_and_asks_no_model() -> None:
     """Y18: no summary is made between a tool's output and its message."""
     call = Reply(text="", tool_calls=(ScriptedToolCall(name="report", args={"number": 7}, id="c"),))
-    model = ScriptedChatModel(script=["Let us begin.", "Begin.", call, "Good."])
-    result = converse(direct_and_summed_up(), model=model, store="memory:", tools=[report])
+    script: list[Line] = ["Let us begin.", "Begin.", call, "Good."]
+    result, _ = play(direct_and_summed_up(), script, tools=[report])
     assert [who for who, _ in result.transcript] == ["Ann", "Bob"] * 2
     assert result.transcript[2][1].startswith("Report 7: ")
     assert not of_kind(result.messages, "summary")
-    assert len(model.calls) == 4
 
 
 def code_and_word(**end_chat: Any) -> Conversation:
@@ -58,8 +58,7 @@ CODE = "```python\nprint(40 + 2)\n```\nDONE"
 
 def test_a7_code_beside_the_word_that_ends_it_is_run_first() -> None:
     """A7: the code's output is the last message."""
-    model = ScriptedChatModel(script=[CODE])
-    result = converse(code_and_word(), model=model, store="memory:")
+    result, _ = play(code_and_word(), [CODE])
     assert [who for who, _ in result.transcript] == ["Ann", "Box"]
     assert "42" in result.transcript[1][1]
     assert outcome_of(result).reasons == ("done_token",)

@@ -43,6 +43,7 @@ from duologue.graphs.speakers.replies import ConversationReply
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import Source, fields_of
 from support.results import StoredSession, outcome_of
+from support.shape_help import play
 
 YES = {"name": "Bob", "replies": [{"kind": "text", "text": "Yes."}]}
 ASKS = {"name": "Bob", "replies": [{"kind": "text", "text": "Do it."}]}
@@ -100,8 +101,7 @@ def calls_of(result: StoredSession) -> int:
 
 
 def test_a_speaker_replies_by_an_inner_conversation() -> None:
-    model = ScriptedChatModel(script=["One.", "Two.", "Three.", "Four."])
-    result = converse(outer(inner(), rounds=2), store="memory:", model=model)
+    result, model = play(outer(inner(), rounds=2), ["One.", "Two.", "Three.", "Four."])
     assert result.transcript == [
         *[("Bob", "Do it."), ("Ann", "Two.")],
         *[("Bob", "Do it."), ("Ann", "Four.")],
@@ -203,8 +203,7 @@ def test_a_hard_limit_of_one_speaker_stops_its_inner_conversation() -> None:
 
 def test_the_inner_conversation_has_its_own_limits() -> None:
     bounded = inner(rounds=50, end_chat={"max_iterations": 50, "when": MaxCalls(2)})
-    model = ScriptedChatModel(script=["One.", "Two."])
-    result = converse(outer(bounded), store="memory:", model=model)
+    result, _ = play(outer(bounded), ["One.", "Two."])
     assert result.stop_reason == "max_iterations"
     (found,) = result.inner_sessions.values()
     assert found.stop_reason == "max_calls"
@@ -245,8 +244,7 @@ def test_an_inner_conversation_without_an_output_is_an_error() -> None:
     )
     with pytest.raises(ModelError, match="inner conversation of 'Ann' has ended without an output"):
         converse(outer(silent), store="memory:")
-    model = ScriptedChatModel(script=[call(task="Beans."), "Done."])
-    result = converse(calling(as_tool(silent, name="research")), store="memory:", model=model)
+    result, _ = play(calling(as_tool(silent, name="research")), [call(task="Beans."), "Done."])
     (told,) = [one for one in result.messages if isinstance(one, ToolMessage)]
     assert told.text.startswith("research failed: its conversation has ended without an output: ")
 
@@ -281,8 +279,7 @@ def test_structured_output_is_the_value_of_the_outer_message() -> None:
             {"name": "Jay", "format": SchemaFormat(Plan), "writes_output": True},
         ],
     )
-    model = ScriptedChatModel(script=["Plan it.", '{"steps": ["dig", "sow"]}'])
-    result = converse(outer(planner), store="memory:", model=model)
+    result, _ = play(outer(planner), ["Plan it.", '{"steps": ["dig", "sow"]}'])
     assert result.output == {"steps": ["dig", "sow"]}
     assert result.parsed("Ann") == [{"steps": ["dig", "sow"]}]
 
@@ -385,8 +382,7 @@ def test_a_deleted_session_leaves_nothing_of_its_inner_sessions(tmp_path: Path) 
 
 @pytest.mark.exhaustive
 def test_an_inner_session_in_a_dump_is_checked_when_it_is_loaded() -> None:
-    model = ScriptedChatModel(script=["One.", "Two."])
-    result = converse(outer(inner()), store=f"memory:{uuid4()}", model=model)
+    result, _ = play(outer(inner()), ["One.", "Two."])
     dump = result.session.dump()
     lines = [line for step in dump["steps"] for line in step.get("messages", ())]
     (about,) = [line["metadata"] for line in lines if line["metadata"]["kind"] == "inner_session"]

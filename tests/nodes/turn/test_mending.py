@@ -1,12 +1,11 @@
 """R15: repairs keep good replies: completed marks, replies that are no repair, the better try."""
 
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from langchain_core.messages import AIMessage
 
-from duologue.graphs import LabelledFormat, Result, astream, converse, role_play
+from duologue.graphs import LabelledFormat, Result, astream, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
 from duologue.graphs.log.parsing import Mended, mend
 from duologue.graphs.prompts import prompts
@@ -14,6 +13,7 @@ from duologue.graphs.text.similarity import is_placeholder, repeats
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Hook
 from support.log import Flaw, fields_of, kind_of, rejections
+from support.shape_help import play, talk
 from support.tables import each_row
 
 CODE = "```python\ndef add(a, b):\n    return a + b\n```"
@@ -24,11 +24,7 @@ CLAIM = LabelledFormat(lines=("Claim:", "Proof:"), end="Over.")
 
 def played(*tries: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
     """Run a solver's model with these answers; return the result and the model."""
-    model = ScriptedChatModel(script=[ORDER, *tries])
-    store = options.pop("store", f"memory:{uuid4().hex}")
-    result = converse(options.pop("talk", ROLE_PLAY), model=model, store=store, **options)
-    assert len(model.calls) == 1 + len(tries)
-    return result, model
+    return play(options.pop("talk", ROLE_PLAY), [ORDER, *tries], **options)
 
 
 def kinds(result: Result) -> list[str]:
@@ -91,13 +87,9 @@ def test_r15_of_two_tries_the_better_one_is_said(
     assert kinds(result) == ["draft", "speech"]
 
 
-def free_talk(*lines: Line, **options: Any) -> Result:
+def free_talk(*lines: Line) -> Result:
     """Return a conversation of two speakers without any format."""
-    bob = {"name": "Bob", "system_prompt": PROMPT}
-    spec = {"task": "Talk.", "speakers": [{"name": "Ann"}, bob], "end_chat": {"max_iterations": 2}}
-    model = ScriptedChatModel(script=lines)
-    result = converse(spec | options, model=model, store=f"memory:{uuid4().hex}")
-    assert len(model.calls) == len(lines)
+    result, _ = play(talk("Ann", {"name": "Bob", "system_prompt": PROMPT}, rounds=2), lines)
     return result
 
 

@@ -22,6 +22,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.events import MessageSaid
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.shape_help import play
 
 
 @tool
@@ -63,8 +64,7 @@ def test_a_speaker_that_says_all_by_its_calls_is_not_asked_again(
     blank: str, texts: list[str]
 ) -> None:
     """The text of the calls is the reply, and the others hear it once."""
-    model = ScriptedChatModel([says(*texts), blank, "I see.", "Well."])
-    result = converse(talk(), model=model, tools=TOOLS, store=f"memory:{uuid4().hex}")
+    result, model = play(talk(), [says(*texts), blank, "I see.", "Well."], tools=TOOLS)
     said = "\n\n".join(texts)
     assert result.transcript == [("Clerk", said), ("Ann", "I see."), ("Bob", "Well.")]
     assert [one.speaker for one in model.calls] == ["Clerk", "Clerk", "Ann", "Bob"]
@@ -73,28 +73,22 @@ def test_a_speaker_that_says_all_by_its_calls_is_not_asked_again(
 
 
 def test_texts_of_several_rounds_are_one_reply() -> None:
-    model = ScriptedChatModel([says("One moment."), says("It is 4."), "", "I see.", "Well."])
-    result = converse(talk(), model=model, tools=TOOLS, store=f"memory:{uuid4().hex}")
-    assert [text for _, text in result.transcript] == [
-        "One moment.",
-        "It is 4.",
-        "I see.",
-        "Well.",
-    ]
+    script: list[Line] = [says("One moment."), says("It is 4."), "", "I see.", "Well."]
+    result, _ = play(talk(), script, tools=TOOLS)
+    said = [text for _, text in result.transcript]
+    assert said == ["One moment.", "It is 4.", "I see.", "Well."]
 
 
 def test_the_output_and_the_ends_read_the_text_of_the_calls() -> None:
     end: dict[str, Any] = {"when": DoneToken("DONE"), "allow_unanswered_end": True}
-    model = ScriptedChatModel([says("It is 4.\nDONE"), ""])
-    result = converse(talk(**end), model=model, tools=TOOLS, store=f"memory:{uuid4().hex}")
+    result, _ = play(talk(**end), [says("It is 4.\nDONE"), ""], tools=TOOLS)
     assert result.stop_reason == "done_token"
     assert result.output == "It is 4."
 
 
 def test_a_blank_reply_after_a_tool_that_delivers_nothing_is_asked_for_again() -> None:
     first = Reply(text="Let me look.", tool_calls=(call("send"),))
-    model = ScriptedChatModel([first, "", "It is 4.", "I see.", "Well."])
-    result = converse(talk(), model=model, tools=TOOLS, store=f"memory:{uuid4().hex}")
+    result, _ = play(talk(), [first, "", "It is 4.", "I see.", "Well."], tools=TOOLS)
     assert [text for _, text in result.transcript][:2] == ["Let me look.", "It is 4."]
 
 

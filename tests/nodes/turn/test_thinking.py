@@ -8,24 +8,10 @@ import pytest
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from duologue.graphs import (
-    Conversation,
-    Result,
-    Session,
-    converse,
-    load_session,
-    stream,
-)
+from duologue.graphs import Conversation, Result, Session, converse, load_session, stream
 from duologue.graphs.cli.follow_up import FollowUp
 from duologue.graphs.cli.terminal.events import Transcript
-from duologue.graphs.events import (
-    Event,
-    MessageSaid,
-    MessageStarted,
-    MessageToken,
-    ReplyRejected,
-    ThoughtReceived,
-)
+from duologue.graphs.events import Event, MessageSaid, MessageToken, ThoughtReceived
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook, Turn
@@ -33,7 +19,7 @@ from support.cli_help import duologue, isolate
 from support.log import fields_of, kind_of, of_kind
 from support.results import outcome_of
 from support.screens import screen, written
-from support.shape_help import talk
+from support.shape_help import talk, tokens_by_message
 
 THOUGHT = "My secret is 42."
 WAYS = {
@@ -319,20 +305,6 @@ def events(*script: Line, spec: Conversation | None = None, **options: Any) -> l
     return [*stream(spec or talk(), model=model, store="memory:", **options)]
 
 
-def told(found: list[Event]) -> list[str]:
-    """Return the joined tokens of each message, without those before its newest start."""
-    texts, text = [], ""
-    for event in found:
-        if isinstance(event, MessageStarted):
-            text = ""
-        elif isinstance(event, MessageToken):
-            text += event.text
-        elif isinstance(event, MessageSaid | ReplyRejected):
-            texts.append(text)
-            text = ""
-    return texts
-
-
 @pytest.mark.part(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 100])
@@ -341,7 +313,7 @@ def test_r2_a_thought_is_an_event_in_front_of_the_tokens(way: str, size: int) ->
     chunks = tuple(text[at : at + size] for at in range(0, len(text), size))
     found = events(WAYS[way].model_copy(update={"chunks": chunks}), "Fine.")
     assert [one.text for one in found if isinstance(one, ThoughtReceived)] == [THOUGHT]
-    assert told(found) == ["Ready.", "Fine."]
+    assert tokens_by_message(found) == ["Ready.", "Fine."]
     kinds = [one.event for one in found]
     assert kinds.index("thought") < kinds.index("message")
     assert "message_start" in kinds[kinds.index("thought") : kinds.index("message")]
@@ -356,7 +328,7 @@ def test_r2_once_a_thought_came_unopened_nothing_of_the_next_is_told() -> None:
     found = events(*script, spec=talk(rounds=2))
     tokens = "".join(one.text for one in found if isinstance(one, MessageToken))
     assert tokens.count("secret") == 1
-    assert told(found) == ["Ready.", "Fine.", "Ready.", "Bye."]
+    assert tokens_by_message(found) == ["Ready.", "Fine.", "Ready.", "Bye."]
 
 
 @pytest.mark.part(3)
@@ -373,7 +345,9 @@ def test_r2_a_done_token_is_never_told(said: str, size: int, end: str) -> None:
     found = events(Reply(text=whole, chunks=chunks), "Fine.", spec=spec)
     message = next(one for one in found if isinstance(one, MessageSaid))
     assert message.text == said
-    assert told(found)[0] == (message.text if message.heard_text is None else message.heard_text)
+    assert tokens_by_message(found)[0] == (
+        message.text if message.heard_text is None else message.heard_text
+    )
     tokens = "".join(one.text for one in found if isinstance(one, MessageToken))
     assert "STOP" not in tokens
     assert "<" not in tokens

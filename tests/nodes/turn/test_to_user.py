@@ -47,6 +47,7 @@ from duologue.tools import Hook
 from support.log import fields_of, kind_of
 from support.models import ChatModel
 from support.results import outcome_of
+from support.shape_help import tokens_by_message
 from support.tables import each_row
 
 from ..models.test_to_user_argument import PLACES, TEXTS, pieces, placed
@@ -101,17 +102,7 @@ class Ran(NamedTuple):
     @property
     def told(self) -> list[str]:
         """The joined tokens of each message, without those before its newest start."""
-        found: list[str] = []
-        told = ""
-        for event in self.events:
-            if isinstance(event, MessageStarted):
-                told = ""
-            elif isinstance(event, MessageToken):
-                told += event.text
-            elif isinstance(event, MessageSaid | ReplyRejected):
-                found.append(told)
-                told = ""
-        return found
+        return tokens_by_message(self.events)
 
     @property
     def said(self) -> list[str]:
