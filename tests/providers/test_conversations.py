@@ -42,17 +42,7 @@ TALK: Final = Conversation.model_validate(
 )
 SUM: Final = ScriptedToolCall(name="calculator", args={"expression": "2 * 3"}, id="abcdefgh1")
 
-THINKING: Final[dict[str, dict[str, Any]]] = {
-    "openai_chat": {"model": "gpt-5"},
-    "openai_responses": {"model": "o4-mini"},
-    "anthropic": {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 4096},
-    "google": {"model": "gemini-3-pro-preview"},
-    "ollama": {"model": "qwen3:8b", "reasoning": True},
-    "mistral": {"model": "magistral-small-latest"},
-    "deepseek": {"model": "deepseek-reasoner"},
-    "openrouter": {"model": "openai/gpt-5", "reasoning": {"effort": "low"}},
-    "litellm": {"model": "gpt-5"},
-}
+THINKING: Final[dict[str, dict[str, Any]]] = read_rows(__file__, "thinking")
 """For each API a model that thinks, and its options."""
 
 DEFAULTS: Final = {

@@ -198,16 +198,7 @@ def test_an_error_that_blocks_a_prompt_or_an_answer_is_a_stop(
     check_shown(result, "content filter" if is_asked_again else "the provider blocked the prompt")
 
 
-THINKING: Final[dict[str, dict[str, Any]]] = {
-    OURS: {"ours": "deepseek-reasoner"},
-    "anthropic": {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 4096},
-    "google": {"model": "gemini-3-pro-preview", "include_thoughts": True},
-    "ollama": {"model": "qwen3:8b", "reasoning": True},
-    "mistral": {"model": "magistral-small-latest"},
-    "deepseek": {"model": "deepseek-reasoner"},
-    "openrouter": {"model": "openai/gpt-5"},
-    "openai_responses": {"model": "o4-mini", "reasoning": {"effort": "low"}},
-}
+THINKING: Final[dict[str, dict[str, Any]]] = read_rows(__file__, "showing_thoughts")
 """The clients with a model that thinks, and its options."""
 
 

@@ -1,7 +1,12 @@
 """Models made of chat models, for tests of model calls."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from duologue.graphs.common.settings import Settings
+from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.adapters.composed import Chat as Chat
 from duologue.nodes.models.adapters.embedded import EmbeddedModel, LocalModel
 from duologue.nodes.models.adapters.families import adapter_of
@@ -32,3 +37,27 @@ def chat_of(model: Model) -> Any:  # noqa: ANN401
 def chosen(**settings: object) -> CallSettings:
     """Return a call's settings that the user has set."""
     return CallSettings(settings)
+
+
+def silent(_: str) -> None:
+    """Ignore a notice."""
+
+
+async def model_at(url: str, **fields: object) -> Model:
+    """Return the model of a server that settings name."""
+    given = {"base_url": url, "model": "scripted", "api_key": "k", **fields}
+    return await Models(settings=Settings.model_validate(given)).get(None, silent)
+
+
+async def greet(
+    model: Model, prompt: Sequence[BaseMessage] = (HumanMessage("Hi"),), **options: Any
+) -> AIMessage:
+    """Return a model's answer to a greeting, or to another prompt.
+
+    Args:
+        model: The model.
+        prompt: The prompt.
+        options: Options of the call, and its settings as ``settings``.
+    """
+    settings = options.pop("settings", None) or chosen()
+    return await model.answer([*prompt], settings, **{"purpose": Speech, **options})

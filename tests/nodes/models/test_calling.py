@@ -19,13 +19,13 @@ from pydantic import BaseModel, SecretStr
 
 from duologue.graphs import LabelledFormat, ModelError, SpecError, load_conversation, stream
 from duologue.graphs.events import MessageSaid, MessageToken
-from duologue.graphs.log.metadata import Reflection, Speech
+from duologue.graphs.log.metadata import Reflection
 from duologue.nodes.models.adapters.base import Offer, ToolCalling
 from duologue.nodes.models.adapters.langchain import bind_tools
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
-from support.models import ChatModel, child_of, chosen, model_of
+from support.models import ChatModel, child_of, chosen, greet, model_of
 from support.replies_in_bytes import chunk, json_of, stream_of
 
 LONG = "long " * 20
@@ -59,8 +59,7 @@ async def ask(
     **options: Any,
 ) -> AIMessage:
     model = model_of("scripted", client(server.url, streaming=streaming))
-    options = {"purpose": Speech, "speaker": "Ann", "tools": TOOLS, **options}
-    return await model.answer(list(prompt), chosen(temperature=0), **options)
+    return await greet(model, prompt, **{"speaker": "Ann", "tools": TOOLS, **options})
 
 
 def body(server: ScriptedServer, number: int = 0) -> dict[str, Any]:
@@ -95,11 +94,8 @@ async def test_tools_are_offered_and_called_by_names_that_providers_take(streami
     assert names[0].startswith("server_count_")
     assert len(names[3]) == 64
     assert "tool_choice" not in body(server)
-    assert [made["name"] for made in answer.tool_calls] == [
-        "höchster Wert",
-        "server_count",
-        "teleport.now",
-    ]
+    called = [made["name"] for made in answer.tool_calls]
+    assert called == ["höchster Wert", "server_count", "teleport.now"]
 
 
 async def test_every_name_that_was_offered_leads_back() -> None:
@@ -141,9 +137,7 @@ async def test_a_model_of_the_users_own_is_told_in_langchains_terms(
 ) -> None:
     chat = ScriptedChatModel(["Hi"])
     tools = [made("server.count")]
-    await model_of("own", chat).answer(
-        [HumanMessage("Hi")], chosen(), purpose=Speech, tools=tools, tool_choice=choice
-    )
+    await greet(model_of("own", chat), tools=tools, tool_choice=choice)
     assert chat.calls[0].tool_choice == said
     assert [one["function"]["name"] for one in chat.calls[0].tools] == ["server_count"]
 
@@ -161,21 +155,14 @@ async def test_one_of_anthropics_is_told_none_in_its_own_terms() -> None:
 async def test_a_choice_of_a_tool_that_is_not_there_is_refused(calling: ToolCalling | None) -> None:
     chat = ScriptedChatModel([])
     with pytest.raises(SpecError, match="tool_choice: 'add' is not one of the speaker's tools"):
-        await model_of("own", chat).answer(
-            [HumanMessage("Hi")],
-            chosen(),
-            purpose=Speech,
-            tools=TOOLS,
-            tool_choice="add",
-            tool_calling=calling,
-        )
+        await greet(model_of("own", chat), tools=TOOLS, tool_choice="add", tool_calling=calling)
     assert chat.calls == []
 
 
 async def test_a_model_that_takes_no_tools_says_what_to_do() -> None:
     model = model_of("plain", FakeListChatModel(responses=["Hi"]))
     with pytest.raises(ModelError, match='plain can\'t call tools; set tool_calling = "schema"'):
-        await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech, tools=TOOLS)
+        await greet(model, tools=TOOLS)
 
 
 HISTORY: list[BaseMessage] = [
@@ -280,9 +267,7 @@ async def test_a_model_of_the_users_own_that_raises_on_its_calls_is_told_so() ->
         async def _agenerate(self, *_: object, **__: object) -> ChatResult:
             return self._generate()
 
-    answer = await model_of("own", Raising(script=[])).answer(
-        [HumanMessage("Hi")], chosen(), purpose=Speech, tools=TOOLS
-    )
+    answer = await greet(model_of("own", Raising(script=[])), tools=TOOLS)
     assert [made["args"] for made in answer.invalid_tool_calls] == ["[1]"]
     assert answer.usage_metadata is not None
 
@@ -304,12 +289,8 @@ async def test_by_schema_nothing_of_tools_is_on_the_wire_and_a_call_comes_back(
     asked = body(server)
     assert "tools" not in asked
     assert "tool_choice" not in asked
-    assert [message["role"] for message in asked["messages"]] == [
-        "system",
-        "user",
-        "assistant",
-        "user",
-    ]
+    roles = [message["role"] for message in asked["messages"]]
+    assert roles == ["system", "user", "assistant", "user"]
     assert not any("tool_calls" in message for message in asked["messages"])
     assert "math.add(n: whole number): This is math.add." in asked["messages"][0]["content"]
     assert asked["response_format"]["type"] == "json_schema"
@@ -342,9 +323,7 @@ async def test_by_schema_none_is_a_plain_answer() -> None:
 async def test_the_clients_own_extra_body_is_kept() -> None:
     with ScriptedServer(['{"reply": "Hi"}']) as server:
         chat = client(server.url, streaming=False).model_copy(update={"extra_body": {"top_k": 3}})
-        await model_of("scripted", chat).answer(
-            [HumanMessage("Hi")], chosen(), purpose=Speech, tools=ADD, tool_calling="schema"
-        )
+        await greet(model_of("scripted", chat), tools=ADD, tool_calling="schema")
     assert body(server)["top_k"] == 3
 
 
@@ -352,14 +331,7 @@ async def test_by_schema_a_model_of_the_users_own_is_asked_for_structured_output
     chat = ScriptedChatModel([{"tool": "math.add", "arguments": {"n": 7}}, {"reply": "Hi"}, "Hm"])
     model = model_of("own", chat)
     answers = [
-        await model.answer(
-            [HumanMessage("Hi")],
-            chosen(temperature=0.5),
-            purpose=Speech,
-            tools=ADD,
-            tool_choice=choice,
-            tool_calling="schema",
-        )
+        await greet(model, tools=ADD, tool_choice=choice, tool_calling="schema")
         for choice in ("auto", "auto", "none")
     ]
     assert [made["args"] for made in answers[0].tool_calls] == [{"n": 7}]
@@ -393,9 +365,7 @@ async def test_models_in_a_child_of_ours_call_by_schema_unless_it_is_set(local: 
         make = child_of if local else model_of
         model = make("scripted", client(server.url, streaming=False))
         for calling in (None, "native", "schema"):
-            await model.answer(
-                [HumanMessage("Hi")], chosen(), purpose=Speech, tools=ADD, tool_calling=calling
-            )
+            await greet(model, tools=ADD, tool_calling=calling)
         by_schema = ["response_format" in asked.body for asked in server.calls]
         native = ["tools" in asked.body for asked in server.calls]
     assert by_schema == [local, False, True]
@@ -408,14 +378,7 @@ async def test_the_embedded_model_is_held_to_one_form_at_a_time() -> None:
         chat = client(server.url, streaming=False)
         model = child_of("scripted", chat, is_small=True)
         for tools, choice in ((ADD, "auto"), (ADD, "none"), ([], "auto")):
-            await model.answer(
-                [HumanMessage("Hi")],
-                chosen(),
-                purpose=Speech,
-                marks=marks,
-                tools=tools,
-                tool_choice=choice,
-            )
+            await greet(model, marks=marks, tools=tools, tool_choice=choice)
         forms = [("response_format" in a.body, "grammar" in a.body) for a in server.calls]
     assert forms == [(True, False), (False, True), (False, True)]
 

@@ -25,6 +25,7 @@ from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
 from support.models import Models, chat_of
+from support.tables import read_rows
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=1)
 STORE = "memory:clients"
@@ -148,20 +149,11 @@ async def test_models_are_listed_in_other_forms_too(sent: Sent, names: list[str]
         assert await fetch_model_names(Settings(base_url=server.url), print) == names
 
 
-NO_LISTS = {
-    "a page": (Sent(b"<html>Welcome\x1b[2J</html>", headers=HTML), "not JSON: <html>Welcome\\x1b"),
-    "nothing": (Sent(), "the reply is not JSON: "),
-    "no text": (Sent(headers=HTML), "the reply is not JSON: empty"),
+NO_LISTS: dict[str, tuple[Sent, str]] = {
+    name: (Sent(row["body"].encode(), headers=HTML if row.get("html") else {}), row["words"])
+    for name, row in read_rows(__file__, "no_lists").items()
+} | {
     "no UTF-8": (Sent(b"\xff\xfe{"), "the reply is not JSON: "),
-    "null": (Sent(b"null"), "the reply is null"),
-    "a number": (Sent(b"3"), "the reply is a int"),
-    "no field": (Sent(b"{}"), "contains no list of models: {}"),
-    "a null field": (Sent(b'{"data": null}'), 'contains no list of models: {"data": null}'),
-    "a text": (Sent(b'{"data": "one"}'), 'contains no list of models: {"data": "one"}'),
-    "an object": (Sent(b'{"data": {"id": "one"}}'), "contains no list of models"),
-    "an error": (Sent(b'{"error": {"message": "no room"}}'), "no room"),
-    "names alone": (Sent(b'["one", "two"]'), 'no model in the reply has an id: ["one", "two"]'),
-    "no ids": (Sent(b'{"data": [{"object": "model"}, {"id": null}]}'), "has an id"),
     "much": (Sent(b'{"models": "' + b"x" * 10**6 + b'"}'), "characters in all)"),
 }
 

@@ -17,15 +17,16 @@ from drawn.player import too_long
 from duologue.graphs import ContextTooLongError, ModelError
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.conversation.usage import ESTIMATED
-from duologue.graphs.log.metadata import Reflection, Speech
+from duologue.graphs.log.metadata import Reflection
 from duologue.nodes.models.adapters.composed import first_chat_model
 from duologue.nodes.models.answers import normalise_answer, ran_out_of_room
 from duologue.nodes.models.refusals import read_too_long
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.cases import thorough
-from support.models import Model, Models, chat_of, chosen, model_of
+from support.models import Model, Models, chat_of, chosen, greet, model_at, model_of, silent
 from support.replies_in_bytes import Server, chunk, stream_of
+from support.tables import read_rows
 
 Asked = Callable[[Model], Any]
 
@@ -39,24 +40,15 @@ class Sum(BaseModel):
     total: int
 
 
-async def plainly(model: Model) -> object:
-    return await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech)
-
-
 async def structured(model: Model) -> object:
     return await model.answer_by_schema(
         [HumanMessage("Hi")], Sum, chosen(), purpose=Reflection, instead="judge.form"
     )
 
 
-def silent(_: str) -> None:
-    """Ignore all notices."""
-
-
 async def ours(server: ScriptedServer) -> Model:
     """Return the model that a name in a specification refers to."""
-    given = {"base_url": server.url, "model": "scripted", "api_key": "k", "max_retries": 0}
-    return await Models(settings=Settings.model_validate(given)).get(None, silent)
+    return await model_at(server.url, max_retries=0)
 
 
 async def stock(server: ScriptedServer) -> Model:
@@ -72,7 +64,7 @@ def inner(message: str, **fields: object) -> dict[str, object]:
 BODIES: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("long_prompts.toml").read_text("utf-8")
 )
-WAYS = tuple(product((plainly, structured), (ours, stock)))
+WAYS = tuple(product((greet, structured), (ours, stock)))
 
 
 @thorough
@@ -108,11 +100,11 @@ async def test_a_scripted_refusal_looks_like_the_servers(like: Any, made: Any) -
         ScriptedServer([too_long(3000, 2048, like=like)]) as server,
         pytest.raises(ContextTooLongError, match=SAID) as caught,
     ):
-        await plainly(await made(server))
+        await greet(await made(server))
     assert (caught.value.prompt_tokens, caught.value.limit) == (3000, 2048)
     chat = ScriptedChatModel([too_long(3000, 2048, like=like)])
     with pytest.raises(ContextTooLongError, match=SAID):
-        await plainly(await Models(default=chat).get(None, silent))
+        await greet(await Models(default=chat).get(None, silent))
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -121,43 +113,36 @@ async def test_it_is_recognised_while_an_answer_streams(*, streaming: bool) -> N
         model = await ours(server)
         chat = first_chat_model(chat_of(model)).model_copy(update={"streaming": streaming})
         with pytest.raises(ContextTooLongError):
-            await plainly(model_of("scripted", chat))
+            await greet(model_of("scripted", chat))
 
 
-OTHERS = {
-    "rate limit": Reply(error=429, message="maximum context length is 9 tokens a minute"),
-    "daily limit": Reply(error=400, message="too many tokens requested today"),
-    "bad schema": Reply(error=400, message="the schema has no context"),
-    "bad field": Reply(error=422, message="context: unknown field"),
-    "server": Reply(error=500, message="on fire"),
-    "key": Reply(error=401, message="maximum context length is 9 tokens"),
-}
+OTHERS = read_rows(__file__, "other_reasons")
 
 
 @pytest.mark.part(3)
-@pytest.mark.parametrize("reply", OTHERS.values(), ids=OTHERS.keys())
-async def test_what_is_wrong_for_another_reason_stays_what_it_is(reply: Reply) -> None:
-    with ScriptedServer(lambda _: reply) as server:
+@pytest.mark.parametrize("reason", OTHERS)
+async def test_what_is_wrong_for_another_reason_stays_what_it_is(reason: str) -> None:
+    with ScriptedServer(lambda _: Reply(**OTHERS[reason])) as server:
         with pytest.raises(ModelError) as caught:
-            await plainly(await ours(server))
+            await greet(await ours(server))
         assert not isinstance(caught.value, ContextTooLongError)
         # Errors of a user's own model object stay unchanged.
         with pytest.raises(openai.APIStatusError):
-            await plainly(await stock(server))
+            await greet(await stock(server))
 
 
 async def test_langchains_own_word_for_it_is_understood_from_any_model() -> None:
     error = ContextOverflowError("prompt is too long: 9 tokens > 8")
     model = model_of("mine", ScriptedChatModel([error]))
     with pytest.raises(ContextTooLongError, match="model mine") as caught:
-        await plainly(model)
+        await greet(model)
     assert (caught.value.prompt_tokens, caught.value.limit) == (9, 8)
 
 
 async def test_another_models_own_errors_pass_as_they_are() -> None:
     model = model_of("mine", ScriptedChatModel([KeyError("maximum context length is 8")]))
     with pytest.raises(KeyError, match="context length"):
-        await plainly(model)
+        await greet(model)
 
 
 @pytest.mark.parametrize("code", ["context_length_exceeded", None])
@@ -168,11 +153,10 @@ async def test_it_is_recognised_in_the_middle_of_a_stream_and_not_asked_again(
     told = inner("the request exceeds the available context size", code=code)
     events = stream_of(chunk({"role": "assistant", "content": "We"}), told, done=False)
     with Server(events) as server:
-        given = {"base_url": server.url, "model": "scripted", "api_key": "k"}
-        model = await Models(settings=Settings.model_validate(given)).get(None, silent)
+        model = await model_at(server.url)
         chat = first_chat_model(chat_of(model)).model_copy(update={"streaming": True})
         with pytest.raises(ContextTooLongError):
-            await plainly(model_of("scripted", chat))
+            await greet(model_of("scripted", chat))
     assert len(server.asked) == 1
 
 
@@ -228,16 +212,16 @@ async def test_the_embedded_model_says_it_with_a_small_context_and_answers_a_sho
     # This is slightly more than the small context takes; the large one reads it whole.
     prompt = [HumanMessage("So be it. " * 130)]
     with pytest.raises(ContextTooLongError) as caught:
-        await model.answer(prompt, chosen(), purpose=Speech)
+        await greet(model, prompt)
     assert caught.value.limit == 512
     assert caught.value.prompt_tokens is not None
     assert caught.value.prompt_tokens > 512
     assert "whose limit is 512" in str(caught.value)
-    said = await model.answer([HumanMessage("Hi")], chosen(max_tokens=8), purpose=Speech)
+    said = await greet(model, settings=chosen(max_tokens=8))
     assert said.text
     # A different context size needs another child process.
     roomy = await Models(settings=Settings(embedded_context=4096)).get("embedded", silent)
-    long = await roomy.answer(prompt, chosen(max_tokens=8), purpose=Speech)
+    long = await greet(roomy, prompt, settings=chosen(max_tokens=8))
     assert long.usage_metadata is not None
     assert long.usage_metadata["input_tokens"] == caught.value.prompt_tokens
 

@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 
-from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.stops import stop_of
-from support.models import chosen, model_of
+from support.models import greet, model_of
 from support.tables import read_rows
 
 
 def answered(answer: AIMessage) -> AIMessage:
     model = model_of("own", FakeMessagesListChatModel(responses=[answer]))
-    return asyncio.run(model.answer([HumanMessage("Hi.")], chosen(), purpose=Speech))
+    return asyncio.run(greet(model))
 
 
 @pytest.mark.parametrize("metadata", read_rows(__file__, "each_client_says_it_in_its_own_way"))

@@ -25,6 +25,7 @@ from duologue.nodes.models.reported_errors import lacks_credit, read_status, rea
 from support.cases import thorough
 from support.faulty_server import Body, Sent
 from support.replies_in_bytes import EVENTS, Server, chunk, json_of, say, stream_of
+from support.tables import each_row
 
 TALK = chat("Say hi.", assistant="Clerk", max_iterations=1)
 
@@ -66,24 +67,9 @@ def test_an_error_has_the_status_that_fits_it(subtests: pytest.Subtests) -> None
             assert lacks_credit(error) is (status == 402)
 
 
-WAITS: list[tuple[object, float | None]] = [
-    ({"retry_after": 7}, 7),
-    ({"code": 429, "metadata": {"retry_after_seconds": 1.5}}, 1.5),
-    ({"metadata": {"headers": {"Retry-After": "12"}}}, 12),
-    ({"details": [{"@type": "RetryInfo", "retryDelay": "34.5s"}]}, 34.5),
-    ({"retry_after_ms": "250"}, 0.25),
-    ({"retry_delay": "800ms"}, 0.8),
-    ({"retry_after": "soon"}, None),
-    ({"retry_after": True}, None),
-    ({"message": "Try again in 5 s."}, None),
-    ("retry_after: 5", None),
-]
-
-
-def test_an_error_may_say_how_long_to_wait(subtests: pytest.Subtests) -> None:
-    for error, seconds in WAITS:
-        with subtests.test(str(error)):
-            assert read_wait(error) == seconds
+@each_row("an_error_may_say_how_long_to_wait")
+def test_an_error_may_say_how_long_to_wait(error: object, seconds: float | None) -> None:
+    assert read_wait(error) == seconds
 
 
 def in_body(error: object) -> Callable[[Body], Sent]:

@@ -5,13 +5,11 @@ from typing import Any, cast
 
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 
-from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.adapters.families import adapter_of
 from duologue.nodes.models.gate import PlannedCall, StepGate
-from duologue.nodes.models.settings import CallSettings
-from support.models import Model
+from support.models import Model, greet
 
 
 class Counter:
@@ -51,8 +49,6 @@ def test_each_request_of_a_call_passes_the_gate(
     sent = [*(stopped(f"part {n}. ", reason) for n in range(1, parts)), stopped("end", "end_turn")]
     chat, gate = GenericFakeChatModel(messages=iter(sent)), Counter()
     model = Model(adapter_of("m", chat), gate=StepGate(cast("Any", gate)))
-    answer = asyncio.run(
-        model.answer([HumanMessage("Go on.")], CallSettings(), purpose=Speech, speaker="Ann")
-    )
+    answer = asyncio.run(greet(model, speaker="Ann"))
     assert answer.text.endswith("end")
     assert len(gate.entered) == parts

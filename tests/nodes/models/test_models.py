@@ -4,7 +4,6 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -39,14 +38,14 @@ from duologue.graphs.events import (
     ReplyRejected,
     VerdictGiven,
 )
-from duologue.graphs.log.metadata import Reflection, Speech
+from duologue.graphs.log.metadata import Reflection
 from duologue.nodes.models.adapters import embedded
 from duologue.nodes.models.client import failures
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.script import completion
 from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
-from support.models import ChatModel, Model, Models, chat_of, chosen, model_of
+from support.models import ChatModel, Model, Models, chat_of, chosen, greet, model_of, silent
 from support.tables import read_rows
 
 from .test_model_wire import SUM, Sum
@@ -60,14 +59,10 @@ def settings(server: ScriptedServer | str, **fields: Any) -> Settings:
     return Settings.model_validate(given | fields)
 
 
-def silent(_: str) -> None:
-    """Ignore all notices."""
-
-
 async def answer(config: Settings, *, notices: list[str] | None = None) -> AIMessage:
     notify = notices.append if notices is not None else silent
     model = await Models(settings=config).get(None, notify)
-    return await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech, speaker="Ann")
+    return await greet(model, speaker="Ann")
 
 
 @pytest.fixture
@@ -204,33 +199,7 @@ def test_a_stream_that_keeps_breaking_off_is_one_error_and_resumable(served: Ser
     assert Session("s", store="memory:breaking").resume().outcome is not None
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A server that fails, and the words that the error must contain."""
-
-    words: tuple[str, ...]
-    reply: Reply | None = None
-    api_key: str | None = None
-    model: str = "scripted"
-    held: bool = False
-    timeout: float = 20
-
-
-FAILURES = {
-    "key": Failure(("rejected the key", "OPENAI_API_KEY"), api_key="right"),
-    "forbidden": Failure(
-        ("refused the call (403): no such country",),
-        reply=Reply(error=403, message="no such country"),
-    ),
-    "not found": Failure(
-        ("no model", "has no model 'scripted': no tools here; run"),
-        reply=Reply(error=404, message="no tools here."),
-    ),
-    "model": Failure(("no model 'nope'", "duologue models"), model="nope"),
-    "timeout": Failure(("did not answer in time", "DUOLOGUE_TIMEOUT"), held=True, timeout=0.3),
-    "bad request": Failure(("(400)", "n_ctx"), reply=Reply(error=400, message="over n_ctx")),
-    "busy": Failure(("(429)", "quota"), reply=Reply(error=429, message="quota used up")),
-}
+FAILURES: dict[str, dict[str, Any]] = read_rows(__file__, "failures")
 
 
 def followed(conversation: Conversation, *, store: str) -> list[Event]:
@@ -241,22 +210,21 @@ def followed(conversation: Conversation, *, store: str) -> list[Event]:
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
 @pytest.mark.parametrize("streaming", [True, False])
 def test_each_failure_is_one_sentence_that_names_the_server(
-    failure: Failure, *, streaming: bool, served: Served, monkeypatch: pytest.MonkeyPatch
+    failure: dict[str, Any], *, streaming: bool, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = served(
-        [failure.reply or "Hi."], api_key=failure.api_key, hold=[0] if failure.held else []
-    )
+    reply = Reply(**failure["reply"]) if "reply" in failure else "Hi."
+    server = served([reply], api_key=failure.get("api_key"), hold=failure.get("hold", ()))
     monkeypatch.setenv("DUOLOGUE_API_KEY", "wrong")
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
-    monkeypatch.setenv("DUOLOGUE_TIMEOUT", str(failure.timeout))
+    monkeypatch.setenv("DUOLOGUE_TIMEOUT", str(failure.get("timeout", 20)))
     run = followed if streaming else converse
     with pytest.raises(ModelError) as caught:
-        run(talk(model=failure.model), store="memory:")
+        run(talk(model=failure.get("model", "scripted")), store="memory:")
     sentence = str(caught.value)
     assert "\n" not in sentence
     assert server.url in sentence
     assert "wrong" not in sentence
-    for words in failure.words:
+    for words in failure["words"]:
         assert words in sentence
 
 

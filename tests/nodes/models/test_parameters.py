@@ -20,7 +20,7 @@ from duologue.nodes.models.listeners import Listener
 from duologue.nodes.models.settings import CallSettings
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from support.models import ChatModel, Model, model_of
+from support.models import ChatModel, Model, greet, model_of
 
 GENERATION = ModelSettings(temperature=0.7, max_tokens=33, top_p=0.5, stop=("END",), seed=7)
 SETTINGS = CallSettings.make(GENERATION, "model_settings", temperature=0.2)
@@ -77,11 +77,11 @@ class OwnWithFields(Own):
 
 
 async def plain(model: Model) -> None:
-    await model.answer([HumanMessage("Hi.")], SETTINGS, purpose=Speech)
+    await greet(model, settings=SETTINGS)
 
 
 async def streamed(model: Model) -> None:
-    await model.answer([HumanMessage("Hi.")], SETTINGS, purpose=Speech, listeners=[Listener()])
+    await greet(model, settings=SETTINGS, listeners=[Listener()])
 
 
 async def structured(model: Model) -> None:
@@ -89,9 +89,7 @@ async def structured(model: Model) -> None:
 
 
 async def by_schema(model: Model) -> None:
-    await model.answer(
-        [HumanMessage("Hi.")], SETTINGS, purpose=Speech, tools=[bell], tool_calling="schema"
-    )
+    await greet(model, settings=SETTINGS, tools=[bell], tool_calling="schema")
 
 
 WAYS = [plain, streamed, structured, by_schema]

@@ -11,11 +11,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from langchain_core.messages import HumanMessage
 
 from duologue.graphs import ModelError, ModelUnavailableError
 from duologue.graphs.common.settings import Settings
-from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.adapters.langchain import ProviderModel
 from duologue.nodes.models.refusals import (
     find_refusal,
@@ -26,7 +24,7 @@ from duologue.nodes.models.refusals import (
 )
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from support.models import Models, chosen
+from support.models import Models, greet, model_at, silent
 
 ROWS = tomllib.loads(Path(__file__).with_name("refused_calls.toml").read_text("utf-8"))
 
@@ -88,13 +86,9 @@ def test_what_clients_raise(subtests: pytest.Subtests) -> None:
                 assert (read_retry_seconds(found.headers) or "untold") == row["waits"]
 
 
-def silent(_: str) -> None:
-    """Ignore all notices."""
-
-
-async def asked(models: Models, name: str | None = None) -> None:
-    model = await models.get(name, silent)
-    await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech, speaker="Ann")
+async def asked(name: str) -> None:
+    model = await Models(settings=Settings()).get(name, silent)
+    await greet(model, speaker="Ann")
 
 
 @pytest.mark.part(4)
@@ -103,7 +97,7 @@ async def asked(models: Models, name: str | None = None) -> None:
     [
         ([], {"api_key": "wrong"}, True),
         ([], {"model": "missing"}, True),
-        ([], {"base_url": "http://127.0.0.1:9/v1"}, True),
+        ([], {"url": "http://127.0.0.1:9/v1"}, True),
         ([Reply(error=403, message="Your key may not.")], {}, True),
         ([Reply(error=403, message="Your input was flagged.")], {}, False),
         ([Reply(error=402)], {}, True),
@@ -117,11 +111,8 @@ async def asked(models: Models, name: str | None = None) -> None:
 async def test_an_error_of_a_server_tells_whether_other_calls_would_fail_as_well(
     script: Script, fields: dict[str, str], lasts: bool
 ) -> None:
-    with ScriptedServer(script, api_key="k") as server:
-        given = {"base_url": server.url, "model": "scripted", "api_key": "k", "max_retries": 0}
-        models = Models(settings=Settings.model_validate(given | fields))
-        with pytest.raises(ModelError) as caught:
-            await asked(models)
+    with ScriptedServer(script, api_key="k") as server, pytest.raises(ModelError) as caught:
+        await greet(await model_at(fields.pop("url", server.url), max_retries=0, **fields))
     assert isinstance(caught.value, ModelUnavailableError) is lasts
 
 
@@ -134,15 +125,15 @@ async def test_an_error_of_a_provider_tells_it_too(
 
     monkeypatch.setattr("duologue.nodes.models.adapters.families.make_model", made)
     with pytest.raises(ModelError) as caught:
-        await asked(Models(settings=Settings()), "anthropic:claude")
+        await asked("anthropic:claude")
     assert isinstance(caught.value, ModelUnavailableError) is (status < 429)
 
 
 async def test_where_there_is_no_model_at_all_it_is_such_an_error() -> None:
     with pytest.raises(ModelUnavailableError, match="needs a server"):
-        await asked(Models(settings=Settings()), "gpt-9")
+        await asked("gpt-9")
     with pytest.raises(ModelUnavailableError, match="needs more packages"):
-        await asked(Models(settings=Settings()), "cohere:command")
+        await asked("cohere:command")
 
 
 class TimedOutError(httpx2.ReadTimeout):
