@@ -23,7 +23,7 @@ from ...graphs.log.messages import storable
 from ...graphs.speakers.reply_parts import STOP, THOUGHT, Reasoning, Thought
 from ...graphs.text.thoughts import split
 from ...graphs.text.words import tokens_of, tokens_of_message
-from .stops import read_stop, stop_of
+from .stops import list_parts, read_stop, stop_of
 
 _FIELD: Final = re.compile(r"reasoning|thinking|thought")
 _TEXTS: Final = ("thinking", "reasoning", "reasoning_content", "text", "summary", "content")
@@ -70,8 +70,8 @@ FAMILY: Final = "duologue_family"
 
 def separate_thought(answer: AIMessage, text: str) -> tuple[str, Thought | None]:
     """Return an answer's speech, without control tokens at its end, and its thought, or None."""
-    read, blocks, fields = split(text), _blocks(answer), _thought_fields(answer)
-    calls = _call_fields(answer)
+    read, blocks = split(text), list_parts(answer.content, *_BLOCKS)
+    fields, calls = _thought_fields(answer), _call_fields(answer)
     if read.speech == read.text and not blocks and not fields and not calls:
         return read.text, None
     about = answer.response_metadata if blocks else {}
@@ -93,7 +93,7 @@ def separate_thought(answer: AIMessage, text: str) -> tuple[str, Thought | None]
 
 def read_outer_thought(answer: AIMessage) -> str:
     """Return the thought that an answer, or a streamed piece of one, contains outside its text."""
-    found = _text(_blocks(answer)) or next(
+    found = _text(list_parts(answer.content, *_BLOCKS)) or next(
         filter(None, map(_text, _thought_fields(answer).values())), ""
     )
     return storable(found)
@@ -121,11 +121,6 @@ def add_thought(message: AIMessage, thought: Thought) -> AIMessage:
             "response_metadata": {**given.metadata},
         }
     )
-
-
-def _blocks(answer: AIMessage) -> list[dict[str, Any]]:
-    parts = answer.content if isinstance(answer.content, list) else []
-    return [one for one in parts if isinstance(one, dict) and one.get("type") in _BLOCKS]
 
 
 def _thought_fields(answer: AIMessage) -> dict[str, Any]:
@@ -223,10 +218,9 @@ def _add_files(text: str, answer: AIMessage) -> Content:
 
     A line of text describes each file, also one that is not kept, so such an answer is not blank.
     """
-    parts = answer.content if isinstance(answer.content, list) else []
-    parts = [*parts, *(answer.additional_kwargs.get("images") or ())]
+    images = list(answer.additional_kwargs.get("images") or ())
     found: list[str | dict[str, Any]] = [
-        one for one in parts if isinstance(one, dict) and one.get("type") in _FILES
+        part for parts in (answer.content, images) for part in list_parts(parts, *_FILES)
     ]
     if not found:
         return text

@@ -59,14 +59,7 @@ class _Piece:
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
         """Return the piece in an entry of a message, in the form of `answers.RAW`."""
-        name, arguments = raw["name"], raw["arguments"]
-        text = arguments if isinstance(arguments, str) else arguments_as_text(arguments)
-        return cls(
-            str(raw["id"]) if raw["id"] else None,
-            raw.get("index"),
-            name if isinstance(name, str) else "",
-            "" if arguments is None else text,
-        )
+        return cls(raw["id"] or None, raw.get("index"), raw["name"] or "", raw["arguments"] or "")
 
 
 @dataclass(eq=False)

@@ -253,7 +253,7 @@ class Speaking(Listener):
         self._told = ""
         self.late = ""
         """The part of the content that arrived after the first shown text."""
-        self.calls: list[_Call] = []
+        self.calls: dict[StreamedCall, _Call] = {}
         self._joiner = CallJoiner()
 
     async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
@@ -283,9 +283,9 @@ class Speaking(Listener):
             raw = [[{**part, "arguments": part["args"]} for part in message.tool_call_chunks]]
         for event in raw:
             for streamed, arguments in self._joiner.add(event):
-                call = self._text_of(streamed)
+                call = self.calls.setdefault(streamed, _Call(streamed))
                 call.waits += call.argument.read(arguments)
-        for call in self.calls:
+        for call in self.calls.values():
             if call.told or call.waits.strip():
                 gap = GAP if not call.told and (self._told or self._content.strip()) else ""
                 if call.waits:
@@ -296,21 +296,13 @@ class Speaking(Listener):
                 # The text of the next call must come after the whole text of this call.
                 break
 
-    def _text_of(self, streamed: StreamedCall) -> _Call:
-        """Return the text in a call. It is empty if the call is new."""
-        for call in self.calls:
-            if call.call is streamed:
-                return call
-        self.calls.append(_Call(streamed))
-        return self.calls[-1]
-
 
 def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIMessage:
     """Move ``to_user`` from the calls of an answer to its text."""
     late = speaking.late if speaking is not None else ""
     content = str(answer.text).removesuffix(late)
     texts = [_text_of(call) for call in answer.tool_calls]
-    left = [*speaking.calls] if speaking is not None else []
+    left = [*speaking.calls.values()] if speaking is not None else []
     # Of an invalid call, only the shown text is kept.
     said: dict[object, str | None] = {came: came.told for came in left}
     for place, call in enumerate(answer.tool_calls):

@@ -21,12 +21,7 @@ from .base import (
 )
 from .openai_families import family_of
 from .openai_responses_form import INCOMPLETE, item_events, output_of, response_of
-from .openai_rules import (
-    NAME,
-    check_ranges,
-    check_strict_schema,
-    openai_refusal,
-)
+from .openai_rules import NAME, check_ranges, check_strict_schema, openai_refusal
 from .request_types import RequestType
 
 _MOVED = {

@@ -19,11 +19,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ....graphs.common.errors import ModelUnavailableError
-from ....graphs.common.settings import EMBEDDED_CONTEXT, Settings, is_weights
+from ....graphs.common.settings import EMBEDDED_CONTEXT, Settings
 from ....graphs.log.metadata import SpecifiedTask
 from ..connections import Endpoint
 from ..settings import CallSettings
-from .base import LOCAL, SMALL, AnswerForm, Prompting
+from .base import LOCAL, SMALL, AnswerForm
 from .openai_compatible import OpenAICompatible
 from .provider_parameters import limit_name_at
 
@@ -325,14 +325,10 @@ class LocalModel(OpenAICompatible):
         """Return False, since a text model is served without its part for images."""
         return False
 
-    def prepare(
-        self, settings: CallSettings, body: "Mapping[str, Any] | None" = None
-    ) -> "tuple[ChatModel, dict[str, Any]]":
-        """Return the client and the options of a call."""
-        if "seed" in settings.values:
-            # With a cached prompt, the model's numbers differ in their last digits.
-            body = {**REPRODUCIBLE, **(body or {})}
-        return super().prepare(settings, body)
+    def choose_body(self, settings: CallSettings, form: AnswerForm | None) -> dict[str, Any]:
+        """Return the fields of the request's body for a call with a seed."""
+        # With a cached prompt, the model's numbers differ in their last digits.
+        return {**REPRODUCIBLE} if "seed" in settings.values else {}
 
 
 class EmbeddedModel(LocalModel):
@@ -341,18 +337,16 @@ class EmbeddedModel(LocalModel):
     prompting = SMALL
     default_name = EMBEDDED
 
-    def choose_sampling(self, form: AnswerForm) -> dict[str, Any]:
+    def choose_body(self, settings: CallSettings, form: AnswerForm | None) -> dict[str, Any]:
         """Return the sampling that makes a tiny model's turns differ, and the format's grammar."""
+        body = super().choose_body(settings, form)
+        if form is None:
+            return body
         is_task = form.purpose is SpecifiedTask
-        body = {**(REWRITING if is_task else {**SAMPLING, "dry_penalty_last_n": self.n_ctx})}
+        body |= REWRITING if is_task else {**SAMPLING, "dry_penalty_last_n": self.n_ctx}
         if form.marks is not None:
             body["grammar"] = grammar(form.marks.lines, form.marks.end)
         return body
-
-
-def is_local(name: str) -> bool:
-    """Return whether a name means the embedded model or a GGUF file."""
-    return name == EMBEDDED or is_weights(name)
 
 
 def serve_model(
@@ -377,16 +371,3 @@ def serve_model(
     )
     chat = make_client(loop, settings, endpoint, server.model)
     return (EmbeddedModel if path is None else LocalModel)(server.model, chat, n_ctx)
-
-
-def prompting_of_local(name: str | None, label: str | None) -> Prompting | None:
-    """Return the `Prompting` of a local model, or None for other models.
-
-    Args:
-        name: The conversation's name for the model. None if the conversation names no model.
-        label: The model's label in the usage, or None.
-    """
-    file = weights()
-    if name == EMBEDDED or (name is None and file is not None and label == file.stem):
-        return SMALL
-    return LOCAL if name is not None and is_weights(name) else None

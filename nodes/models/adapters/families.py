@@ -12,7 +12,7 @@ from ....graphs.common.settings import Settings, is_weights
 from ..client.failures import address_of
 from ..connections import close_with_loop
 from . import embedded
-from .base import NATIVE, Adapter, Prompting
+from .base import LOCAL, NATIVE, SMALL, Adapter, Prompting
 from .composed import Chat, bound_options, is_chat, label_of
 from .langchain import LangChainModel, is_of_provider, loads_files, make_model, strip_openai
 from .openai_compatible import OpenAICompatible, is_ours, reach_model
@@ -139,7 +139,10 @@ def find_prompting(name: str | None, label: str | None) -> Prompting:
         name: The conversation's name for the model. None if the conversation names no model.
         label: The model's label in the usage, or None.
     """
-    return embedded.prompting_of_local(name, label) or NATIVE
+    file = embedded.weights()
+    if name == embedded.EMBEDDED or (name is None and file is not None and label == file.stem):
+        return SMALL
+    return LOCAL if name is not None and is_weights(name) else NATIVE
 
 
 def refuse_place(name: str) -> None:
@@ -209,7 +212,7 @@ def _has_server(settings: Settings) -> bool:
 
 def _is_here(name: str | None, settings: Settings) -> bool:
     """Return whether a name means a model that runs in a child of this process."""
-    if name is not None and embedded.is_local(name):
+    if name is not None and (name == embedded.EMBEDDED or is_weights(name)):
         return True
     if _has_server(settings):
         return False

@@ -83,7 +83,7 @@ class OpenAICompatible(Adapter):
 
     def prepare_answer(self, settings: CallSettings, form: AnswerForm) -> Ask:
         """Return the function that calls the model for a message."""
-        chat, options = self.prepare(settings, self.choose_sampling(form))
+        chat, options = self.prepare(settings, form)
         return partial(bind_tools(chat, self.label, form.offer).ainvoke, **options)
 
     def prepare_object(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
@@ -102,26 +102,32 @@ class OpenAICompatible(Adapter):
     def prepare_tool_call(self, settings: CallSettings, form: AnswerForm, offer: Offer) -> Ask:
         """Return the function that calls the model for a tool call as schema-constrained JSON."""
         # In the extra body: otherwise the client drops the text of an answer that is cut off.
-        body = {"response_format": form_of_calls(offer.tools, offer.choice)}
-        chat, options = self.prepare(settings, {**self.choose_sampling(form), **body})
+        schema = form_of_calls(offer.tools, offer.choice)
+        chat, options = self.prepare(settings, form, response_format=schema)
         return partial(member_of(chat).ainvoke, **options)
 
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Turn the errors of the client into errors of duologue."""
         return failures(self.label, self.address)
 
-    def choose_sampling(self, form: AnswerForm) -> dict[str, Any]:
-        """Return the fields of the request body that the family of models needs for a message."""
+    def choose_body(self, settings: CallSettings, form: AnswerForm | None) -> dict[str, Any]:
+        """Return the fields of the request's body that the family of models needs.
+
+        Args:
+            settings: The settings of the call.
+            form: The form of the wanted message. None for an answer that matches a schema.
+        """
         return {}
 
     def prepare(
-        self, settings: CallSettings, body: Mapping[str, Any] | None = None
+        self, settings: CallSettings, form: AnswerForm | None = None, **body: object
     ) -> "tuple[ChatModel, dict[str, Any]]":
         """Return the client and the options of a call.
 
         Args:
             settings: The settings of the call.
-            body: Fields of the request's body, in addition to those of the settings.
+            form: The form of the wanted message. None for an answer that matches a schema.
+            body: Further fields of the request's body.
         """
         chat, options = self.chat, {**settings.values}
         fields: dict[str, Any] = {}
@@ -131,9 +137,8 @@ class OpenAICompatible(Adapter):
             fields["limit_name"] = self._limit_name
         if fields:
             chat = chat.model_copy(update=fields)
-        if settings.extra_body or body:
-            own = chat.extra_body or {}
-            options["extra_body"] = {**own, **settings.extra_body, **(body or {})}
+        if body := {**settings.extra_body, **self.choose_body(settings, form), **body}:
+            options["extra_body"] = {**(chat.extra_body or {}), **body}
         if settings.extra_headers:
             options["extra_headers"] = settings.extra_headers
         return chat, options

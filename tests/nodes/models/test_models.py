@@ -11,10 +11,7 @@ from uuid import uuid4
 import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.messages import (
-    AIMessage,
-    HumanMessage,
-)
+from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import SecretStr
 
 from duologue.graphs import (

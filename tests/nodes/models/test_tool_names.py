@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from duologue.nodes.models.tool_calls import (
-    find_registered,
-    rename_tools,
-    wire_names,
-)
+from duologue.nodes.models.tool_calls import find_registered, rename_tools, wire_names
 from support.tables import each_row
 
 ROWS = tomllib.loads(Path(__file__).with_name("tool_names.toml").read_text("utf-8"))
