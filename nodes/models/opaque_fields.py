@@ -16,7 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from ...graphs.speakers.reply_parts import THOUGHT, Reasoning, Thought
-from .answers import CALL_FIELDS, FAMILY, OPAQUE, PARTS, THOUGHTS, add_thought
+from .answers import CALL_FIELDS, OPAQUE, PARTS, THOUGHTS, add_thought
 
 
 class Return(StrEnum):
@@ -173,14 +173,6 @@ def lacks_thought(prompt: Sequence[BaseMessage]) -> bool:
     last = next(message for message in reversed(prompt) if isinstance(message, AIMessage))
     first = last.content[0] if isinstance(last.content, list) and last.content else None
     return not isinstance(first, dict) or first.get("type") not in ("thinking", "redacted_thinking")
-
-
-def mark_family(found: object, family: Family) -> object:
-    """Return a model's answer, or its structured answer, with the name of the model's family."""
-    if isinstance(found, AIMessage):
-        metadata = {**found.response_metadata, FAMILY: family.name}
-        return found.model_copy(update={"response_metadata": metadata})
-    return found
 
 
 def _has_calls(message: BaseMessage) -> bool:

@@ -18,12 +18,12 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
 
+from ..answers import FAMILY
 from ..connections import separate_loops
 from ..opaque_fields import (
     drop_thoughts,
     family_of,
     lacks_thought,
-    mark_family,
     messages_with_fields,
     prepare_prompt,
 )
@@ -166,10 +166,14 @@ class Member(AsyncRunnable):
         """Call the model."""
         asked, prompt = self._ready(input)
         try:
-            return mark_family(await asked.ainvoke(prompt, config, **kwargs), self._family)
+            found = await asked.ainvoke(prompt, config, **kwargs)
         except Exception as error:
             _failures.get([]).append(f"{label_of(self._call.chat)}: {excerpt_of(error)}")
             raise
+        if isinstance(found, AIMessage):
+            metadata = {**found.response_metadata, FAMILY: self._family.name}
+            return found.model_copy(update={"response_metadata": metadata})
+        return found
 
     def _ready(
         self, messages: Sequence[BaseMessage]

@@ -51,8 +51,6 @@ def grammar(lines: Sequence[str], end: str | None) -> str:
     contain `None` instead. The limits count words, not tokens, so a reply with many numbers can
     still reach `max_tokens`.
     """
-    if not lines:
-        raise ValueError("a format needs at least one mark; set lines=('Solution:',) or more")
     first = f"{_literal(lines[0])} "
     # A single line is the whole message, so it may have two sentences.
     parts = [first + ('" " sentence' if lines[1:] else '(" " sentence){1,2}')]
@@ -65,8 +63,6 @@ def grammar(lines: Sequence[str], end: str | None) -> str:
 
 def _literal(text: str) -> str:
     """Quote a string, with code points for characters that are not printable ASCII."""
-    if not text or not text.isprintable():
-        raise ValueError(f"{text!r} can't be a mark; use one line of printable characters")
     escapes = {"\\": "\\\\", '"': '\\"'}
     parts = (escapes.get(one, one if one.isascii() else f"\\U{ord(one):08X}") for one in text)
     return '"' + "".join(parts) + '"'

@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from pydantic import BaseModel
 
 from ....graphs.common.addresses import show_address
 from ....graphs.common.errors import SpecError
 from ....graphs.common.settings import Settings
-from ....graphs.speakers.structured_answers import CLAUDE, SchemaRules, find_unsupported
+from ....graphs.speakers.structured_answers import CLAUDE, find_unsupported
 from ..client.failures import address_of, failures
 from ..connections import Endpoint
 from ..refusals import comes_from
@@ -39,9 +39,6 @@ _ONLY_IN_CHAT: Final = ("stop", "seed")
 
 class OpenAICompatible(Adapter):
     """A server with OpenAI's API."""
-
-    schema_rules: ClassVar[SchemaRules | None] = None
-    """The rules of the server for schemas. None if it accepts any schema that is not strict."""
 
     def __init__(self, label: str, chat: "ChatModel", address: str | None = None) -> None:
         super().__init__(label, learned_of_name(label, address))
@@ -96,8 +93,9 @@ class OpenAICompatible(Adapter):
 
     def find_unsupported(self, schema: Mapping[str, Any]) -> str | None:
         """Return the part of a JSON schema that the model can't be held to, and why, or None."""
-        rules = CLAUDE if "claude" in self.chat.model_name.lower() else self.schema_rules
-        return None if rules is None else find_unsupported(schema, rules)
+        # Other servers accept any schema that is not strict.
+        is_claude = "claude" in self.chat.model_name.lower()
+        return find_unsupported(schema, CLAUDE) if is_claude else None
 
     def prepare_tool_call(self, settings: CallSettings, form: AnswerForm, offer: Offer) -> Ask:
         """Return the function that calls the model for a tool call as schema-constrained JSON."""

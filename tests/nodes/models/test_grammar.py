@@ -95,14 +95,3 @@ def test_any_printable_mark_is_held_literally(lines: list[str], end: str | None)
     reply += "" if end is None else f" {end}"
     assert held.fullmatch(reply)
     assert not held.fullmatch(f"{reply}\n{first}")
-
-
-@given(st.text().filter(lambda text: not text or not text.isprintable()))
-def test_other_marks_are_refused(mark: str) -> None:
-    with pytest.raises(ValueError, match="can't be a mark"):
-        grammar((mark,), None)
-
-
-def test_a_format_without_marks_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one mark"):
-        grammar((), None)
