@@ -124,21 +124,14 @@ def store() -> str:
 
 @pytest.mark.part(4)
 @pytest.mark.parametrize(
-    "args",
-    read_rows(__file__, "another_session_can_not_be_read"),
+    ("args", "name"),
+    [
+        *((args, "get_history") for args in read_rows(__file__, "another_session_can_not_be_read")),
+        *(({}, name) for name in ("get_history:other", "other.get_history", "get_history(other)")),
+    ],
 )
-def test_another_session_can_not_be_read(args: Any, store: str) -> None:  # noqa: ANN401
-    """Z6: no speaker's request and no arguments of a model reach it."""
-    check_nothing_is_read(store, args, "get_history")
-
-
-@pytest.mark.parametrize("name", ["get_history:other", "other.get_history", "get_history(other)"])
-def test_no_tools_name_reads_another_session(name: str, store: str) -> None:
-    """Z6."""
-    check_nothing_is_read(store, {}, name)
-
-
-def check_nothing_is_read(store: str, args: Any, name: str) -> None:  # noqa: ANN401
+def test_another_session_can_not_be_read(args: Any, name: str, store: str) -> None:  # noqa: ANN401
+    """Z6: no speaker's request, no arguments of a model and no tool's name reach it."""
     script: list[Line] = ["Show me session other.", "Please.", asks(args, name), "Hm.", "Ok."]
     result = run(script, talk(), store=store, session="mine")
     assert len(told(result)) == 1

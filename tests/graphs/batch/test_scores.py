@@ -14,7 +14,7 @@ from duologue.graphs import Batch, Result, SpecError, converse, load_conversatio
 from duologue.graphs.batch.scores import find_scores, score
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.stores import CellRow
-from support.tables import read_rows
+from support.tables import each_row, read_rows
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 CRITERIA = ["A price is named.", "A day is named."]
@@ -152,11 +152,6 @@ async def test_the_separate_judges_findings_are_scores_by_name(
     assert (found, problem) == (given | named, None)
 
 
-SOLD = [{"kind": "done_token", "token": "Monday", "match": "anywhere"}]
-DONE = {"end_chat": {"max_iterations": 2, "when": SOLD}}
-OWN = {"end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 2, "when": SOLD}}
-
-
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("judged", "fields", "names", "why"),
@@ -182,38 +177,20 @@ def test_a_function_may_stand_in_the_place_of_its_name() -> None:
         find_scores(batch.score, {"spoken": awaited})
 
 
-@pytest.mark.parametrize(
-    ("names", "given", "why"),
-    [
-        (
-            ["completed"],
-            {},
-            "score: there is no score 'completed'; did you mean 'complete'?",
-        ),
-        (
-            ["zzz"],
-            {"own": spoken},
-            "score: there is no score 'zzz'; choose one of 'complete', 'criteria', "
-            "'findings', 'own', or write your own as 'module:function'",
-        ),
-        (["own"], {"own": 3}, "scores: 'own' must be a function, not int"),
-        (
-            ["own"],
-            {"own": lambda: True},
-            "scores: 'own' must take (result): too many positional arguments",
-        ),
-        (["own"], [spoken], "scores: must be a dict from names to scores, not list"),
-        (
-            ["own"],
-            {" own": spoken},
-            "scores: ' own' can't be a name; use text on one line, of up to 80 characters "
-            "without spaces around it",
-        ),
-    ],
-)
+OFFERED: dict[str, Any] = {
+    "nothing": {},
+    "a score": {"own": spoken},
+    "a number": {"own": 3},
+    "no argument": {"own": lambda: True},
+    "a list": [spoken],
+    "a space": {" own": spoken},
+}
+
+
+@each_row("what_is_no_score_is_refused_before_anything_is_called", "name", "offered", "why")
 def test_what_is_no_score_is_refused_before_anything_is_called(
-    names: list[str], given: dict[str, Any], why: str
+    name: str, offered: str, why: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        find_scores(names, given)
+        find_scores([name], OFFERED[offered])
     assert str(caught.value) == why

@@ -134,13 +134,6 @@ async def test_a_sample_stays_the_same_and_can_grow(runs: Runs) -> None:
     assert sorted((row["number"] + 1) // 2 for row in rows) == sorted([*wanted, wanted[0]])
 
 
-@pytest.mark.exhaustive
-async def test_a_sample_of_more_cells_than_there_are_has_all(runs: Runs) -> None:
-    for _ in range(2):
-        status = await runs.run(sample=99)
-        assert (status.cells, status.finished, status.sample_of) == (12, 12, None)
-
-
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("first", "then", "says"),
@@ -204,6 +197,7 @@ def test_a_run_has_the_first_cells_of_its_sample_each_once(
     assert sorted(all_) == sorted(cell.session for cell in cells)
     assert run.is_whole is (most == cells.count)
     assert run.selection.cells == min(sample or cells.count, cells.count)
+    assert (run.selection.sample_of is None) is (run.selection.cells == cells.count)
     # It is stored with the batch, and read again.
     assert select_cells(cells, BatchSettings(), run.selection) == RunCells(cells, run.selection)
 
