@@ -25,6 +25,7 @@ from duologue.nodes.execute.call import CallResult
 from duologue.nodes.testing import Line, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, ToolState, Turn
 from support.log import Failure, fields_of, kind_of
+from support.tables import read_rows
 
 from .adding import add, call, calls, fail
 
@@ -117,21 +118,13 @@ async def test_calls_run_side_by_side_and_answer_in_their_order() -> None:
 
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (call("ad", {"a": 1}), ["no tool 'ad'", "add, fail"]),
-        (call("sleep", {}), ["no tool 'sleep'", "add, fail"]),
-        (call("add", "{a: 1"), ["arguments of add are not valid JSON"]),
-        (call("add", "[1, 2]"), ["arguments of add"]),
-        (call("add", {"a": 1}), ["arguments of add do not fit", "b"]),
-        (call("add", {"a": "one", "b": 2}), ["arguments of add do not fit", "a"]),
-        (call("fail", {"reason": "disk on fire"}), ["fail failed: OSError: disk on fire"]),
-    ],
+    ("name", "args", "words"),
+    read_rows(__file__, "whatever_goes_wrong_with_a_call_is_told_to_the_model"),
 )
 async def test_whatever_goes_wrong_with_a_call_is_told_to_the_model(
-    wrong: ScriptedToolCall, words: list[str]
+    name: str, args: dict[str, Any] | str, words: list[str]
 ) -> None:
-    made = calls(wrong, call("add", {"a": 1, "b": 2}, "c2"))
+    made = calls(call(name, args), call("add", {"a": 1, "b": 2}, "c2"))
     others = [{"name": "Ann", "tools": ["add", "fail"]}, {"name": "Bob", "tools": ["sleep"]}]
     conversation = talk(speakers=others)
     result, model = await run([made, "Hm.", "Ok."], [add, fail, sleep], conversation)
