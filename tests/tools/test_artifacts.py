@@ -363,6 +363,15 @@ class Pair:
 LOOP: dict[str, Any] = {"number": 1}
 LOOP["again"] = LOOP
 
+
+def _block(data: bytes, kind: str) -> list[dict[str, str]]:
+    """Return a block, as servers of MCP send it for a resource in a result."""
+    type_ = "audio" if kind.startswith("audio") else "file"
+    return [{"type": type_, "base64": b64encode(data).decode(), "mime_type": kind}]
+
+
+OCTETS = "application/octet-stream"
+
 RESULTS: dict[str, tuple[object, str | None, list[bytes]]] = {
     "png": (PNG, "[image, 38 bytes]", [PNG]),
     "bytearray": (bytearray(JPEG), "[image, 33 bytes]", [JPEG]),
@@ -387,6 +396,10 @@ RESULTS: dict[str, tuple[object, str | None, list[bytes]]] = {
     "no bytes": ({"a": [1, {"b": None}]}, '{"a": [1, {"b": null}]}', []),
     "rows": ([{"a": 1}, {"a": 2}], '[{"a": 1}, {"a": 2}]', []),
     "a loop": (LOOP, str(LOOP), []),
+    "csv block": (_block(b"a,b", "text/csv"), "a,b", []),
+    "block": (_block(b"\x00\x01", OCTETS), f"[{OCTETS}, 2 bytes, not shown]", []),
+    "png block": (_block(PNG, OCTETS), "[image, 38 bytes]", [PNG]),
+    "wav block": (_block(WAV, "audio/wav"), "[audio, 16 bytes]", [WAV]),
 }
 """Results, each with the text that the model reads and the files. Not checked if None."""
 
@@ -457,23 +470,3 @@ def test_each_kind_of_tool_returns_files_in_a_stored_session(
     (answer,) = _results(result.messages)
     assert answer.artifact == (b"\x80" if make is _with_artifact else None)
     assert [bytes_of_file(one) for one in files_of(model.calls[0].messages[-1].content)] == [PNG]
-
-
-@pytest.mark.parametrize(
-    ("data", "kind", "text"),
-    [
-        (b"a,b", "text/csv", "a,b"),
-        (b"\x00\x01", "application/octet-stream", "[application/octet-stream, 2 bytes, not shown]"),
-        (PNG, "application/octet-stream", "[image, 38 bytes]"),
-        (WAV, "audio/wav", "[audio, 16 bytes]"),
-    ],
-)
-def test_a_block_with_bytes_is_read_by_its_bytes(data: bytes, kind: str, text: str) -> None:
-    """Servers of MCP send such blocks for the resources in a result."""
-    type_ = "audio" if kind.startswith("audio") else "file"
-    block = {"type": type_, "base64": b64encode(data).decode(), "mime_type": kind}
-    model = ScriptedChatModel([_call(), "I see.", "Well."])
-    spec = chat("Scan.", tools=[_tool([block])], end_chat={"max_iterations": 1})
-    converse(spec, model=model, store=f"memory:{uuid4().hex}")
-    (shown,) = _results(model.calls[1].messages)
-    assert shown.text == text
