@@ -1,7 +1,8 @@
 """An event loop with a virtual clock: hours of timers pass in no time, in the correct order."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import wraps
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -36,3 +37,13 @@ def virtually(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in such a loop."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)
+
+
+def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run a test in such a loop."""
+
+    @wraps(test)
+    def run() -> None:
+        virtually(test())
+
+    return run

@@ -16,7 +16,7 @@ from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.models.gate import PlannedCall, StepGate
 from support.cases import drawn_cases
 from support.tables import read_rows
-from support.virtual_time import VirtualLoop, virtually
+from support.virtual_time import VirtualLoop, in_virtual_time, virtually
 
 
 def limiter(used: Usage | None = None, seconds: float = 0, **limits: Any) -> Limiter:
@@ -92,106 +92,98 @@ def test_each_other_model_has_the_rate_of_the_star_for_itself() -> None:
     assert virtually(talk()) == pytest.approx([1, 60, 60, 0], abs=0.01)
 
 
-def test_a_server_that_refuses_holds_back_all_calls_of_its_model() -> None:
-    async def talk() -> None:
-        gate = limiter()
-        await gate.enter(PlannedCall("m", 1))
-        gate.refused("m", 30)
-        waiting = asyncio.create_task(times(gate, 100))
-        await asyncio.sleep(20)
-        assert gate.figures().waiting == 100
-        gate.refused("m", 5)
-        gate.refused("m", 40)
-        await gate.enter(PlannedCall("other", 1))
-        assert now() == pytest.approx(20, abs=0.01)
-        assert await waiting == pytest.approx([60] * 100, abs=0.01)
-        assert gate.figures().refusals == 3
-        assert gate.figures().waiting == 0
-
-    virtually(talk())
+@in_virtual_time
+async def test_a_server_that_refuses_holds_back_all_calls_of_its_model() -> None:
+    gate = limiter()
+    await gate.enter(PlannedCall("m", 1))
+    gate.refused("m", 30)
+    waiting = asyncio.create_task(times(gate, 100))
+    await asyncio.sleep(20)
+    assert gate.figures().waiting == 100
+    gate.refused("m", 5)
+    gate.refused("m", 40)
+    await gate.enter(PlannedCall("other", 1))
+    assert now() == pytest.approx(20, abs=0.01)
+    assert await waiting == pytest.approx([60] * 100, abs=0.01)
+    assert gate.figures().refusals == 3
+    assert gate.figures().waiting == 0
 
 
-def test_where_a_server_does_not_say_how_long_it_is_longer_each_time() -> None:
-    async def talk() -> None:
-        gate, waits = limiter(), []
-        for _ in range(9):
-            # The running calls are refused, too.
-            gate.refused("m", None)
-            gate.refused("m", None)
-            before = now()
-            await gate.enter(PlannedCall("m", 1))
-            waits.append(round(now() - before))
-        gate.count("m", used())
+@in_virtual_time
+async def test_where_a_server_does_not_say_how_long_it_is_longer_each_time() -> None:
+    gate, waits = limiter(), []
+    for _ in range(9):
+        # The running calls are refused, too.
+        gate.refused("m", None)
         gate.refused("m", None)
         before = now()
         await gate.enter(PlannedCall("m", 1))
-        assert [*waits, round(now() - before)] == [1, 2, 4, 8, 16, 32, 60, 60, 60, 1]
+        waits.append(round(now() - before))
+    gate.count("m", used())
+    gate.refused("m", None)
+    before = now()
+    await gate.enter(PlannedCall("m", 1))
+    assert [*waits, round(now() - before)] == [1, 2, 4, 8, 16, 32, 60, 60, 60, 1]
 
-    virtually(talk())
 
-
-def test_a_server_that_takes_no_calls_for_hours_pauses_the_batch() -> None:
-    async def talk() -> None:
-        gate = limiter()
-        gate.refused("m", 7200)
-        with pytest.raises(PausedError, match="model m refuses calls for the next 120 minutes"):
-            await gate.enter(PlannedCall("other", 1))
-
-    virtually(talk())
+@in_virtual_time
+async def test_a_server_that_takes_no_calls_for_hours_pauses_the_batch() -> None:
+    gate = limiter()
+    gate.refused("m", 7200)
+    with pytest.raises(PausedError, match="model m refuses calls for the next 120 minutes"):
+        await gate.enter(PlannedCall("other", 1))
 
 
 DOWN = "the model server can't be reached"
 
 
-def test_an_outage_delays_all_calls_longer_each_time_until_the_patience_is_over() -> None:
-    async def talk() -> None:
-        gate, waits = Limiter(BatchLimits(), used(), patience=100), []
-        while now() < 99:
-            # The calls in flight fail, too.
-            assert [
-                await gate.report_outage("m", DOWN, None, is_reached=True) for _ in range(3)
-            ] == [1, 1, 1]
-            assert gate.paused is None
-            left = 100 - round(now())
-            (outage,) = gate.figures().outages
-            assert outage.startswith(f"{DOWN}; its calls wait, for up to ")
-            assert ("1 min" in outage) == (left >= 60)
-            before = now()
-            await asyncio.gather(gate.enter(PlannedCall("m", 1)), gate.enter(PlannedCall("m", 1)))
-            waits.append(round(now() - before))
-            await gate.enter(PlannedCall("other", 1))
-        assert waits == [1, 2, 4, 8, 16, 32, 37]
-        with pytest.raises(ModelUnavailableError, match="after a wait of 1 min 40 s"):
-            await gate.report_outage("m", DOWN, None, is_reached=True)
-
-    virtually(talk())
-
-
-def test_each_answer_ends_an_outage_and_restores_the_patience() -> None:
-    async def talk() -> None:
-        gate = Limiter(BatchLimits(), used(), patience=100)
-        for number in range(1, 5):
-            for _ in range(6):
-                assert await gate.report_outage("m", DOWN, None, is_reached=True) == number
-                before = now()
-                assert await gate.enter(PlannedCall("m", 1)) == number
-                assert now() - before <= 33
-            # A call that was sent before the outage is answered.
-            gate.count("m", used())
-            gate.end_outage("m", 0)
-            gate.end_outage("m", number - 1)
-            assert len(gate.figures().outages) == 1
-            gate.end_outage("m", number)
-            assert gate.figures().outages == ()
-        assert await gate.report_outage("m", DOWN, 50, is_reached=True) == 5
+@in_virtual_time
+async def test_an_outage_delays_all_calls_longer_each_time_until_the_patience_is_over() -> None:
+    gate, waits = Limiter(BatchLimits(), used(), patience=100), []
+    while now() < 99:
+        # The calls in flight fail, too.
+        assert [await gate.report_outage("m", DOWN, None, is_reached=True) for _ in range(3)] == [
+            1,
+            1,
+            1,
+        ]
+        assert gate.paused is None
+        left = 100 - round(now())
+        (outage,) = gate.figures().outages
+        assert outage.startswith(f"{DOWN}; its calls wait, for up to ")
+        assert ("1 min" in outage) == (left >= 60)
         before = now()
-        await gate.enter(PlannedCall("m", 1))
-        assert now() - before == pytest.approx(50, abs=0.01)
-        for model in ("m", "n"):
-            await gate.report_outage(model, DOWN, 0, is_reached=True)
-        assert len(gate.figures().outages) == 1
+        await asyncio.gather(gate.enter(PlannedCall("m", 1)), gate.enter(PlannedCall("m", 1)))
+        waits.append(round(now() - before))
+        await gate.enter(PlannedCall("other", 1))
+    assert waits == [1, 2, 4, 8, 16, 32, 37]
+    with pytest.raises(ModelUnavailableError, match="after a wait of 1 min 40 s"):
+        await gate.report_outage("m", DOWN, None, is_reached=True)
 
-    virtually(talk())
+
+@in_virtual_time
+async def test_each_answer_ends_an_outage_and_restores_the_patience() -> None:
+    gate = Limiter(BatchLimits(), used(), patience=100)
+    for number in range(1, 5):
+        for _ in range(6):
+            assert await gate.report_outage("m", DOWN, None, is_reached=True) == number
+            before = now()
+            assert await gate.enter(PlannedCall("m", 1)) == number
+            assert now() - before <= 33
+        # A call that was sent before the outage is answered.
+        gate.count("m", used())
+        gate.end_outage("m", 0)
+        gate.end_outage("m", number - 1)
+        assert len(gate.figures().outages) == 1
+        gate.end_outage("m", number)
+        assert gate.figures().outages == ()
+    assert await gate.report_outage("m", DOWN, 50, is_reached=True) == 5
+    before = now()
+    await gate.enter(PlannedCall("m", 1))
+    assert now() - before == pytest.approx(50, abs=0.01)
+    for model in ("m", "n"):
+        await gate.report_outage(model, DOWN, 0, is_reached=True)
+    assert len(gate.figures().outages) == 1
 
 
 def test_a_server_that_never_replies_is_given_up_after_a_minute() -> None:
@@ -237,50 +229,46 @@ def test_a_server_that_never_replies_is_given_up_after_a_minute() -> None:
     virtually(talk())
 
 
-def test_nobody_waits_before_the_first_answer_without_patience_or_during_a_pause() -> None:
-    async def talk() -> None:
-        for gate in (Limiter(BatchLimits()), Limiter(BatchLimits(), used(), patience=0)):
-            assert await gate.report_outage("m", DOWN, None, is_reached=False) is None
-            before = now()
-            await gate.enter(PlannedCall("m", 1))
-            assert now() - before < 0.1
-        gate = Limiter(BatchLimits())
-        gate.count("other", used())
-        assert await gate.report_outage("m", DOWN, 7200, is_reached=True) is None
-        assert await gate.report_outage("m", DOWN, None, is_reached=True) == 1
-        waiting = asyncio.create_task(gate.enter(PlannedCall("m", 1)))
-        await asyncio.sleep(0.5)
-        gate.pause("enough")
-        with pytest.raises(PausedError, match="enough"):
-            await waiting
-        with pytest.raises(PausedError, match="enough"):
-            await gate.report_outage("m", DOWN, None, is_reached=True)
-
-    virtually(talk())
-
-
-def test_a_pause_is_told_to_all_that_wait_at_once_and_the_first_reason_stays() -> None:
-    async def talk() -> None:
-        gate = limiter(rates={"m": {"requests_per_minute": 1, "tokens_per_minute": 10}})
-        calls = [asyncio.create_task(gate.enter(PlannedCall("m", 100))) for _ in range(500)]
-        await asyncio.sleep(1)
-        calls[7].cancel()
-        await asyncio.sleep(1)
-        gate.pause("somebody pressed Ctrl-C")
-        gate.pause("another")
+@in_virtual_time
+async def test_nobody_waits_before_the_first_answer_without_patience_or_during_a_pause() -> None:
+    for gate in (Limiter(BatchLimits()), Limiter(BatchLimits(), used(), patience=0)):
+        assert await gate.report_outage("m", DOWN, None, is_reached=False) is None
         before = now()
-        ended = await asyncio.gather(*calls, return_exceptions=True)
+        await gate.enter(PlannedCall("m", 1))
         assert now() - before < 0.1
-        assert isinstance(ended.pop(7), asyncio.CancelledError)
-        assert {type(one) for one in ended} == {PausedError}
-        assert {str(one) for one in ended} == {gate.paused} == {"somebody pressed Ctrl-C"}
-        with pytest.raises(PausedError):
-            await gate.enter(PlannedCall("other", 1))
-        assert gate.figures().waiting == 0
-        gate.count("m", used(5))
-        assert gate.figures().used == used(5)
+    gate = Limiter(BatchLimits())
+    gate.count("other", used())
+    assert await gate.report_outage("m", DOWN, 7200, is_reached=True) is None
+    assert await gate.report_outage("m", DOWN, None, is_reached=True) == 1
+    waiting = asyncio.create_task(gate.enter(PlannedCall("m", 1)))
+    await asyncio.sleep(0.5)
+    gate.pause("enough")
+    with pytest.raises(PausedError, match="enough"):
+        await waiting
+    with pytest.raises(PausedError, match="enough"):
+        await gate.report_outage("m", DOWN, None, is_reached=True)
 
-    virtually(talk())
+
+@in_virtual_time
+async def test_a_pause_is_told_to_all_that_wait_at_once_and_the_first_reason_stays() -> None:
+    gate = limiter(rates={"m": {"requests_per_minute": 1, "tokens_per_minute": 10}})
+    calls = [asyncio.create_task(gate.enter(PlannedCall("m", 100))) for _ in range(500)]
+    await asyncio.sleep(1)
+    calls[7].cancel()
+    await asyncio.sleep(1)
+    gate.pause("somebody pressed Ctrl-C")
+    gate.pause("another")
+    before = now()
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    assert now() - before < 0.1
+    assert isinstance(ended.pop(7), asyncio.CancelledError)
+    assert {type(one) for one in ended} == {PausedError}
+    assert {str(one) for one in ended} == {gate.paused} == {"somebody pressed Ctrl-C"}
+    with pytest.raises(PausedError):
+        await gate.enter(PlannedCall("other", 1))
+    assert gate.figures().waiting == 0
+    gate.count("m", used(5))
+    assert gate.figures().used == used(5)
 
 
 @pytest.mark.parametrize(
@@ -304,19 +292,17 @@ def test_a_budget_holds_for_all_runs_together(
     assert virtually(talk()) == (2 if "max_cost" in limits else 3) - earlier
 
 
-def test_the_time_of_all_runs_is_measured_from_the_first_call() -> None:
-    async def talk() -> None:
-        gate = limiter(seconds=100, max_seconds=130, rates={"*": {"requests_per_minute": 1}})
-        await asyncio.sleep(1000)
+@in_virtual_time
+async def test_the_time_of_all_runs_is_measured_from_the_first_call() -> None:
+    gate = limiter(seconds=100, max_seconds=130, rates={"*": {"requests_per_minute": 1}})
+    await asyncio.sleep(1000)
+    await gate.enter(PlannedCall("m", 1))
+    before = now()
+    with pytest.raises(PausedError, match="max_seconds of 130 is used up"):
         await gate.enter(PlannedCall("m", 1))
-        before = now()
-        with pytest.raises(PausedError, match="max_seconds of 130 is used up"):
-            await gate.enter(PlannedCall("m", 1))
-        assert now() - before == pytest.approx(30, abs=0.01)
-        with pytest.raises(PausedError, match="is used up"):
-            await limiter(seconds=130, max_seconds=130).enter(PlannedCall("m", 1))
-
-    virtually(talk())
+    assert now() - before == pytest.approx(30, abs=0.01)
+    with pytest.raises(PausedError, match="is used up"):
+        await limiter(seconds=130, max_seconds=130).enter(PlannedCall("m", 1))
 
 
 def test_figures_tell_how_it_goes() -> None:
