@@ -18,10 +18,10 @@ from duologue.graphs.log.parsing import parse
 from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.text.done_words import says
+from duologue.graphs.text.sentences import is_farewell
 from duologue.graphs.text.similarity import (
     all_repeat,
     is_acknowledgement,
-    is_farewell,
     is_placeholder,
     is_rewritten,
     only_announces,

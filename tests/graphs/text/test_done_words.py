@@ -13,38 +13,42 @@ from support.tables import each_row
 
 STOP = "###STOP###"
 
-LAST = [(text, heard[0] if heard else None) for text, *heard in rows("done_tokens", "ends")]
-NOT_LAST = rows("done_tokens", "goes_on")
+RULES: list[tuple[str, Match, str, str]] = [
+    (STOP, "last", "ends", "goes_on"),
+    ("DEAL", "alone", "deals", "no_deals"),
+]
+"""A token, its match mode, the rows that say it, and those that only mention it."""
+
+SAID = [
+    (token, match, text, heard[0] if heard else None)
+    for token, match, ends, _ in RULES
+    for text, *heard in rows("done_tokens", ends)
+]
+MENTIONED = [
+    (token, match, text)
+    for token, match, _, goes_on in RULES
+    for text in rows("done_tokens", goes_on)
+]
 
 
 @pytest.mark.part(40)
-@pytest.mark.parametrize(("text", "heard"), LAST)
-def test_r1_a_token_that_ends_a_message_as_a_sentence_of_its_own_is_said(
-    text: str, heard: str | None
+@pytest.mark.parametrize(("token", "match", "text", "heard"), SAID)
+def test_r1_a_token_that_ends_a_message_is_said_and_left_out(
+    token: str, match: Match, text: str, heard: str | None
 ) -> None:
-    assert says(STOP, text, "last", "User")
-    assert STOP not in without(STOP, text, "last", "User")
-    if heard is not None:
-        assert without(STOP, text, "last", "User").strip() == heard
+    assert says(token, text, match, "User")
+    found = without(token, text, match, "User")
+    assert token not in found
+    assert heard is None or found.strip() == heard
 
 
 @pytest.mark.part(40)
-@pytest.mark.parametrize("text", NOT_LAST)
-def test_r1_a_token_that_is_mentioned_is_not_said_and_stays(text: str) -> None:
-    assert not says(STOP, text, "last", "User")
-    assert without(STOP, text, "last", "User") == text
-
-
-@pytest.mark.parametrize(("text", "heard"), rows("done_tokens", "deals"))
-def test_r1_an_ordinary_word_is_said_alone(text: str, heard: str) -> None:
-    assert says("DEAL", text, "alone", "User")
-    assert without("DEAL", text, "alone", "User").strip() == heard
-
-
-@pytest.mark.parametrize("text", rows("done_tokens", "no_deals"))
-def test_r1_an_ordinary_word_among_others_is_not_said_and_stays(text: str) -> None:
-    assert not says("DEAL", text, "alone", "User")
-    assert without("DEAL", text, "alone", "User") == text
+@pytest.mark.parametrize(("token", "match", "text"), MENTIONED)
+def test_r1_a_token_that_is_mentioned_is_not_said_and_stays(
+    token: str, match: Match, text: str
+) -> None:
+    assert not says(token, text, match, "User")
+    assert without(token, text, match, "User") == text
 
 
 @pytest.mark.parametrize(

@@ -80,12 +80,6 @@ def test_thanks_farewells_and_pleasantries_are_farewells(text: str) -> None:
     assert is_farewell(text.replace("'", "’"), ("Bob",))
 
 
-@pytest.mark.part(40)
-@pytest.mark.parametrize("text", NOT_FAREWELLS)
-def test_anything_with_content_is_no_farewell(text: str) -> None:
-    assert not is_farewell(text, ("Bob",), MARKS)
-
-
 @each_row("marked_farewells")
 def test_marks_do_not_hide_a_farewell(text: str) -> None:
     assert is_farewell(text, (), MARKS)
@@ -236,30 +230,14 @@ def test_content_is_never_hidden_by_what_stands_before_it(text: str, content: st
     assert not is_farewell(f"{text}\n{content}")
 
 
-@pytest.mark.part(4)
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "a",
-        "a ",
-        "thank you ",
-        "thank you zzz ",
-        "thank you for you ",
-        "bye. ",
-        "`",
-        '"',
-        "[name",
-        "1-",
-        "\ud800",
-        "\n",
-        ">",
-        "-",
-        "“",
-        "dr. ",
-        "*",
-        "好",
-    ],
+PIECES = (
+    *("a", "a ", "thank you ", "thank you zzz ", "thank you for you ", "bye. ", "`", '"', "[name"),
+    *("1-", "\ud800", "\n", ">", "-", "“", "dr. ", "*", "好"),
 )
+
+
+@pytest.mark.part(4)
+@pytest.mark.parametrize("piece", PIECES)
 @thorough
 def test_huge_texts_are_no_trouble(thorough: bool, piece: str) -> None:
     """Rules take linear time; any other rule would reach the time limit of a test."""
