@@ -7,7 +7,6 @@ loses the result. In a doubtful sentence a word counts as a mention, which ends 
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from .doubts import is_doubtful
@@ -42,9 +41,6 @@ _COLON: Final = re.compile(r"[:：]\s*\Z")  # noqa: RUF001
 
 _INNER_COLON: Final = re.compile(r"[:：](?=\s)")  # noqa: RUF001
 
-# Scripts without spaces, in which phrases are searched by their letters.
-_DENSE: Final = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
-
 
 def is_mention(sentence: str) -> bool:
     """Return whether a sentence that ends before a word asks about the word or names it.
@@ -64,9 +60,12 @@ def is_mention(sentence: str) -> bool:
     words, begin = words_of(sentence), words_of(clauses[0])
     is_about = bool(
         _is_object(words)
-        or _has(words, _load_phrases("anywhere"))
+        or has_phrase(words, _load_phrases("anywhere"))
         # "Si, ..." can be a yes written without its accent.
-        or (_begins(words, _load_phrases("first")) and not (len(clauses) > 1 and len(begin) < 2))
+        or (
+            phrase_length(words, 0, _load_phrases("first"))
+            and not (len(clauses) > 1 and len(begin) < 2)
+        )
         or (words and _load_words("connectives").issuperset(words))
     )
     # "I don't need more, thanks" talks about something else.
@@ -81,18 +80,8 @@ def is_shown(before: str) -> bool:
     return _is_object(words) and not is_farewell(before)
 
 
-class _Phrases(NamedTuple):
-    spaced: frozenset[tuple[str, ...]]
-    """Phrases of scripts with spaces, as their words."""
-    dense: tuple[str, ...]
-    """Phrases of the other scripts, as their letters."""
-
-
-@cache
-def _load_phrases(name: str) -> _Phrases:
-    known = load_phrases("mentions.toml", name)
-    dense = {words for words in known if _DENSE.search("".join(words))}
-    return _Phrases(known - dense, tuple(map("".join, dense)))
+def _load_phrases(name: str) -> frozenset[tuple[str, ...]]:
+    return load_phrases("mentions.toml", name)
 
 
 def _load_words(name: str) -> frozenset[str]:
@@ -103,7 +92,7 @@ def _is_object(words: Sequence[str]) -> bool:
     """Return whether the last of these words governs the next one, as in "reply with the word"."""
     end = len(words)
     while end:
-        size = _ends(words[:end], _load_phrases("before"))
+        size = last_phrase_length(words[:end], _load_phrases("before"))
         if size and not _is_noun(words[:end]):
             return True
         if words[end - 1] not in _load_words("fillers"):
@@ -114,35 +103,8 @@ def _is_object(words: Sequence[str]) -> bool:
 
 def _is_noun(words: Sequence[str]) -> bool:
     """Return whether the last of these words is a noun, as in "thanks for your answer"."""
-    size = _ends(words, _load_phrases("nouns"))
+    size = last_phrase_length(words, _load_phrases("nouns"))
     return 0 < size < len(words) and words[-size - 1] in _load_words("determiners")
-
-
-def _ends(words: Sequence[str], known: _Phrases) -> int:
-    """Return the number of words in the phrase at the end of these words, or 0."""
-    size = last_phrase_length(words, known.spaced)
-    if size:
-        return size
-    letters = "".join(words[-_FEW:])
-    found = max((len(one) for one in known.dense if letters.endswith(one)), default=0)
-    # In these scripts each character is a word, or the text after them does not matter.
-    return min(found, len(words))
-
-
-_FEW: Final = 12
-"""A number of words that no phrase of a script without spaces exceeds."""
-
-
-def _begins(words: Sequence[str], known: _Phrases) -> bool:
-    letters = "".join(words[:_FEW])
-    return bool(phrase_length(words, 0, known.spaced)) or letters.startswith(known.dense)
-
-
-def _has(words: Sequence[str], known: _Phrases) -> bool:
-    if has_phrase(words, known.spaced):
-        return True
-    letters = "".join(words)
-    return any(one in letters for one in known.dense)
 
 
 NEAR: Final = 300

@@ -18,7 +18,7 @@ from .structures import is_in_open_fence
 APOSTROPHES = "'’‘ʼ`´′"
 """The characters that are typed as apostrophes. Words with and without them are equal."""
 
-WORD = r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+"
+WORD = r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W_\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]+"
 """The pattern of a word. In a script without spaces, each character is a word."""
 
 DENSE: Final = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff]"
