@@ -7,55 +7,24 @@ import pytest
 
 from duologue.graphs.log.heard_text import done_tokens
 from endings.adapter import Rules, conversation_of
-from endings.dialogue import Call, Case, Dialogue, EndTool, Label, Origin, Turn, Word, half_of
+from endings.dialogue import Case, Dialogue, half_of
 from endings.readers import texts
 from endings.scoring import Outcome, score
 from endings.whole import stop_of, tellable
 from support.cases import thorough
-from support.tables import check_rows
+from support.tables import check_rows, read_rows
 
 OURS = {one.id: one for one in texts.read() if tellable(one)}
 
 
-def talk(*turns: Turn, words: tuple[Word, ...] = (), tools: tuple[EndTool, ...] = ()) -> Dialogue:
-    label = Label(Case.NO_END, len(turns) + 1, Origin.FIELD)
-    return Dialogue("any", "source", turns, label, words, tools)
-
-
-def called(tool: str, result: str = "ok", *, failed: bool = False) -> Turn:
-    return Turn("Bob", "", (Call(tool, {"page": 1}, result, failed),))
-
-
-ASKED = Turn("Ann", "Can you find the page?")
-TRANSFER = (EndTool("transfer", "Bob"),)
-
-STOPS = {
-    "a done token": (
-        talk(ASKED, Turn("Bob", "Here it is."), Turn("Ann", "STOP"), words=(Word("STOP", "Ann"),)),
-        (3, "done_token"),
-    ),
-    "a done token of another speaker": (
-        talk(ASKED, Turn("Bob", "STOP"), words=(Word("STOP", "Ann"),)),
-        (None, None),
-    ),
-    "a termination word": (
-        talk(ASKED, Turn("Bob", "Here. TERMINATE"), words=(Word("TERMINATE", terminates=True),)),
-        (2, "termination"),
-    ),
-    "a tool": (talk(ASKED, called("transfer"), tools=TRANSFER), (2, "tool_called")),
-    "a tool that failed": (
-        talk(ASKED, called("transfer", failed=True), tools=TRANSFER),
-        (None, None),
-    ),
-    "blank replies": (talk(ASKED, Turn("Bob", ""), Turn("Ann", "")), (3, "blank_replies")),
-    "nothing": (talk(ASKED, Turn("Bob", "It is page 12.")), (None, None)),
-}
+STOPS = {row["name"]: row for row in read_rows(__file__, "stops")}
 
 
 @pytest.mark.part(3)
 @pytest.mark.parametrize("case", STOPS)
 def test_the_rules_stop_a_dialogue_as_the_graph_does(case: str) -> None:
-    dialogue, expected = STOPS[case]
+    row = STOPS[case]
+    dialogue, expected = texts.dialogue_of(row, "any", "own"), (row.get("stop"), row.get("reason"))
     found = score(dialogue, Rules)
     assert (found.stop, found.reason) == expected
     assert stop_of(dialogue) == expected
@@ -118,6 +87,6 @@ def test_the_last_byte_of_the_ids_hash_decides_its_half() -> None:
 
 
 def test_a_conversation_has_the_words_of_its_dialogue() -> None:
-    conversation = conversation_of(STOPS["a done token"][0])
+    conversation = conversation_of(texts.dialogue_of(STOPS["a done token"], "any", "own"))
     assert done_tokens(conversation, "Ann", "STOP") == ["STOP"]
     assert done_tokens(conversation, "Bob", "STOP") == []
