@@ -148,10 +148,8 @@ def _judge(
 def _run(given: argparse.Namespace, folders: dict[str, list[Path]], halves: Sequence[str]) -> None:
     begin = partial(Rules, answered=given.answered)
     scored = [score(one, begin) for one in _wanted(given, folders, halves)]
-    parts = {half: [one for one in scored if one.dialogue.half == half] for half in halves}
-    for half, part in parts.items():
-        _print(f"### Half: {half}", report.by_source(part), report.cost_line(part))
-    _print("### By kind of case", report.halves_by_case(parts))
+    _print("### By source", report.by_source(scored), report.cost_line(scored))
+    _print("### By kind of case", report.by_case(scored))
     read = closings.lines(folders.get("sgd", ()), folders.get("convlab", ()))
     agreed = closings.agreements(one for one in read if half_of(one.dialogue) in halves)
     _print("### Farewells", report.closing_table(agreed))

@@ -1,9 +1,10 @@
 """Tables of the metrics, as Markdown."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 from endings.closings import Agreement
+from endings.dialogue import Dialogue
 from endings.intervals import Estimate
 from endings.metrics import Metrics, measure
 from endings.scoring import Outcome, Scored
@@ -17,48 +18,25 @@ HEAD = (
 
 
 def by_source(scored: Iterable[Scored]) -> str:
-    """Return all metrics by source."""
-    groups = _grouped(scored, lambda one: one.dialogue.source)
-    rows = [[source, *_cells(measure(groups[source]))] for source in sorted(groups)]
-    return table(("source", *HEAD), rows)
+    """Return all metrics by source and half."""
+    return _table(("source", "half"), scored, lambda one: (one.source, one.half))
 
 
-def halves_by_case(parts: Mapping[str, Sequence[Scored]]) -> str:
-    """Return the shares of wrong ends and κ by source and kind of case, the halves abreast."""
-    groups = {half: _grouped(scored, _case) for half, scored in parts.items()}
-    keys = sorted({key for found in groups.values() for key in found})
-    names = ("dialogues", "premature, %", "missed, %", "κ", "ties, undecidable")
-    head = ["source", "kind of case", *(f"{name}: {half}" for half in parts for name in names)]
-    rows = [
-        [*key, *(cell for half in parts for cell in _short(groups[half].get(key, [])))]
-        for key in keys
-    ]
-    return table(head, rows)
+def by_case(scored: Iterable[Scored]) -> str:
+    """Return all metrics by source, kind of case and half."""
+    head = ("source", "kind of case", "half")
+    return _table(head, scored, lambda one: (one.source, one.label.case, one.half))
 
 
-K = TypeVar("K", str, tuple[str, str])
-
-
-def _case(one: Scored) -> tuple[str, str]:
-    return one.dialogue.source, one.dialogue.label.case.value
-
-
-def _grouped(scored: Iterable[Scored], key: Callable[[Scored], K]) -> dict[K, list[Scored]]:
-    groups: dict[K, list[Scored]] = {}
+def _table(
+    head: Sequence[str], scored: Iterable[Scored], key: Callable[[Dialogue], tuple[str, ...]]
+) -> str:
+    groups = defaultdict[tuple[str, ...], list[Scored]](list)
     for one in scored:
-        groups.setdefault(key(one), []).append(one)
-    return groups
-
-
-def _short(scored: Sequence[Scored]) -> list[str]:
-    found = measure(scored)
-    apart = (found.outcomes[Outcome.TIE], found.outcomes[Outcome.UNDECIDABLE])
-    return [
-        f"{found.dialogues:,}",
-        *(format_estimate(one and one.times(100), 2) for one in (found.premature, found.missed)),
-        format_estimate(found.kappa, 2),
-        ", ".join(f"{count:,}" for count in apart),
-    ]
+        groups[key(one.dialogue)].append(one)
+    return table(
+        (*head, *HEAD), ([*each, *_cells(measure(groups[each]))] for each in sorted(groups))
+    )
 
 
 def cost_line(scored: Sequence[Scored]) -> str:

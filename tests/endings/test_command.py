@@ -39,11 +39,9 @@ def test_the_command_prints_tables_for_a_copy(
     both = ["run", "--casino", str(casino), "--limit", "40", "--errors", str(errors)]
     main([*both, "--half", "report"])
     printed = capsys.readouterr().out
-    assert "### Half: report" in printed
-    assert "### Half: tune" not in printed
     found = rows(printed)
-    assert found["corpus"][0] == "40"
-    assert found["casino"][:2] == ["1", "0.00 (0.00 to 79.35)"]
+    assert found["corpus"][:2] == ["report", "40"]
+    assert found["casino"][:3] == ["report", "1", "0.00 (0.00 to 79.35)"]
     assert errors.exists()
 
 
@@ -51,7 +49,7 @@ def test_the_command_prints_tables_for_a_copy(
 def test_the_command_runs_as_a_folder() -> None:
     command = [sys.executable, str(FOLDER), "run", "--limit", "1"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "### Half: tune" in found.stdout
+    assert "### By source" in found.stdout
     assert "Read: corpus 1 dialogues, 2 turns" in found.stdout
 
 
