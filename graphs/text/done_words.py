@@ -143,12 +143,6 @@ def find_everywhere(word: Spelling, text: str) -> Iterator[Part]:
             yield Part(start, end, found.span())
 
 
-def find_lines(word: Spelling, text: str) -> Iterator[Part]:
-    """Yield the lines that consist of a word alone, without any decoration."""
-    for found in word.line.finditer(text):
-        yield Part(*found.span(1), found.span(1))
-
-
 def find_last_line(word: Spelling, text: str, name: str | None) -> Part | None:
     """Return the last line of a text if it is the word, in any case and decorated."""
     begin = line_start(text, content_end(text, word.core))
@@ -455,7 +449,11 @@ def _parts(token: str, text: str, match: Match, name: str | None) -> list[Part]:
         if last is None and (goodbye := _goodbye_start(word, shown, name)) is not None:
             before = shown[:goodbye]
             last = find_last_line(word, before, name) or find_closing(word, before)
-    others = [*(find_everywhere(word, shown) if match == "anywhere" else find_lines(word, whole))]
+    if match == "anywhere":
+        others = [*find_everywhere(word, shown)]
+    else:
+        lines = (found.span(1) for found in word.line.finditer(whole))
+        others = [Part(*place, place) for place in lines]
     if last is None and not others:
         return []
     # Backticks and quotation marks around a whole line or sentence are decoration.

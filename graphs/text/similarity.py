@@ -476,24 +476,20 @@ def all_repeat(text: str, request: str) -> bool:
 def repeats_request(sentence: str, request: str) -> bool:
     """Return whether a sentence repeats one of a request, perhaps in part or slightly reworded."""
     said = words_of(sentence)
-    asked = _words_asked(request)
     if len(said) < 2:
         return False
-    # Only sentences of similar length can be that similar.
-    near = (one for one in asked if 2 * min(len(one), len(said)) >= 0.8 * len(one + tuple(said)))
-    if any(Indel.normalized_similarity(said, one) >= _NEARLY_ASKED for one in near):
+    if process.extractOne(
+        said,
+        _words_asked(request),
+        scorer=Indel.normalized_similarity,
+        score_cutoff=_NEARLY_ASKED,
+    ):
         return True
-    return _share_taken(said, request) >= _MOSTLY
-
-
-def _share_taken(said: Sequence[str], request: str) -> float:
-    """Return the share of these words that are in runs of a request's words, from 0 to 1."""
-    runs = _runs(request)
-    taken = set[int]()
+    runs, taken = _runs(request), set[int]()
     for place in range(len(said) - _RUN + 1):
         if (*said[place : place + _RUN],) in runs:
             taken.update(range(place, place + _RUN))
-    return len(taken) / len(said) if said else 0
+    return len(taken) >= _MOSTLY * len(said)
 
 
 @lru_cache(maxsize=64)
