@@ -15,7 +15,7 @@ from pathlib import Path
 from duologue.graphs import DuologueError
 from endings import closings, judges, report, verdict_table
 from endings.adapter import Rules
-from endings.comparison import Comparison, SystemResult, show, write_tables
+from endings.comparison import PAGE, Comparison, SystemResult, fill_page, show
 from endings.dialogue import Case, Dialogue, half_of
 from endings.scoring import Scored, feed, score
 from endings.sources import SOURCES, dialogues
@@ -43,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             return
         if given.command == "table":
             stored = (RESULTS if given.json is None else given.json).read_text(encoding="utf-8")
-            write_tables(Comparison.model_validate_json(stored), ROOT)
+            found, page = Comparison.model_validate_json(stored), ROOT / PAGE
+            text = page.read_text(encoding="utf-8")
+            page.write_text(fill_page(found, text), encoding="utf-8")
             return
         compares = given.command == "run" and given.system
         runs = {"run": _compare if compares else _run, "agree": _agree, "judge": _judge}
@@ -155,7 +157,6 @@ def _run(given: argparse.Namespace, folders: dict[str, list[Path]], halves: Sequ
     _print("### Farewells", report.closing_table(agreed))
     if given.errors is not None:
         given.errors.write_text("\n".join(report.error_lines(scored)) + "\n", encoding="utf-8")
-    _print("Read: " + _counted(scored))
 
 
 def _compare(
@@ -221,15 +222,6 @@ def _wanted(
         if (given.limit is None or read[one.source] < given.limit) and wanted(one):
             read[one.source] += 1
             yield one
-
-
-def _counted(scored: Sequence[Scored]) -> str:
-    read, turns = Counter[str](), Counter[str]()
-    for one in scored:
-        read[one.dialogue.source] += 1
-        turns[one.dialogue.source] += len(one.dialogue.turns)
-    found = (f"{name} {count:,} dialogues, {turns[name]:,} turns" for name, count in read.items())
-    return "; ".join(found)
 
 
 def _print(*parts: str) -> None:

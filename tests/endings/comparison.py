@@ -1,7 +1,6 @@
 """The comparison of systems: its stored results, and its tables in the documentation."""
 
-import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -157,28 +156,23 @@ def show(found: Comparison, group: str = "all", hidden: Collection[str] = ()) ->
     return table(head, rows)
 
 
-def write_tables(found: Comparison, root: Path) -> None:
-    """Write the tables into the pages that have a place for them."""
-    for page, places in PLACES.items():
-        path = root / page
-        text = path.read_text(encoding="utf-8")
-        for place in places:
-            text = _replaced(text, place, PARTS[place](found))
-        path.write_text(text, encoding="utf-8")
+PAGE = Path("docs/measurements/endings.md")
+"""The page with a place for each of the parts."""
 
-
-PARTS = {
+PARTS: dict[str, Callable[[Comparison], str]] = {
     "all": lambda found: show(found, "all", (OWN,)),
     "words": lambda found: show(found, "words", (OWN,)),
     "date": lambda found: f"Measured on {found.date}, on the half `{found.half}`.",
 }
-PLACES = {"docs/measurements/endings.md": ("date", "all", "words")}
 
 
-def _replaced(text: str, place: str, part: str) -> str:
-    begin, end = f"<!-- endings: {place} -->\n", f"<!-- endings: end of {place} -->"
-    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-    return pattern.sub(lambda _: f"{begin}\n{part}\n\n{end}", text)
+def fill_page(found: Comparison, text: str) -> str:
+    """Return the text of the page with these results."""
+    for place, part in PARTS.items():
+        begin, end = f"<!-- endings: {place} -->\n", f"<!-- endings: end of {place} -->"
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n{part(found)}\n\n{end}{rest.partition(end)[2]}"
+    return text
 
 
 def _group(one: SystemResult, group: str) -> dict[str, Share]:
