@@ -14,7 +14,7 @@ from ..prompts.prompts import fill_template, read_kind_prompt
 from ..text.names import normalize_look
 from .result import SimulationResult
 from .scenario import EndKind, Scenario
-from .spelled_facts import find_said
+from .user_errors import find_said
 
 GOAL: Final = read_kind_prompt("red_team_goal")
 

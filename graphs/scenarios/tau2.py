@@ -23,6 +23,7 @@ from ..common.files import read_file
 from ..common.sanitize import excerpt
 from ..kinds.simulation import DONE, HAND_OVER, OUT_OF_SCOPE
 from ..log.messages import metadata
+from .http_recording import describe_difference
 from .result import SimulationResult
 from .scenario import Scenario
 from .suite import Suite
@@ -248,9 +249,11 @@ class Tau2Task:
         for owner in ("tools", "user_tools"):
             wished, found = getattr(expected, owner), getattr(world, owner)
             if wished is not None and wished.get_db_hash() != found.get_db_hash():
-                changes = _list_changes(wished.db.model_dump(), found.db.model_dump())
+                before, after = wished.db.model_dump(), found.db.model_dump()
                 # 1 and 1.0 are different values there.
-                raise AssertionError(f"the database differs: {next(changes, 'a type is wrong')}")
+                is_type = before == after
+                change = "a type is wrong" if is_type else describe_difference(before, after)
+                raise AssertionError(f"the database differs: {change}")
 
     def environment(self, result: SimulationResult) -> None:
         """Check the assertions about the environment."""
@@ -288,13 +291,3 @@ def _require(is_met: bool, text: str) -> None:
     if not is_met:
         # Not by `assert`, which `python -O` leaves out.
         raise AssertionError(text)
-
-
-def _list_changes(wished: object, found: object, path: str = "") -> Iterator[str]:
-    """Yield the places at which two databases differ."""
-    if isinstance(wished, dict) and isinstance(found, dict):
-        for key in wished | found:
-            at = f"{path}.{key}" if path else str(key)
-            yield from _list_changes(wished.get(key), found.get(key), at)
-    elif wished != found:
-        yield f"{path} is {excerpt(repr(found))} instead of {excerpt(repr(wished))}"

@@ -1,20 +1,25 @@
 """Errors of a simulated user, found in code: each makes a simulation inconclusive.
 
 The rules look at texts alone. They were measured on recorded simulations, see
-docs/measurements/user_errors.md; each is exact rather than complete.
+docs/measurements/user_errors.md; each is exact rather than complete. `user_errors.toml` contains
+the words of several languages.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
+from datetime import date
+from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
+from unicodedata import decimal
 
+from ..common.files import read_fields
 from ..kinds.simulation import DONE
 from ..text.sentences import is_farewell
 from ..text.words import fold
 from .scenario import Scenario, UserTurn
-from .spelled_facts import PHRASES, find_dates, find_said, read_pieces, without_dates
 
 UserErrorKind: TypeAlias = Literal[
     "secret", "invented", "copied", "other_side", "early_end", "not_mentioned", "instructions"
@@ -112,6 +117,190 @@ def _end_errors(must_mention: Sequence[str], turns: Sequence[Turn]) -> Iterator[
 
 # --- Facts in any spelling ---
 
+_PHRASES: Final = read_fields(Path(__file__).with_name("user_errors.toml"), "table of phrases")
+"""The words by which errors of users are found."""
+
+# Numbers
+
+_NUMBERS: Final[dict[str, tuple[str, int]]] = {
+    word: ("d" if value else "z", value)
+    for value, words in enumerate(_PHRASES["digits"])
+    for word in words.split()
+} | {
+    word: (code, value)
+    for code, words in _PHRASES["numbers"].items()
+    for word, value in words.items()
+}
+"""The value of each number word, and the code of its kind in `_CARDINAL`."""
+
+_BELOW_HUNDRED: Final = "(?:yd?|t|d)"
+_BELOW_THOUSAND: Final = f"(?:{_BELOW_HUNDRED}h(?:a?{_BELOW_HUNDRED})?|{_BELOW_HUNDRED})"
+_CARDINAL: Final = re.compile(
+    f"{_BELOW_THOUSAND}k(?:a?{_BELOW_THOUSAND})?|{_BELOW_HUNDRED}h(?:a?{_BELOW_HUNDRED})?|yd?|t|m[dzn]"
+    "|(?<=[dzn])a(?=[dzn])"
+)
+"""A number in words: digits (d, z), teens (t), tens (y), hundred (h), thousand (k), "and" (a),
+"double" (m); n is a figure. An "and" between two single digits is left out."""
+
+
+def read_pieces(text: str) -> list[str]:
+    """Return the words and numbers of a text without case; numbers in words are in figures."""
+    plain = fold(text)
+    if not plain.isascii():
+        # The digits of any script, but no raised ones.
+        plain = "".join(str(decimal(one, one)) for one in plain).translate(_CHINESE)
+    plain = re.sub(r"\ba (?=(?:hundred|thousand)\b)", "one ", plain)
+    words = re.findall(r"[0-9]+|[^\W\d_]+", plain)
+    codes = "".join(_code(word) for word in words)
+    pieces, end = list[str](), 0
+    for found in _CARDINAL.finditer(codes):
+        pieces += map(_read_digit, words[end : found.start()])
+        pieces += _read_cardinal(words[found.start() : found.end()])
+        end = found.end()
+    return [*pieces, *map(_read_digit, words[end:])]
+
+
+_CHINESE: Final = str.maketrans("〇零一二三四五六七八九", "00123456789")
+
+
+def _code(word: str) -> str:
+    if word in _NUMBERS:
+        return _NUMBERS[word][0]
+    return "n" if word.isdigit() and len(word) == 1 else "o"
+
+
+def _read_digit(word: str) -> str:
+    return str(_NUMBERS[word][1]) if _code(word) in "dz" else word
+
+
+def _read_cardinal(words: Sequence[str]) -> list[str]:
+    """Return the figures of a number in words. None for a single "and"."""
+    if _code(words[0]) == "m":
+        return [_read_digit(words[1])] * _NUMBERS[words[0]][1]
+    total = part = 0
+    for code, value in (_NUMBERS[word] for word in words):
+        if code == "k":
+            total, part = total + part * value, 0
+        else:
+            part = part * value if code == "h" else part + value
+    return [str(total + part)] if total + part else []
+
+
+# Dates
+
+_MONTHS: Final = {
+    spelled: month
+    for month, words in enumerate(_PHRASES["months"], start=1)
+    for word in words.split()
+    for spelled in (word, fold(word))
+}
+_MONTH_NAMES: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_DATE: Final = re.compile(
+    rf"\b(?:(?P<before>{_MONTH_NAMES})\b\.? (?P<day>\d{{1,2}})(?!\d)(?:st|nd|rd|th)?"
+    rf"|(?P<first>\d{{1,2}})(?:st|nd|rd|th|\.)?(?: of| de| do)? (?P<after>{_MONTH_NAMES})\b\.?)"
+    r"(?:,?(?: del?| do)? (?P<year>\d{4})\b)?"
+    r"|(?<!\d)(?P<y>\d{4})[-/年](?P<m>\d{1,2})[-/月](?P<d>\d{1,2})(?!\d)"
+    r"|(?<![\d./-])(?P<one>\d{1,2})(?P<sign>[./-])(?P<two>\d{1,2})(?P=sign)(?P<last>\d{4})"
+    r"(?![./-]?\d)",
+    re.IGNORECASE,
+)
+"""A date: with a month's name, with the year first, or with the year last and day and month in any
+order."""
+
+_LEAP_YEAR: Final = 2024
+
+
+class Date(NamedTuple):
+    """A date in a text."""
+
+    text: str
+    """The date as it is written."""
+    span: tuple[int, int]
+    """Its place in the text."""
+    days: tuple[int, ...]
+    """The days of the year that it may be, from 1 to 366: two if the order is not clear."""
+    year: str
+    """The year. Empty if it is not named."""
+
+
+def find_dates(text: str) -> Iterator[Date]:
+    """Yield the dates of a text."""
+    for match in _DATE.finditer(text):
+        found = match.groupdict()
+        if name := found["before"] or found["after"]:
+            orders: list[tuple[int | str, str]] = [
+                (_MONTHS[fold(name)], found["day"] or found["first"])
+            ]
+        elif found["y"]:
+            orders = [(found["m"], found["d"])]
+        else:
+            orders = [(found["one"], found["two"]), (found["two"], found["one"])]
+        days = list[int]()
+        for month, day in orders:
+            with suppress(ValueError):
+                days.append(date(_LEAP_YEAR, int(month), int(day)).timetuple().tm_yday)
+        if days:
+            year = found["year"] or found["y"] or found["last"] or ""
+            yield Date(match.group(), match.span(), tuple(days), year)
+
+
+def without_dates(text: str, order: int | None = None) -> str:
+    """Return a text without its dates, or with each written alike.
+
+    Args:
+        text: The text.
+        order: 0 if the month is first in a date such as 1/2/2026, -1 if the day is. If None, the
+            dates are left out.
+    """
+    parts, end = list[str](), 0
+    for one in find_dates(text):
+        day = "" if order is None else f"day{one.days[order]:03}".translate(_AS_LETTERS)
+        parts += [text[end : one.span[0]], f" {day} {one.year if day else ''} "]
+        end = one.span[1]
+    return "".join([*parts, text[end:]])
+
+
+_AS_LETTERS: Final = str.maketrans("0123456789", "abcdefghij")
+"""The day of a date is no number that a secret may contain."""
+
+
+def find_said(facts: Iterable[str], text: str, *, as_written: bool = False) -> list[str]:
+    """Return the facts that a text contains in any spelling; a date may be in any order.
+
+    Args:
+        facts: The facts.
+        text: The text.
+        as_written: Whether a part of a date is a fact, too, such as a month.
+    """
+    said = _read_orders(text, as_written)
+    return [
+        fact
+        for fact in facts
+        if any(
+            _contains(letters, ends, one)
+            for one, _ in _read_orders(fact, as_written)
+            for letters, ends in said
+        )
+    ]
+
+
+def _read_orders(text: str, as_written: bool) -> list[tuple[str, set[int]]]:
+    """Return the letters and digits of a text, and the ends of its pieces.
+
+    Its dates are written alike, in both orders of day and month.
+    """
+    orders = [without_dates(text, order) for order in (0, -1)] + [text] * as_written
+    found = [read_pieces(one) for one in dict.fromkeys(orders)]
+    return [("".join(one), {*accumulate(map(len, one), initial=0)}) for one in found]
+
+
+def _contains(letters: str, ends: Set[int], fact: str) -> bool:
+    """Return whether a fact is in a text, from the end of a piece to the end of a piece."""
+    at = letters.find(fact) if fact else -1
+    while at >= 0 and not {at, at + len(fact)} <= ends:
+        at = letters.find(fact, at + 1)
+    return at >= 0
+
 
 def _plain(text: str) -> str:
     """Return the letters and digits of a text, without leading zeros."""
@@ -130,7 +319,7 @@ _OTHER_NUMBERS: Final = re.compile(r"(?<=\d)[.,](?=\d{3}\b)|\b\d+ ?%")
 """Separators of thousands, and percentages: "1,500" does not say 500."""
 
 _CENTS: Final = re.compile(
-    rf"(?<=\d)[.,](?=\d\d\s?{PHRASES['currency']})|([$€£¥₹]\s?\d+)[.,](?=\d\d\b)",
+    rf"(?<=\d)[.,](?=\d\d\s?{_PHRASES['currency']})|([$€£¥₹]\s?\d+)[.,](?=\d\d\b)",
     re.IGNORECASE,
 )
 """The point in an amount of money: "47.11 EUR" does not say 4711."""
@@ -186,7 +375,7 @@ _RUN: Final = re.compile(r"[A-Za-z0-9]\w*(?:[-_/]\w+)*", re.ASCII)
 
 _OTHERS: Final = re.compile(
     r"[$€£¥₹]\s?\d[\d.,]{0,20}"
-    rf"|\d[\d.,]{{0,20}}\s?(?:%|{PHRASES['currency']})"
+    rf"|\d[\d.,]{{0,20}}\s?(?:%|{_PHRASES['currency']})"
     r"|\b\d[\d.,]{0,20}[.,]\d\d\b"
     r"|\b\d{1,2}(?:[:.]\d\d)?\s?(?:am|pm|h|uhr)\b|\b\d{1,2}:\d\d",
     re.IGNORECASE,
@@ -194,7 +383,7 @@ _OTHERS: Final = re.compile(
 """Amounts of money and times. A user may name a limit, compute a sum, or choose a time."""
 
 _SPELLED: Final = re.compile(
-    rf"\b(?:(?:{'|'.join(' '.join(PHRASES['digits']).split())})\b[\s,-]*){{4,}}", re.IGNORECASE
+    rf"\b(?:(?:{'|'.join(' '.join(_PHRASES['digits']).split())})\b[\s,-]*){{4,}}", re.IGNORECASE
 )
 """Four or more digits in words."""
 
@@ -279,7 +468,7 @@ class _KnownFacts:
 _COPIED: Final = 12
 """Number of words in a row, copied from the goal, that are an error."""
 
-_AGENTS: Final = "|".join(PHRASES["agents"])
+_AGENTS: Final = "|".join(_PHRASES["agents"])
 _OTHER_SIDE: Final = re.compile(
     rf"(?:^|\n)(?:[^\w\n]|_){{0,4}}(?:(?:{_AGENTS})(?:[\W_]{{0,3}}:\W{{0,2}}\s|[\])>])"
     r"|(?:agent|assistant)\s[-\u2013\u2014]\s).*"
@@ -303,7 +492,7 @@ def _copied_words(goal: set[tuple[str, ...]], text: str) -> Iterator[str]:
             yield " ".join(run)
 
 
-_SECOND_PERSON: Final = frozenset(PHRASES["second_person"])
+_SECOND_PERSON: Final = frozenset(_PHRASES["second_person"])
 """Words by which a goal addresses the user. A user that speaks for itself does not copy them."""
 
 
@@ -311,7 +500,7 @@ _SECOND_PERSON: Final = frozenset(PHRASES["second_person"])
 
 
 def _compile(name: str, around: str = r"\b(?:{})\b") -> re.Pattern[str]:
-    return re.compile(around.format("|".join(PHRASES[name])), re.IGNORECASE)
+    return re.compile(around.format("|".join(_PHRASES[name])), re.IGNORECASE)
 
 
 _OFFER: Final = _compile("offers", "{}")
@@ -320,7 +509,7 @@ _DEMANDED: Final = _compile("demands")
 _QUESTION: Final = _compile("questions")
 
 _KNOWN_LANGUAGE: Final = re.compile(
-    rf"\b(?:{'|'.join(PHRASES['english'])})\b|[\u4e00-\u9fff]", re.IGNORECASE
+    rf"\b(?:{'|'.join(_PHRASES['english'])})\b|[\u4e00-\u9fff]", re.IGNORECASE
 )
 """Words of the languages whose offers are listed. Questions in others are not judged."""
 
