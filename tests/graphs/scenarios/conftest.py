@@ -1,6 +1,13 @@
 """Fixtures of the tests of simulations."""
 
 import pytest
+import vcr.cassette  # noqa: F401
+
+# `pytester` forgets modules that its runs import, so they are imported here.
+import duologue.graphs.scenarios.pytest_report
+import duologue.graphs.scenarios.recording
+import duologue.graphs.scenarios.simulate
+import duologue.nodes.testing.chat_model  # noqa: F401
 
 
 @pytest.fixture

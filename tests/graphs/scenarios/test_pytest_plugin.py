@@ -7,11 +7,6 @@ from itertools import product
 
 import pytest
 
-# `pytester` forgets modules that its runs import, so they are imported here.
-import duologue.graphs.scenarios.pytest_report
-import duologue.graphs.scenarios.recording
-import duologue.graphs.scenarios.simulate
-import duologue.nodes.testing.chat_model  # noqa: F401
 from duologue.graphs.pytest_plugin import decide
 
 pytest_plugins = ["pytester"]

@@ -3,9 +3,6 @@
 import xml.etree.ElementTree as ET
 
 import pytest
-import vcr.cassette  # noqa: F401
-
-# `pytester` forgets modules that its runs import, so they are imported here.
 
 pytest_plugins = ["pytester"]
 

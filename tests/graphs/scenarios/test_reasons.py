@@ -97,28 +97,14 @@ def play(store: str, trials: int = 3) -> SuiteReport:
 def test_a_suite_groups_the_failures_by_their_decisive_reason(tmp_path: Path) -> None:
     report = play(f"memory:{tmp_path.name}")
     assert report.counts == "6 passed, 6 failed, 6 inconclusive"
+    ended = 'ended as "the user says the goal is met", expected "gave_up"'
+    error = "[user error] the user invented a fact: 8812345 (message 1)"
     assert [(str(group[0]), len(group)) for group in report.failures] == [
-        (
-            'failed: refusal, calm - ended as "the user says the goal is met", expected "gave_up"',
-            3,
-        ),
-        (
-            'failed: refusal, cross - ended as "the user says the goal is met", expected "gave_up"',
-            3,
-        ),
-        (
-            "inconclusive: newest, calm - [user error] the user invented a fact: 8812345 "
-            "(message 1)",
-            3,
-        ),
-        (
-            "inconclusive: newest, cross - [user error] the user invented a fact: 8812345 "
-            "(message 1)",
-            3,
-        ),
+        *((f"failed: refusal, {one} - {ended}", 3) for one in ("calm", "cross")),
+        *((f"inconclusive: newest, {one} - {error}", 3) for one in ("calm", "cross")),
     ]
     row = json.loads(report.simulations[0].model_dump_json())
-    assert row["reasons"] == ['ended as "the user says the goal is met", expected "gave_up"']
+    assert row["reasons"] == [ended]
     assert str(report).splitlines()[1] == (
         "  refund, calm: 3 passed; with so few trials the true rate may be as low as 44 %"
     )

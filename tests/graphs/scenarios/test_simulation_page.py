@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-# `pytester` forgets modules that its runs import, so they are imported here.
-import duologue.graphs.scenarios.simulate
-import duologue.nodes.testing.chat_model  # noqa: F401
 from duologue.nodes.testing import Prompt
 from duologue.nodes.testing.server import ScriptedServer
 
