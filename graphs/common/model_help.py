@@ -248,29 +248,17 @@ class Default(NamedTuple):
     value: object
 
 
-class _Unchanged:
-    def __repr__(self) -> str:
-        return "<unchanged>"
-
-
 _MODULES: Final = re.compile(r"\b(?:\w+\.)+(?=\w)")
 """Module prefixes of type names, which would make a signature unreadable."""
 
-UNCHANGED: Final = _Unchanged()
-"""Shown in signatures as the default of options that replace a conversation's fields."""
-
-
-def list_options(function: F) -> F:
-    """Replace the parameter ``**options`` in a function's signature by the options themselves."""
-    return _list_parameters(function, None)
-
 
 def list_changes(function: F) -> F:
-    """List the replaceable fields in a function's signature, each with the default `UNCHANGED`."""
-    return _list_parameters(function, UNCHANGED)
+    """List the replaceable fields in a function's signature, each with a default that says so."""
+    return list_options(function, Shown("<unchanged>"))
 
 
-def _list_parameters(function: F, default: object) -> F:
+def list_options(function: F, default: object = None) -> F:
+    """Replace the parameter ``**options`` in a function's signature by the options themselves."""
     found = signature(function)
     *parameters, variadic = found.parameters.values()
     (options,) = get_args(variadic.annotation)

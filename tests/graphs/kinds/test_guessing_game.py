@@ -13,7 +13,6 @@ import pytest
 from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
 from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
-from support.log import fields_of, kind_of
 from support.tables import read_rows
 
 SECRET = "The secret number is 2."  # noqa: S105
@@ -144,24 +143,6 @@ async def test_it_ends_as_it_should(row: dict[str, Any], secret: Mapping[str, An
     assert str(ended(result)).startswith(f"Ended after {row['rounds']} rounds and ")
     if row["mode"] == "max_iterations_only":
         assert not any(call.response_format for call in model.calls)
-
-
-@pytest.mark.parametrize("secret", SECRETS)
-async def test_the_player_is_never_shown_the_secret(secret: Mapping[str, Any]) -> None:
-    """Y16: no prompt of the player, and no judge's question to it, contains the secret."""
-    model = players()
-    conversation = game(secret, "all_task_must_complete", stops="both")
-    result = await aconverse(conversation, model=model, store="memory:")
-    prompts_of_player = [
-        call.prompt
-        for call in model.calls
-        if not call.prompt[0]["content"].startswith("You are Game master")
-    ]
-    assert len(prompts_of_player) == 7  # an opening answer, three turns, a question after each
-    assert "secret number is" not in str(prompts_of_player)
-    kept = [message for message in result.messages if SECRET in message.text]
-    assert [fields_of(message).audience for message in kept] == [("Game master",)]
-    assert kind_of(kept[0]) is ("speech" if secret is MADE_UP else "remembered")
 
 
 async def test_a_shift_that_would_give_the_secret_away_can_be_replaced() -> None:
