@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,9 @@ PNG = b64decode(
 )
 DATA = b64encode(PNG).decode()
 IMAGE = {"type": "image", "base64": DATA, "mime_type": "image/png"}
+ADDRESS = f"data:image/png;base64,{DATA}"
 NAMED = IMAGE | {"extras": {"filename": "receipt.png"}}
+BY_ADDRESS: Any = {"type": "image_url", "image_url": {"url": ADDRESS}}
 
 
 RECEIPT = "images/receipt.png"
@@ -63,8 +65,7 @@ def test_paths_in_the_file_of_a_suite_are_relative_to_it(
     folder = tmp_path / "tests"
     (folder / "images").mkdir(parents=True)
     (folder / "images/receipt.png").write_bytes(PNG)
-    address = f"data:image/png;base64,{DATA}"
-    block = {"type": "image", "url": address, "filename": "other.png"}
+    block = {"type": "image", "url": ADDRESS, "filename": "other.png"}
     absolute = str(folder / "images/receipt.png")
     for form in ("toml", "json"):
         fields = {
@@ -113,15 +114,8 @@ def test_a_user_sends_a_file_of_its_scenario_by_a_tool_call(receipt: Path) -> No
     "first",
     [
         AIMessage([{"type": "text", "text": "See."}, IMAGE]),
-        AIMessage([{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}}]),
-        AIMessage(
-            "See.",
-            additional_kwargs={
-                "images": [
-                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}}
-                ]
-            },
-        ),
+        AIMessage([BY_ADDRESS]),
+        AIMessage("See.", additional_kwargs={"images": [BY_ADDRESS]}),
     ],
     ids=["standard", "address", "beside"],
 )
@@ -164,47 +158,25 @@ def test_a_graph_receives_the_image(receipt: Path) -> None:
     assert seen[0][-1] == NAMED
 
 
-def _answer_in_1(body: Body) -> object:
-    assert body["method"] == "SendMessage"
-    return {"message": {"role": "ROLE_AGENT", "parts": [{"text": "I see it."}]}}
-
-
-def _answer_in_03(body: Body) -> object:
-    return {"kind": "message", "parts": [{"kind": "text", "text": "I see it."}]}
-
-
-@pytest.mark.parametrize(
-    ("answer", "part"),
-    [
-        (
-            _answer_in_03,
-            {
-                "kind": "file",
-                "file": {"bytes": DATA, "mimeType": "image/png", "name": "receipt.png"},
-            },
-        ),
-        (_answer_in_1, {"raw": DATA, "mediaType": "image/png", "filename": "receipt.png"}),
-    ],
-    ids=["0.3", "1.0"],
-)
-def test_an_a2a_endpoint_receives_the_image(
-    receipt: Path, answer: Callable[[Body], object], part: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("refuses", [False, True], ids=["0.3", "1.0"])
+def test_an_a2a_endpoint_receives_the_image(receipt: Path, refuses: bool) -> None:
     parts: list[Any] = []
 
     def reply(_: str, body: Body) -> Sent:
-        if answer is _answer_in_1 and body["method"] != "SendMessage":
-            unknown = {"jsonrpc": "2.0", "id": body["id"], "error": {"code": -32601}}
-            return Sent(json.dumps(unknown).encode())
+        found: dict[str, Any] = {"jsonrpc": "2.0", "id": body["id"]}
+        if refuses and body["method"] != "SendMessage":
+            return Sent(json.dumps(found | {"error": {"code": -32601}}).encode())
         parts.append(body["params"]["message"]["parts"])
-        found = {"jsonrpc": "2.0", "id": body["id"], "result": answer(body)}
-        return Sent(json.dumps(found).encode())
+        said = {"role": "ROLE_AGENT", "parts": [{"text": "I see it."}]}
+        return Sent(json.dumps(found | {"result": {"message": said}}).encode())
 
     scenario, model = user_that_sends(receipt)
     with FaultyServer(reply) as server:
         result = simulate(scenario, f"a2a:{server.url}/a2a", model=model, store="memory:")
     assert result.passed
-    assert parts[0][1:] == [part]
+    old = {"bytes": DATA, "mimeType": "image/png", "name": "receipt.png"}
+    new = {"raw": DATA, "mediaType": "image/png", "filename": "receipt.png"}
+    assert parts[0][1:] == [new if refuses else {"kind": "file", "file": old}]
 
 
 def test_an_endpoint_of_json_receives_the_image_or_the_error_names_the_remedy(
@@ -216,21 +188,17 @@ def test_an_endpoint_of_json_receives_the_image_or_the_error_names_the_remedy(
         bodies.append(body)
         return Sent(b'{"reply": "I see it."}')
 
-    address = f"data:image/png;base64,{DATA}"
+    sends_files: dict[str, Any] = {"q": "{message}", "images": "{files}"}
     with FaultyServer(reply) as server:
-        requests: list[dict[str, Any]] = [
-            {"q": "{message}", "images": "{files}"},
-            {"all": "{messages}"},
-        ]
-        for request in requests:
+        for request in (sends_files, {"all": "{messages}"}):
             scenario, model = user_that_sends(receipt)
             shop = HttpAgent(f"{server.url}/ask", request=request)
             assert simulate(scenario, shop, model=model, store="memory:").passed
         scenario, model = user_that_sends(receipt)
         with pytest.raises(AgentError) as caught:
             simulate(scenario, HttpAgent(f"{server.url}/ask"), model=model, store="memory:")
-    assert bodies[0] == {"q": "Here it is.", "images": [address]}
-    assert address in json.dumps(bodies[1])
+    assert bodies[0] == {"q": "Here it is.", "images": [ADDRESS]}
+    assert ADDRESS in json.dumps(bodies[1])
     assert (
         "agent.request: the user's message has a file, which this request does not send; add a "
         "value '{files}' or '{messages}'" in str(caught.value)

@@ -57,6 +57,9 @@ SUITE: dict[str, Any] = {
 }
 
 
+ONE: dict[str, Any] = {**SUITE, "scenarios": {"refund": {"goal": GOAL}}}
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     return f"memory:{tmp_path.name}"
@@ -116,10 +119,7 @@ def test_a_run_is_resumed_without_a_call(store: str) -> None:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        (
-            {"suite": {**SUITE, "scenarios": {"refund": {"goal": "Other."}}}},
-            "scenarios.refund.goal",
-        ),
+        ({"suite": {**ONE, "scenarios": {"refund": {"goal": "Other."}}}}, "scenarios.refund.goal"),
         ({"suite": {"scenarios": {"refund": {"goal": GOAL}}}}, "scenarios.refund.checks"),
         ({"agent_version": "2"}, "agent_version"),
         ({"agent": is_refunded}, "agent"),
@@ -129,9 +129,9 @@ def test_a_run_is_resumed_without_a_call(store: str) -> None:
 def test_a_changed_run_is_refused_by_its_field(
     change: dict[str, Any], field: str, store: str
 ) -> None:
-    play({**SUITE, "scenarios": {"refund": {"goal": GOAL}}}, store=store)
+    play(ONE, store=store)
     model = user()
-    given = {"suite": {**SUITE, "scenarios": {"refund": {"goal": GOAL}}}} | change
+    given = {"suite": ONE} | change
     with pytest.raises(BatchError, match=rf"begun with another value of {field}; choose another"):
         play(**given, store=store, model=model)
     assert not model.calls
