@@ -112,8 +112,8 @@ class AgentSource:
 
         Raises:
             TypeError: The agent has a wrong type.
-            SpecError: The agent is a graph that cannot be called with messages, or its address is
-                not valid.
+            SpecError: The agent is a graph that cannot be called with messages, or a text that is
+                no valid address.
         """
         on_interrupt, timeout = self.on_interrupt, self.timeout
         if on_interrupt not in (None, "user") and not callable(on_interrupt):
@@ -137,7 +137,8 @@ class AgentSource:
         elif not callable(agent) or isinstance(agent, type):
             shown = repr(show_address(agent)) if isinstance(agent, str) else name_type(agent)
             hint = "; pass an object of this class" if isinstance(agent, type) else ""
-            raise TypeError(
+            kind = SpecError if isinstance(agent, str) else TypeError
+            raise kind(
                 "agent: must be a Runnable, such as a compiled graph, a function of the messages, "
                 "the name of one of them as module:name, or a URL that begins with http://, "
                 f"https:// or a2a:http, not {shown}{hint}"

@@ -102,10 +102,11 @@ def check_maker(make_agent: object, *, worldless: str = "") -> None:
 
     Raises:
         TypeError: It is no function.
-        SpecError: It needs a world, and a scenario has none.
+        SpecError: It is a text, or it needs a world, and a scenario has none.
     """
     if not callable(make_agent):
-        raise TypeError(
+        kind = SpecError if isinstance(make_agent, str) else TypeError
+        raise kind(
             f"make_agent: must be a function, or its name as module:name, not "
             f"{name_type(make_agent)}"
         )

@@ -315,9 +315,10 @@ async def test_simulations_at_once_do_not_share_threads_or_states() -> None:
 
 
 @pytest.mark.parametrize("agent", [7, "shop", "ftp://x", dict, ["x"]])
-def test_another_type_of_agent_is_one_type_error(agent: object) -> None:
+def test_what_is_no_agent_is_one_error(agent: object) -> None:
     model = user()
-    with pytest.raises(TypeError, match=r"^agent: must be a Runnable, such as a compiled graph, a"):
+    kind = SpecError if isinstance(agent, str) else TypeError
+    with pytest.raises(kind, match=r"^agent: must be a Runnable, such as a compiled graph, a"):
         simulate(Scenario(GOAL), agent, model=model, store="memory:")
     assert not model.calls
 

@@ -225,7 +225,7 @@ def test_an_error_of_a_world_is_one_of_the_run(world: Callable[[], Any], tmp_pat
         ({}, TypeError, "agent: pass either the agent, or make_agent"),
         ({"agent": fail, "make_agent": agent_of}, TypeError, "agent: pass either the agent"),
         ({"make_agent": "absent:agent"}, SpecError, "make_agent: 'absent:agent' can't be imported"),
-        ({"make_agent": "http://x"}, TypeError, "make_agent: must be a function, or its name as"),
+        ({"make_agent": "http://x"}, SpecError, "make_agent: must be a function, or its name as"),
         ({"make_agent": lambda: None}, SpecError, "'<lambda>' returned None; return the agent"),
         ({"make_agent": lambda: 3}, TypeError, "agent: must be a Runnable"),
         ({"make_agent": lambda: 1 / 0}, SpecError, "the function '<lambda>' failed: ZeroDivision"),
