@@ -6,7 +6,7 @@ other problems, the original task is kept. (CAMEL's task specification has no su
 """
 
 from math import ceil
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.runtime import get_runtime
@@ -30,7 +30,6 @@ from ..graphs.speakers.formats import LabelledFormat
 from ..graphs.text.similarity import is_rewritten
 from ..graphs.text.words import cut, words_in
 from .models.answers import get_thought
-from .models.model import Model
 from .turn.node_context import NodeContext, Resources, session_id
 from .turn.run_input import (
     RunInput,
@@ -150,38 +149,24 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
         usage=usage,
     )
     specification = conversation.task_specification
-    rewriting = None if specification is None else await _Rewriting.begin(context, specification)
-    if rewriting is None:
-        remembers = start.sayer is not None and start.is_first
-        before = start.run_input.make_memories(conversation, start.sayer or "") if remembers else []
-        context.new.extend(before)
+    update = None if specification is None else await _rewrite(context, specification)
+    if update is None:
+        if start.sayer is not None and start.is_first:
+            context.new.extend(start.run_input.make_memories(conversation, start.sayer))
         update = await _begin(context, conversation.task)
-    else:
-        update = await _rewrite(context, rewriting)
     return join_updates(start.begun, update)
 
 
-class _Rewriting(NamedTuple):
-    """A request for a more specific task."""
-
-    specification: TaskSpecification
-    model: Model
-    request: str
-
-    @classmethod
-    async def begin(cls, context: NodeContext, specification: TaskSpecification) -> Self | None:
-        """Build the request, or return None if this model is not asked to rewrite this task."""
-        conversation, model = context.conversation, await context.model(specification.model)
-        request = model.adapter.prompting.task_request(
-            specification, conversation.task or "", conversation.names, conversation.render_prompt
-        )
-        return None if request is None else cls(specification, model, request)
-
-
-async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any]:
-    specification, model, request = rewriting
-    task, limit = context.conversation.task or "", specification.word_limit
-    render_prompt = context.conversation.render_prompt
+async def _rewrite(context: NodeContext, specification: TaskSpecification) -> dict[str, Any] | None:
+    """Ask for a more specific task, or return None if this model is not asked to rewrite it."""
+    conversation, model = context.conversation, await context.model(specification.model)
+    task, limit = conversation.task or "", specification.word_limit
+    render_prompt = conversation.render_prompt
+    request = model.adapter.prompting.task_request(
+        specification, task, conversation.names, render_prompt
+    )
+    if request is None:
+        return None
     prompt: list[AnyMessage] = [HumanMessage(request)]
     drafts = [
         (one.text, about.problem or "")
@@ -209,12 +194,7 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
     problem = _find_problem(text, task, limit, render_prompt)
     thought = get_thought(answer)
     if problem is not None and not drafts:
-        rejected = Draft(
-            audience=NOBODY,
-            flaw=problem.flaw,
-            problem=problem.text,
-            thought=thought,
-        )
+        rejected = Draft(audience=NOBODY, flaw=problem.flaw, problem=problem.text, thought=thought)
         context.add(text, rejected, answer)
         return {"usage": dump_usage(context.usage), **update_of(context.new, context.log)}
     is_kept = problem is not None and problem.flaw is Flaw.NO_REPLY
