@@ -19,20 +19,12 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel
 
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 
+from .test_scripted import BROKEN, CALL, Verdict
 
-class Verdict(BaseModel):
-    """A verdict on the work."""
-
-    done: bool
-
-
-CALL = {"name": "add", "args": {"a": 1}, "id": "c1"}
-BROKEN = {"name": "add", "args": "{a", "id": "c2"}
 TALK: list[BaseMessage] = [
     SystemMessage("Be brief."),
     HumanMessage("Add.", name="bob"),

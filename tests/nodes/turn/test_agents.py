@@ -36,6 +36,7 @@ from duologue.graphs import (
     Conversation,
     MaxCalls,
     MaxCost,
+    MaxMessages,
     MaxTokens,
     Result,
     Session,
@@ -235,6 +236,10 @@ def test_a_structured_response_is_read() -> None:
     assert result.parsed("Ann") == [{"steps": "Sow."}]
 
 
+CALLING = AIMessage("", tool_calls=[{"name": "search", "args": {}, "id": "c"}])
+LAMBDA, PLAIN = "'RunnableLambda' failed:", "'plain' failed in the turn of 'Ann':"
+
+
 def exits(heard: object) -> str:
     raise SystemExit(3)
 
@@ -248,23 +253,18 @@ def fails(heard: object) -> str:
     [
         (RunnableLambda(fails), "'fails' failed in the turn of 'Ann': ValueError: no luck"),
         (RunnableLambda(exits), "'exits' failed in the turn of 'Ann': SystemExit: 3"),
-        (graph(fails), "'plain' failed in the turn of 'Ann': ValueError: no luck"),
-        (RunnableLambda(lambda _: 3), "'RunnableLambda' failed: it must return text, a message,"),
+        (graph(fails), f"{PLAIN} ValueError: no luck"),
+        (RunnableLambda(lambda _: 3), f"{LAMBDA} it must return text, a message,"),
         (graph(lambda _: {}), "'plain' failed: it must return a new message"),
         (
-            RunnableLambda(
-                lambda _: AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}])
-            ),
-            "'RunnableLambda' failed: it returned a call to the tool 'f' without running it",
+            RunnableLambda(lambda _: CALLING),
+            f"{LAMBDA} it returned a call to the tool 'search'",
         ),
         (
             graph(lambda _: Command(graph=Command.PARENT, goto="x")),
-            "'plain' failed in the turn of 'Ann': it returned a Command to its parent graph",
+            f"{PLAIN} it returned a Command",
         ),
-        (
-            graph(lambda _: interrupt(threading.Lock())),
-            "'plain' failed in the turn of 'Ann': its question cannot be stored",
-        ),
+        (graph(lambda _: interrupt(threading.Lock())), f"{PLAIN} its question cannot be stored"),
     ],
 )
 def test_whatever_goes_wrong_is_one_clear_error(agent: Any, words: str) -> None:  # noqa: ANN401
@@ -559,24 +559,12 @@ def test_calls_of_an_agent_are_in_the_log_with_their_results() -> None:
 
 def test_other_speakers_do_not_hear_the_calls_of_an_agent() -> None:
     """R: the text beside an agent's calls stays private, and an address in it changes no turn."""
-    calls = [
-        Reply(
-            text="@Cleo, wait.", tool_calls=[{"name": "search", "args": {"query": "x"}, "id": "c"}]
-        )
-    ]
-    model = ScriptedChatModel([*calls, "Beans."])
+    call = {"name": "search", "args": {"query": "x"}, "id": "c"}
+    model = ScriptedChatModel([Reply(text="@Cleo, wait.", tool_calls=[call]), "Beans."])
     agent = create_agent(model, [search])
     heard = ScriptedChatModel(["Fine."])
-    bob, cleo = {"name": "Bob"}, {"name": "Cleo"}
-    speakers = [{"name": "Ann", "replies": [agent]}, bob, cleo]
-    spec = Conversation.model_validate(
-        {
-            "task": "Plan.",
-            "speakers": speakers,
-            "turn_order": "handoff",
-            "end_chat": {"kind": "max_messages", "limit": 2},
-        }
-    )
+    speakers: Any = [{"name": "Ann", "replies": [agent]}, {"name": "Bob"}, {"name": "Cleo"}]
+    spec = Conversation("Plan.", speakers, turn_order="handoff", end_chat=MaxMessages(2))
     result = converse(spec, model=heard, store="memory:")
     assert [name for name, _ in result.transcript] == ["Ann", "Ann", "Bob"]
     assert "wait" not in str(heard.calls[0].messages)
@@ -589,9 +577,8 @@ def test_calls_of_an_agent_are_in_the_log_only_with_their_results(
     results: list[tuple[Any, str]],
 ) -> None:
     """R: an error that the agent's tool reports is visible; the reply needs no result."""
-    call = AIMessage("", tool_calls=[{"name": "search", "args": {}, "id": "c"}])
     given = [ToolMessage(text, tool_call_id="c", status=status) for status, text in results]
-    agent = graph(lambda _: {"messages": [call, *given, AIMessage("Beans.")]})
+    agent = graph(lambda _: {"messages": [CALLING, *given, AIMessage("Beans.")]})
     result = converse(talk(agent), store="memory:")
     found = [message for message in result.messages if isinstance(message, ToolMessage)]
     assert [(one.status, one.text) for one in found] == results
