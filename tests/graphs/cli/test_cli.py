@@ -53,7 +53,10 @@ def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
     )
 
 
-def test_json_is_one_event_a_line_and_the_last_is_the_outcome(serve: Serve) -> None:
+def test_json_is_one_event_a_line_and_the_last_is_the_outcome(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
     serve(FIRST, DONE, DONE)
     ran = duologue(*SHORT, "--max-iterations", "1", "--json")
     events = [json.loads(line) for line in ran.stdout.splitlines()]
