@@ -81,9 +81,8 @@ def check(file: Path, tools: list[str] | None = None) -> None:
         duologue check garden.toml
     """
     from .descriptions import describe
-    from .terminal.console import stdout
 
-    describe(file, stdout(), tools or ())
+    describe(file, tools or ())
 
 
 def graph(file: Path, output: Path | None = None) -> None:

@@ -40,18 +40,17 @@ def read_sample(kind: str) -> str:
     return (_SAMPLES / f"{kind}.toml").read_text(encoding="utf-8")
 
 
-def describe(file: Path, out: Console, tools: Sequence[str]) -> None:
+def describe(file: Path, tools: Sequence[str]) -> None:
     """Print a description of a conversation file, and check the names in it.
 
     Args:
         file: The file.
-        out: The console to print to.
         tools: The modules of tools that the file may name.
     """
     # Imported here, since the import loads LangGraph, and `models` needs none.
     from ..show.draw import replies
 
-    passed = import_tools(tools, "--tools")
+    out, passed = stdout(), import_tools(tools, "--tools")
     conversation = load_conversation(file)
     names = ", ".join(map(one_line, conversation.names))
     plain(out, f"{one_line(str(file))}: {read_kind(file) or 'a conversation'} of {names}", "bold")

@@ -276,11 +276,10 @@ def show_batches(store: str | None, *, as_json: bool) -> None:
     out = stdout()
     names = max(cell_len(cell(status.batch)) for status in found)
     for status in found:
+        when = f"{status.created_at.astimezone():%Y-%m-%d %H:%M}  "
         line = Text.assemble(
-            (pad(cell(status.batch), names), "bold"), "  ", status.standing(), "  "
+            (pad(cell(status.batch), names), "bold"), "  ", status.standing(), "  ", when
         )
-        line.append(f"{status.created_at.astimezone():%Y-%m-%d %H:%M}")
-        room = out.width - line.cell_len - 2 if on_screen(out) else None
-        line.append("  ")
+        room = out.width - line.cell_len if on_screen(out) else None
         line.append(one_line(status.title, room), "dim")
         out.print(line, soft_wrap=True)

@@ -74,19 +74,13 @@ def draw(
 
 def _write(text: str, file: Path) -> None:
     form = file.suffix.lower()
-    if form not in (*MERMAID, *_PICTURES):
+    if form in MERMAID:
+        write_file(file, f"```mermaid\n{text}```\n" if form == ".md" else text)
+        return
+    if form not in _PICTURES:
         raise SpecError(
             f"{file}: unknown format; end the name in {list_names([*_PICTURES, MERMAID[0]])}"
         )
-    if form in MERMAID:
-        data = (f"```mermaid\n{text}```\n" if form == ".md" else text).encode()
-    else:
-        data = _render_file(text, file)
-    write_file(file, data)
-
-
-def _render_file(text: str, file: Path) -> bytes:
-    form = file.suffix.lower()
     try:
         import mermaidx  # type: ignore[import-untyped]  # an extra, and it takes a while
     except ImportError as error:
@@ -95,8 +89,7 @@ def _render_file(text: str, file: Path) -> bytes:
             ".mmd file"
         ) from error
     picture = mermaidx.render(text)
-    found = picture.svg() if form == ".svg" else picture.png(scale=2.0)
-    return found.encode() if isinstance(found, str) else bytes(found)
+    write_file(file, picture.svg() if form == ".svg" else picture.png(scale=2.0))
 
 
 class Kind(StrEnum):
@@ -367,7 +360,9 @@ def _label(conversation: Conversation, place: Place) -> list[str]:
         case Kind.END:
             return ["The end", *_list_other_ends(conversation)]
         case Kind.SPEAKER:
-            return _speaker(conversation, place)
+            name = place.speaker or ""
+            by = _STAGES.get(place.stage) or replies(conversation, conversation.speaker(name))
+            return [name, by]
 
 
 _STAGES: Final = {
@@ -379,13 +374,6 @@ _STAGES: Final = {
 
 def _is_person(conversation: Conversation, name: str) -> bool:
     return conversation.speaker(name).human is not None and not is_never_asked(conversation, name)
-
-
-def _speaker(conversation: Conversation, place: Place) -> list[str]:
-    name = place.speaker or ""
-    if place.stage in _STAGES:
-        return [name, _STAGES[place.stage]]
-    return [name, replies(conversation, conversation.speaker(name))]
 
 
 def replies(conversation: Conversation, speaker: Speaker) -> str:
