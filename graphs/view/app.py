@@ -43,7 +43,7 @@ from ..store.errors import unknown_session
 from ..store.open import Store
 from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id, place
 from .local_server import Guard, body_parts, page_to, read_body, run_server
-from .pages import Runs, draw, draw_session_page, follow, standing_of, status_of
+from .pages import Runs, Standing, draw, draw_session_page, follow, status_of
 
 Form = Mapping[str, str]
 """The fields of a submitted form."""
@@ -222,7 +222,7 @@ class _View:
         status = await status_of(self.store, row)
         session = await read_for_page(self.store, row.session)
         problem = self._runs.problems.get(row.session, "")
-        standing = standing_of(row, status, session, problem)
+        standing = Standing(row, status, session.pending, problem)
         return _page(await in_thread(draw_session_page, session, standing))
 
     async def events(self, request: Request) -> Response:

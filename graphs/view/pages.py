@@ -9,11 +9,10 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from markupsafe import Markup
 
-from ..common.data import Data
 from ..common.errors import DuologueError, SpecError
 from ..conversation.questions import Question
 from ..session.checkpoints import config_of
@@ -31,23 +30,28 @@ _log = logging.getLogger("duologue")
 Status = Literal["running", "waiting", "unfinished", "finished"]
 
 
-class Standing(Data):
+class Standing(NamedTuple):
     """The status of a session, and the possible actions."""
 
-    session: str
-    """The session's id."""
+    row: SessionRow
+    """The stored row of the session."""
     status: Status
     """``running`` if a process is running the session, otherwise its stored status."""
-    reason: str = ""
-    """The name of the reason for the end. Empty if the session has not ended."""
-    is_stopping: bool = False
-    """Whether a stop was requested while the session is running."""
-    questions: tuple[Question, ...] = ()
-    """The open questions that can be answered on this page."""
-    forked_from: str | None = None
-    """The id of the session from which it was forked. None if it is not a fork."""
-    problem: str = ""
+    pending: Sequence[Question]
+    """The open questions."""
+    problem: str
     """The problem with the latest request on this page. Empty if there is none."""
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """The open questions that can be answered on this page."""
+        # A running session asks its questions in the process that runs it.
+        return () if self.status == "running" else self.pending
+
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether a stop was requested while the session is running."""
+        return self.status == "running" and self.row.stop_requested
 
     @property
     def can_stop(self) -> bool:
@@ -58,21 +62,6 @@ class Standing(Data):
 async def status_of(store: Store, row: SessionRow) -> Status:
     """Return ``running`` if a process is running a session, otherwise its stored status."""
     return "running" if await store.is_locked(row.session) else row.status
-
-
-def standing_of(row: SessionRow, status: Status, session: PageSession, problem: str) -> Standing:
-    """Return the status of a session, with its questions."""
-    is_running = status == "running"
-    return Standing(
-        session=row.session,
-        status=status,
-        reason=row.reason or "",
-        is_stopping=is_running and row.stop_requested,
-        # A running session asks its questions in the process that runs it.
-        questions=() if is_running else tuple(session.pending),
-        forked_from=row.forked_from,
-        problem=problem,
-    )
 
 
 _FOLDER: Final = Path(__file__).parent / "templates"
@@ -251,7 +240,7 @@ async def follow(
             if found != known:
                 known, looks = found, 0
                 read = await read_for_page(store, session, past=status == "finished")
-                standing = standing_of(row, status, read, runs.problems.get(session, ""))
+                standing = Standing(row, status, read.pending, runs.problems.get(session, ""))
                 seen, news = await asyncio.to_thread(draw_news, read, standing, seen)
                 yield _event(seen, news)
                 if news.get("reload") or news.get("done"):
