@@ -1,7 +1,6 @@
 """The embedded model itself: a real child, real weights, asked through the ordinary client."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -237,31 +236,6 @@ def test_a_grammar_holds_the_reply(
     assert len(said) == len(lines)
     assert all(line.startswith(f"{mark} ") for line, mark in zip(said, lines, strict=True))
     assert reply.text.endswith(end or (".", "None"))
-
-
-@pytest.mark.exhaustive
-def test_ten_turns_are_well_formed_and_distinct(server: EmbeddedServer) -> None:
-    task = "Develop a trading bot for the stock market"
-    sides = [
-        (f"Task: {task}. You tell a programmer what to do, one step at a time.", "next step?"),
-        (f"Task: {task}. You do each step and say in two sentences how.", "Do this for the task."),
-    ]
-    grammars = [grammar(("Instruction:", "Input:"), None), grammar(("Solution:",), "Next request.")]
-    model = client(server, max_completion_tokens=MAX_TOKENS, seed=1)
-    log: list[str] = []
-    for turn in range(10):
-        system, reminder = sides[turn % 2]
-        messages = [("system", system)] + [("user", "What is the first step?")] * (turn % 2 == 0)
-        messages += [
-            ("assistant", said) if (turn - number) % 2 == 0 else ("user", f"{said}\n\n{reminder}")
-            for number, said in enumerate(log)
-        ]
-        reply = model.invoke(messages, extra_body={**SAMPLING, "grammar": grammars[turn % 2]})
-        assert reply.response_metadata["finish_reason"] == "stop"
-        log.append(reply.text)
-    assert all(re.fullmatch(r"Instruction: .+\.\nInput: (None|.+\.)", said) for said in log[::2])
-    assert all(re.fullmatch(r"Solution: .+\. Next request\.", said) for said in log[1::2])
-    assert len(set(log)) == 10
 
 
 async def test_a_proxy_is_not_asked_for_the_embedded_model(

@@ -95,29 +95,6 @@ async def test_a_thread_of_many_rounds_is_read_and_run_again_from_a_checkpoint(
     assert len(await client.threads.get_history(on, limit=500)) > len(history)
 
 
-async def test_a_message_that_is_removed_there_is_heard_by_nobody(
-    client: LangGraphClient, model_server: ScriptedServer
-) -> None:
-    given = FORM | {"task": "Go on for ever", "specify_task": False, "max_iterations": 2}
-    on = await new_thread(client)
-    before = len(model_server.calls)
-    begun = await run_graph(client, on, given, interrupt_after=["assistant_agent"])
-    said = contents(begun)
-    newest = {"type": "remove", "id": begun["messages"][-1]["id"], "content": ""}
-    await client.threads.update_state(on, {"messages": [newest]})
-    ended = await run_graph(client, on, None)
-    assert ended["outcome"]["messages"] == 3
-    assert newest["id"] not in [one["id"] for one in ended["messages"]]
-    state: Any = await client.threads.get_state(on)
-    unspoken = {one["id"]: one for one in state["values"]["unspoken"]}
-    marked = unspoken[newest["id"]]
-    assert marked["content"] == said[-1]
-    assert marked["additional_kwargs"]["duologue"]["kind"] == "removed"
-    prompts = [call.body["messages"] for call in model_server.calls[before:]]
-    assert len(prompts) == 4
-    assert said[-1] not in str(prompts[2:])
-
-
 @pytest.mark.exhaustive
 async def test_a_message_that_is_edited_at_an_earlier_checkpoint_is_read_again(
     client: LangGraphClient, model_server: ScriptedServer
