@@ -11,7 +11,6 @@ import pytest
 from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage
 from langchain_core.tools import BaseTool, tool
-from starlette.testclient import TestClient
 
 from duologue.graphs import (
     Conversation,
@@ -27,14 +26,10 @@ from duologue.graphs.cli.options import ExitCode
 from duologue.graphs.conversation.questions import Because
 from duologue.graphs.events import MessageSaid, ToolCallFinished
 from duologue.graphs.rules.position import Position
-from duologue.graphs.session.options import Options
 from duologue.graphs.show import page as gather
 from duologue.graphs.show.page import memory_page_of, page_of
 from duologue.graphs.show.page_data import Heard, Line, Page, Spent
 from duologue.graphs.show.render import as_html, render
-from duologue.graphs.view.app import view_app
-from duologue.graphs.view.local_server import Guard
-from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Line as Scripted, Reply, ScriptedChatModel, ScriptedToolCall
 from pages import ALLOWED, HOSTILE, hostile_session
 from support.cases import drawn_cases
@@ -309,8 +304,6 @@ def test_an_answer_by_hand_a_person_and_a_thought_are_marked() -> None:
 
 MOST_ON_PAGE = "duologue.graphs.show.page.MOST_ON_PAGE"
 DATA = b64encode(PNG).decode()
-PORT = 4322
-HOME = f"http://127.0.0.1:{PORT}"
 
 
 def named(name: str, data: bytes = PNG) -> dict[str, Any]:
@@ -409,50 +402,3 @@ def test_files_are_attached_on_the_command_line(
     assert "[image plan.png, 5 KB]" in ran.stdout
     assert duologue("say", "c", "User", "Last.", *attach).exit_code == 0
     assert duologue("show", "c").stdout.count("[image plan.png, 5 KB]") == 3
-
-
-@pytest.fixture
-def user() -> Any:  # noqa: ANN401
-    model = ScriptedChatModel(script=["A plan."])
-    converse(chat(), session="asked", store="memory:view-files", model=model)
-    guard = Guard(
-        view_app(Runs(Options(store="memory:view-files", model=model)), lambda: False),
-        PORT,
-        "the token",
-    )
-    with TestClient(guard, base_url=HOME, follow_redirects=False) as client:
-        client.get("/", params={"token": "the token"})
-        client.headers["Origin"] = HOME
-        yield client
-    Session("asked", store="memory:view-files").delete()
-
-
-def answered(user: TestClient, *files: tuple[str, bytes]) -> int:
-    form = {"question": Session("asked", store="memory:view-files").state().pending[0].id}
-    sent = [("files", (name, data, "text/plain")) for name, data in files]
-    return user.post(
-        "/sessions/asked/answer", data={**form, "text": "Look"}, files=sent
-    ).status_code
-
-
-def test_an_answer_on_the_local_page_contains_the_chosen_files(user: TestClient) -> None:
-    assert answered(user, ("", b""), ("plan.png", PNG)) == 303
-    first = Session("asked", store="memory:view-files").state().messages[0]
-    assert first.content[1] == named("plan.png")
-    assert Seen(user.get("/sessions/asked").text).all("img")
-
-
-@pytest.mark.parametrize(
-    ("data", "status", "words"),
-    [
-        (b"<script>", 303, "files.0: plan.png is not a PNG"),
-        (PNG + bytes(20_000_000), 303, "files.0: plan.png is too large"),
-        (bytes(22_000_000), 413, ""),
-    ],
-)
-def test_a_wrong_file_on_the_local_page_is_an_error_on_the_page(
-    user: TestClient, data: bytes, status: int, words: str
-) -> None:
-    assert answered(user, ("plan.png", data)) == status
-    assert words in user.get("/sessions/asked").text
-    assert Session("asked", store="memory:view-files").state().pending

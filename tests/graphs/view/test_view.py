@@ -30,6 +30,7 @@ from duologue.graphs.view.local_server import HEADERS, Guard, bind_port
 from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from pages import HOSTILE
+from support.files import PNG, block_of
 from support.html import Seen
 from support.stores import BatchRow, CellRow, open_store
 from support.tables import read_rows
@@ -463,3 +464,35 @@ def test_batches_are_listed_with_their_progress_and_their_cells_page_by_page(
     assert "done token" in page
     for unknown in ("/batches/none", "/batches/a%20b"):
         assert user.get(unknown).status_code == 404
+
+
+def send_files(user: TestClient, store: str, *files: tuple[str, bytes]) -> int:
+    """Answer the question of the session "shade" with files, and return the status."""
+    form = {"question": question(store, "shade"), "text": "Look"}
+    sent = [("files", (name, data, "text/plain")) for name, data in files]
+    return user.post("/sessions/shade/answer", data=form, files=sent).status_code
+
+
+def test_an_answer_contains_the_chosen_files(user: TestClient, store: str) -> None:
+    shade(store)
+    assert send_files(user, store, ("", b""), ("plan.png", PNG)) == 303
+    first = Session("shade", store=store).state().messages[0]
+    assert first.content[1] == {**block_of(PNG), "extras": {"filename": "plan.png"}}
+    assert Seen(user.get("/sessions/shade").text).all("img")
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "words"),
+    [
+        (b"<script>", 303, "files.0: plan.png is not a PNG"),
+        (PNG + bytes(20_000_000), 303, "files.0: plan.png is too large"),
+        (bytes(22_000_000), 413, ""),
+    ],
+)
+def test_a_wrong_file_is_an_error_on_the_page(
+    user: TestClient, store: str, data: bytes, status: int, words: str
+) -> None:
+    shade(store)
+    assert send_files(user, store, ("plan.png", data)) == status
+    assert words in user.get("/sessions/shade").text
+    assert Session("shade", store=store).state().pending
