@@ -12,6 +12,7 @@ without acceptances" leaves out messages with no other act; in "SGD, all, thanks
 closings with NEGATE are mixed.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,10 +49,7 @@ class Agreement:
     @property
     def total(self) -> Table:
         """The sum of all tables."""
-        found = Table()
-        for table in self.tables:
-            found = found.plus(table)
-        return found
+        return Table.total(self.tables)
 
     @property
     def precision(self) -> Estimate | None:
@@ -96,24 +94,17 @@ def lines(folders: Iterable[Path], convlab: Iterable[Path] = ()) -> Iterator[Lin
 
 def agreements(found: Iterable[Line]) -> dict[tuple[str, str], Agreement]:
     """Compare the rules with the labels, by half of the split and group."""
-    groups: dict[tuple[str, str], Agreement] = {}
-    by_dialogue: dict[tuple[str, str], dict[str, Table]] = {}
+    groups = defaultdict[tuple[str, str], Agreement](Agreement)
+    by_dialogue = defaultdict[tuple[str, str, str], list[Table]](list)
     for line in found:
-        key: tuple[str, str] = (half_of(line.dialogue), line.group)
-        agreement = groups.setdefault(key, Agreement())
+        half = half_of(line.dialogue)
         if line.is_closing is None:
-            agreement.mixed += 1
+            groups[half, line.group].mixed += 1
             continue
         known = is_farewell(line.text, ("Bob", sgd.USER, sgd.SYSTEM))
-        closes = line.is_closing
-        table = Table(
-            both=known and closes,
-            rule=known and not closes,
-            label=closes and not known,
-            neither=not closes and not known,
+        by_dialogue[half, line.group, line.dialogue].append(
+            Table.of(rule=known, label=line.is_closing)
         )
-        tables = by_dialogue.setdefault(key, {})
-        tables[line.dialogue] = tables.get(line.dialogue, Table()).plus(table)
-    for key, agreement in groups.items():
-        agreement.tables = list(by_dialogue.get(key, {}).values())
+    for (part, group, _), tables in by_dialogue.items():
+        groups[part, group].tables.append(Table.total(tables))
     return groups

@@ -5,7 +5,7 @@ approximation of the binomial (Conover 1999, 3.2). Means: the normal approximati
 (1960), with a jackknife over dialogues, since the prefixes of one dialogue depend on each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil, floor, sqrt
 from typing import NamedTuple
 
@@ -33,9 +33,19 @@ class Table(NamedTuple):
     label: int = 0  # yes by the labels alone
     neither: int = 0  # no by both
 
-    def plus(self, other: "Table", sign: int = 1) -> "Table":
-        """Return the sum of two tables, or their difference."""
-        return Table(*(one + sign * two for one, two in zip(self, other, strict=True)))
+    @classmethod
+    def of(cls, *, rule: bool, label: bool) -> "Table":
+        """Return the table of one pair of judgements."""
+        return cls(rule and label, rule and not label, label and not rule, not (rule or label))
+
+    @classmethod
+    def total(cls, tables: Iterable["Table"]) -> "Table":
+        """Return the sum of tables."""
+        return cls(*map(sum, zip(cls(), *tables, strict=True)))
+
+    def minus(self, other: "Table") -> "Table":
+        """Return the difference of two tables."""
+        return Table(*(one - two for one, two in zip(self, other, strict=True)))
 
 
 def share(count: int, of: int) -> Estimate | None:
@@ -73,13 +83,11 @@ def kappa(tables: Sequence[Table]) -> Estimate | None:
 
     None if either judgement never varies by chance alone: κ is 0 / 0.
     """
-    total = Table()
-    for table in tables:
-        total = total.plus(table)
+    total = Table.total(tables)
     found = _kappa(total)
     if found is None:
         return None
-    without = [_kappa(total.plus(table, -1)) for table in tables]
+    without = [_kappa(total.minus(table)) for table in tables]
     left = [value for value in without if value is not None]
     if len(left) < 2:
         return Estimate(found, found, found)

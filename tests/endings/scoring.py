@@ -87,18 +87,14 @@ class Scored:
         Prefixes between the earliest end and the labelled one are left out, and so is the last
         one of an undecidable record.
         """
-        label, both, rule, missing, neither = self.dialogue.label, 0, 0, 0, 0
+        label, tables = self.dialogue.label, list[Table]()
         for place in range(1, self.fed + 1):
             if label.first <= place < label.end:
                 continue
             over, stopped = place >= label.end, place == self.stop
-            if over and not stopped and self.outcome is Outcome.UNDECIDABLE:
-                continue
-            both += over and stopped
-            rule += stopped and not over
-            missing += over and not stopped
-            neither += not over and not stopped
-        return Table(both, rule, missing, neither)
+            if not (over and not stopped and self.outcome is Outcome.UNDECIDABLE):
+                tables.append(Table.of(rule=stopped, label=over))
+        return Table.total(tables)
 
     @property
     def left_out(self) -> int:

@@ -78,13 +78,7 @@ def compare(verdicts: Sequence[StoredVerdict]) -> Agreement:
 
 
 def _count(verdicts: Sequence[StoredVerdict]) -> Table:
-    found = Table()
-    for one in verdicts:
-        yes, over = one.says_over is True, one.is_over
-        found = found.plus(
-            Table(yes and over, yes and not over, over and not yes, not yes and not over)
-        )
-    return found
+    return Table.total(Table.of(rule=one.says_over is True, label=one.is_over) for one in verdicts)
 
 
 def tables(head: Head, verdicts: Sequence[StoredVerdict]) -> list[str]:
