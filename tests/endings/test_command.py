@@ -50,7 +50,7 @@ def test_the_command_runs_as_a_folder() -> None:
     command = [sys.executable, str(FOLDER), "run", "--limit", "1"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "### By source" in found.stdout
-    assert "| corpus | tune | 1 |" in found.stdout
+    assert "| corpus | report | 1 |" in found.stdout
 
 
 def test_a_folder_without_a_dialogue_is_refused(tmp_path: Path) -> None:
