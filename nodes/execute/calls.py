@@ -440,7 +440,7 @@ class CallsRun:
         state = ToolState(
             session=session_id(),
             speaker=speaker.name,
-            messages=talk_of(self.context.heard(), speaker.name),
+            messages=talk_of(self.context.heard_lines(), speaker.name),
             run_code=self._run_code_for(tool),
         )
         return await run_call(call, tool, state, seconds)

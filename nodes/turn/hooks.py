@@ -142,5 +142,5 @@ def copy_turn_view(context: NodeContext) -> list[BaseMessage]:
 def turn_of(context: NodeContext) -> Turn:
     """Return the turn as functions and hooks see it."""
     name = context.turn.speaker
-    news = text_of(describe_news(context.conversation, context.heard(), name))
+    news = text_of(describe_news(context.conversation, context.heard_lines(), name))
     return Turn(session_id(), name, tuple(copy_turn_view(context)), news)

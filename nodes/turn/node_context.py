@@ -230,7 +230,7 @@ class NodeContext(Dialogue):
         """Return the log with the messages that this step adds."""
         return [*self.log, *self.new] if self.new else self.log
 
-    def heard(self) -> Sequence[AnyMessage]:
+    def heard_lines(self) -> Sequence[AnyMessage]:
         """Return the part of the log that the speaker hears, with the messages of this step."""
         lines = [*self.log, *self.new] if self.new else self.log
         return select_heard(self.conversation, lines, self.turn.speaker)

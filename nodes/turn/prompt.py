@@ -138,7 +138,7 @@ def view_of(context: NodeContext, additions: PromptAdditions = NO_ADDITIONS) -> 
     """
     limit = _prompt_limit(context)
     overhead = PromptOverhead(0) if limit is None else prompt_overhead(context, additions)
-    kept = context.reader.history(context.turn.speaker).shorten(context.heard(), overhead)
+    kept = context.reader.history(context.turn.speaker).shorten(context.heard_lines(), overhead)
     view = order_messages(_shown_messages(context, kept.lines, additions.short))
     if limit is None:
         return view

@@ -307,7 +307,7 @@ def _reply_by_calls(context: NodeContext) -> DraftReply:
 
 def _add_hook_version(context: NodeContext, text: str) -> None:
     """Add the text to the log that a hook has made of the messages that the speaker hears."""
-    log, name = context.heard(), context.turn.speaker
+    log, name = context.heard_lines(), context.turn.speaker
     places = tuple(list_heard(log, name))
     heard = (message for message in log if place_of(message) in places)
     files = [block for message in heard for block in files_of(message.content)]
@@ -386,7 +386,7 @@ def _find_inner_task(context: NodeContext, inner: Conversation) -> str | None:
     It is everything that the speaker has heard and said, with a description of each file. None if
     that is nothing, and the inner conversation has its own task.
     """
-    said = talk_of(context.heard(), context.turn.speaker)
+    said = talk_of(context.heard_lines(), context.turn.speaker)
     if not said:
         return None if inner.task else context.speaker.task or context.task
     if len(said) == 1:

@@ -28,6 +28,7 @@ from duologue.tools import Hook
 from support.log import fields_of, kind_of
 from support.people_help import Played, play
 from support.results import outcome_of
+from support.shape_help import tokens_by_message
 from support.tables import each_row
 
 MARKS = {"lines": ["Instruction:", "Input:"], "end": "Next."}
@@ -159,15 +160,10 @@ def test_tokens_are_whole_where_the_history_is_shortened_meanwhile() -> None:
     form = {"lines": ["Say:"], "end": "Over."}
     script: list[Line] = ["Say: Plant them.", "Where?", cut("Say: By"), "Say: By it.", "So."]
     model = ScriptedChatModel(script=script)
-    told: list[str] = []
-    for event in stream(talk(2, format=form), model=model, store="memory:"):
-        if event.event == "message_start":
-            told.append("")
-        elif event.event == "token":
-            told[-1] += event.text
-        elif event.event == "message":
-            assert told[-1] == event.text
-    assert told[-2] == "Say: By it.\nOver."
+    events = [*stream(talk(2, format=form), model=model, store="memory:")]
+    said = [one.text for one in events if isinstance(one, MessageSaid)]
+    assert tokens_by_message(events) == said
+    assert said[-2] == "Say: By it.\nOver."
 
 
 def test_it_happens_once_a_turn_beside_a_reply_that_is_rejected() -> None:
