@@ -258,12 +258,6 @@ def _usage(figures: Mapping[str, Any]) -> Usage:
     return Usage.model_validate({name: figures[name] for name in _USED})
 
 
-async def have_ended(store: Store, name: str, cells: int) -> bool:
-    """Return whether at least this number of cells is finished."""
-    counts = await store.batches.count(name)
-    return sum(one.cells for one in counts if one.status == "finished") >= cells
-
-
 def _title(cells: Cells) -> str:
     """Return the title that all cells have, or an empty text if it varies."""
     try:

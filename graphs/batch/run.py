@@ -21,7 +21,7 @@ from ..session.run import check_here
 from ..store.batches import CellStatus, CellsWanted, check_batch_name
 from ..store.open import open_store
 from ..store.rows import reading_store
-from .batch_row import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
+from .batch_row import catch_up, read_known_row, read_usage_before, write_begun_row
 from .cells import Cells, iter_first
 from .driver import (
     CONCURRENCY,
@@ -265,7 +265,8 @@ async def open_driver(
         await catch_up(opened, lease)
         used = await read_usage_before(opened, name)
         limiter = Limiter(batch.limits, used, seconds, settings.patience)
-        if not await have_ended(opened, name, len(run)):
+        counts = await opened.batches.count(name)
+        if sum(one.cells for one in counts if one.status == "finished") < len(run):
             # A batch whose cells have all ended is only read or scored, which needs no model.
             judges = () if settings.second_judge is None else (settings.second_judge,)
             first = cells.cell(1).conversation()

@@ -144,17 +144,14 @@ def find_scores(
         check_kind(_KIND, function, f"{_KIND}: {name!r}")
     found = dict[str, ScoreFunction]()
     for name in names:
-        read = _import_score(name) if ":" in name and name not in own else name
+        read = name
+        if ":" in name and name not in own:
+            reference = name.partition(":")[2].rpartition(".")[2]
+            read = NamedObject(reference, import_object(name, "score"))
         function = _find_score(read, own)
         if found.setdefault(str(read), function) is not function:
             raise _two_scores(read)
     return found
-
-
-def _import_score(reference: str) -> str:
-    """Return the name of a score with its function, which is written as ``module:name``."""
-    function = import_object(reference, "score")
-    return NamedObject(reference.partition(":")[2].rpartition(".")[2], function)
 
 
 def _two_scores(name: str) -> SpecError:
