@@ -277,14 +277,10 @@ class Registry:
 
     def knows(self, conversation: Conversation) -> bool:
         """Return whether all objects that a conversation names are registered and checked."""
-        is_here = all(name in self._found[kind] for _, kind, name in _iter_named(conversation))
+        speaking = (one for one in conversation.speakers if one.speaks_with_tool_calls)
         return (
-            is_here
-            and all(
-                name in self._silent
-                for speaker in conversation.speakers
-                for name in (speaker.tools if speaker.speaks_with_tool_calls else ())
-            )
+            all(name in self._found[kind] for _, kind, name in _iter_named(conversation))
+            and all(name in self._silent for speaker in speaking for name in speaker.tools)
             and not any(self._no_objects(conversation))
         )
 
