@@ -170,11 +170,7 @@ _VALUES: Final[Sequence[tuple[str, str, str]]] = (
     (r"(.*\.)?checks\.\d+", "other", "write a function of the result"),
     (r"scenario", "text|word", "write Scenario({value!r})"),
     (r"scenario", "list", "write run_suite(Suite({{'NAME': scenario}}), agent, name=…)"),
-    (
-        r"scenario",
-        "agent|conversation|function|judge|model|number|other",
-        "write Scenario('GOAL', …)",
-    ),
+    (r"scenario", "any", "write Scenario('GOAL', …)"),
     (r"scenarios", "list", "write {{'NAME': scenario}}"),
     (r"(.*\.)?script\.\d+", "function", "call it, as in user()"),
     (r"(.*\.)?script\.\d+\.kind", "text|word", "for a message, write user({value!r})"),
@@ -212,7 +208,7 @@ def _suggest_value(path: str, value: Any, *, wants_list: bool) -> str:  # noqa: 
     if isinstance(value, str) and len(value) > _LONGEST:
         value = f"{value[:_LONGEST]}…"
     for pattern, kinds, remedy in _VALUES:
-        if kind in kinds.split("|") and re.fullmatch(pattern, path):
+        if re.fullmatch(pattern, path) and (kinds == "any" or kind in kinds.split("|")):
             return "; " + remedy.format(kind=kind, value=value)
     if wants_list:
         shown = (

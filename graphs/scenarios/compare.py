@@ -16,7 +16,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from ..common.data import Data
 from ..common.display import Panel, Shown
 from ..common.errors import name_type
-from .suite_report import ScenarioRow, SuiteReport, count_trials, group_simulations, join_names
+from .suite_report import ScenarioRow, SuiteReport, group_simulations, join_names
 
 _LEVEL: Final = 0.05
 """The level of significance."""
@@ -194,13 +194,11 @@ def _list_decided(
     report: SuiteReport,
 ) -> dict[tuple[str, str | None], tuple[ScenarioRow, _Counts]]:
     """Return the scenarios with trials that passed or failed."""
-    groups = group_simulations(report.simulations)
     found: dict[tuple[str, str | None], tuple[ScenarioRow, _Counts]] = {}
     for one in report.scenarios:
-        key = one.scenario, one.persona
-        scored, passed = count_trials(groups[key])
-        if scored:
-            found[key] = one, (round(passed), scored)
+        passed, failed = one.outcomes.get("passed", 0), one.outcomes.get("failed", 0)
+        if passed or failed:
+            found[one.scenario, one.persona] = one, (passed, passed + failed)
     return found
 
 

@@ -177,16 +177,6 @@ def read_trial(folder: Path, test: str, trial: int) -> FinishedTrial | None:
         return None
 
 
-def write_trial(folder: Path, trial: int, finished: FinishedTrial) -> None:
-    """Store a finished trial in the folder of its run. The oldest of many runs are deleted."""
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in list_runs(folder.parent)[_KEPT:]:
-            rmtree(folder.parent / name, ignore_errors=True)
-    text = json.dumps(finished.model_dump(), default=str)
-    write_file(_trial_file(folder, finished.test, trial), text)
-
-
 def _trial_file(folder: Path, test: str, trial: int) -> Path:
     return folder / f"{_digest(test)}-{trial}.json"
 
@@ -346,13 +336,20 @@ class SimulatedTrial:
         return report
 
     def _store(self, report: pytest.TestReport) -> None:
-        """Store the trial, which passed, failed by an assertion, or was inconclusive."""
-        if self.folder is None or not self.scenarios:
+        """Store the trial, which passed, failed by an assertion, or was inconclusive.
+
+        The oldest of many runs are deleted.
+        """
+        folder, item = self.folder, self.item
+        if folder is None or not self.scenarios:
             return
-        config = self.item.config
-        data = config.hook.pytest_report_to_serializable(config=config, report=report)
-        source = digest_file(self.item.path)
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in list_runs(folder.parent)[_KEPT:]:
+                rmtree(folder.parent / name, ignore_errors=True)
+        data = item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
         finished = FinishedTrial(
-            test=self.item.nodeid, source=source, scenarios=self.scenarios, report=data
+            test=item.nodeid, source=digest_file(item.path), scenarios=self.scenarios, report=data
         )
-        write_trial(self.folder, self.number, finished)
+        text = json.dumps(finished.model_dump(), default=str)
+        write_file(_trial_file(folder, item.nodeid, self.number), text)

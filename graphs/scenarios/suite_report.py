@@ -394,15 +394,14 @@ def group_simulations(
     return found
 
 
-def count_trials(rows: Sequence[SimulationRow]) -> Trials:
-    """Return the number of trials that passed or failed, and of those that passed."""
-    passed = sum(row.outcome == "passed" for row in rows)
-    return Trials(passed + sum(row.outcome == "failed" for row in rows), passed)
-
-
 def _list_trials(rows: Iterable[SimulationRow]) -> list[Trials]:
-    found = (count_trials(group) for group in group_simulations(rows).values())
-    return [one for one in found if one.scored]
+    """Return the trials that passed or failed, of each scenario that has some."""
+    found: list[Trials] = []
+    for group in group_simulations(rows).values():
+        outcomes = Counter(row.outcome for row in group)
+        if scored := outcomes["passed"] + outcomes["failed"]:
+            found.append(Trials(scored, outcomes["passed"]))
+    return found
 
 
 def _share_of_errors(rows: Iterable[SimulationRow]) -> Estimate | None:

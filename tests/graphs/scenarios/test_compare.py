@@ -1,5 +1,6 @@
 """The comparison of two runs of a suite, and its exact tests."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,13 @@ def report(name: str, **scenarios: tuple[int, int]) -> SuiteReport:
     ]
     of_scenarios = [
         ScenarioRow(
-            scenario=one, persona=None, digest=one, outcomes={}, passes=(), ends={}, cost=None
+            scenario=one,
+            persona=None,
+            digest=one,
+            outcomes=Counter(row.outcome for row in rows if row.scenario == one),
+            passes=(),
+            ends={},
+            cost=None,
         )
         for one in scenarios
     ]
