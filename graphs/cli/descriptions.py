@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
 from ...nodes.models.adapters.families import (
     default_model,
     describe_local_model,
@@ -63,7 +61,14 @@ def describe(file: Path, tools: Sequence[str]) -> None:
         plain(out, one_line(f"{speaker.name}: {by}{tools}"))
     prose(out, f"Ends: {'; '.join(map(one_line, how_it_ends(conversation)))}.")
     prose(out, f"Model calls: {_describe_calls(conversation)}.")
-    _check_names(conversation, Registry({"tools": passed}), out, f"{file}: ")
+    registry = Registry({"tools": passed})
+    for kind, name, is_there in registry.list_named_objects(conversation):
+        found = "registered" if is_there else "missing"
+        plain(out, one_line(f"The {NOUNS[kind]} {name}: {found}"), "" if is_there else "yellow")
+    try:
+        registry.check(conversation)
+    except SpecError as error:
+        raise SpecError(f"{file}: {error}") from error
 
 
 def _describe_calls(conversation: Conversation) -> str:
@@ -76,17 +81,6 @@ def _describe_calls(conversation: Conversation) -> str:
         caps.insert(0, count_of(end_chat.max_iterations, "round"))
     cap = " or ".join(caps)
     return f"normally up to {calls:,} until the cap of {cap}, plus tool calls and retries"
-
-
-def _check_names(conversation: Conversation, registry: Registry, out: Console, where: str) -> None:
-    """Print whether each registered name exists. Raise SpecError if one is missing."""
-    for kind, name, is_there in registry.list_named_objects(conversation):
-        found = "registered" if is_there else "missing"
-        plain(out, one_line(f"The {NOUNS[kind]} {name}: {found}"), "" if is_there else "yellow")
-    try:
-        registry.check(conversation)
-    except SpecError as error:
-        raise SpecError(f"{where}{error}") from error
 
 
 def show_models() -> None:

@@ -3,22 +3,10 @@
 Each command imports its modules inside its function, as in `graphs.cli.app`.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 from .follow_up import FollowUp
 from .options import (
     select_set,
 )
-
-
-def read_attached(paths: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Read the files of the option --attach as content blocks."""
-    if not paths:
-        return []
-    from ..common.content import read_files
-
-    return read_files(paths, "--attach")
 
 
 def chat(
@@ -60,7 +48,7 @@ def chat(
         duologue chat "Refund order 1042" --tools shop --approve refund
     """
     from ...tools.registry.functions import import_tools
-    from ..common.content import make_content
+    from ..common.content import make_content, read_files
     from ..kinds.chat import chat as make
     from .run import follow
 
@@ -73,7 +61,7 @@ def chat(
         seed=seed,
         temperature=temperature,
     )
-    files = read_attached(attach)
+    files = read_files(attach, "--attach") if attach else []
     follow(
         make(None if files else message, **options),
         session,
@@ -112,10 +100,12 @@ def answer(
     from .sessions import require_session
 
     require_session(session, store)
+    from ..common.content import read_files
     from .questions import reply_of
     from .run import follow
 
-    reply = reply_of(session, answer, question, store, read_attached(attach))
+    files = read_files(attach, "--attach") if attach else []
+    reply = reply_of(session, answer, question, store, files)
     follow_up = FollowUp(store, model, tools or ())
     follow(None, session, follow_up, as_json=as_json, reply=reply)
 
@@ -143,10 +133,10 @@ def say(
     from .terminal.console import plain, stderr, stdout
 
     row = require_session(session, store)
-    from ..common.content import make_content
+    from ..common.content import make_content, read_files
     from ..session.session import Session as Handle
 
-    files = read_attached(attach)
+    files = read_files(attach, "--attach") if attach else []
     handle = Handle(session, store=store)
     outcome = handle.add_message(speaker, make_content(text, files)).outcome
     plain(stdout(), f"Added the message of {speaker}.")
