@@ -82,6 +82,17 @@ def bill(used: list[dict[str, Any]]) -> float:
     return total / 1e6
 
 
+def run_claude(
+    run: Run, lasting: str = "one hour", talk: Conversation = TALK
+) -> tuple[Result, list[dict[str, Any]]]:
+    """Run a conversation of a model whose cache keeps prompts so long; return its calls, too."""
+    options = {} if CONTROLS[lasting] is None else {"cache_control": CONTROLS[lasting]}
+    with fake("anthropic", speak) as server:
+        result = run(talk, client_of("anthropic", server, model_kwargs=options))
+    assert result.outcome is not None
+    return result, server.billed  # type: ignore[attr-defined]
+
+
 def count(used: list[dict[str, Any]], name: str) -> int:
     return sum(each.get(name, each["cache_creation"].get(name, 0)) for each in used)
 
@@ -89,40 +100,31 @@ def count(used: list[dict[str, Any]], name: str) -> int:
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("lasting", CONTROLS)
 def test_what_claude_writes_to_its_cache_has_its_price(lasting: str, run: Run) -> None:
-    options = {} if CONTROLS[lasting] is None else {"cache_control": CONTROLS[lasting]}
-    with fake("anthropic", speak) as server:
-        result = run(TALK, client_of("anthropic", server, model_kwargs=options))
+    result, billed = run_claude(run, lasting)
     assert result.outcome is not None
     (used,) = result.outcome.usage.values()
-    billed = server.billed  # type: ignore[attr-defined]
     assert len(billed) == 6
     assert used.cost == pytest.approx(bill(billed))
     assert used.cached_tokens == count(billed, "cache_read_input_tokens")
     assert used.cache_write_tokens == count(billed, "cache_creation_input_tokens")
     assert used.cache_write_1h_tokens == count(billed, "ephemeral_1h_input_tokens")
-    assert bool(used.cache_write_tokens) == bool(options)
+    assert bool(used.cache_write_tokens) == (lasting != "no cache")
     assert bool(used.cache_write_1h_tokens) == (lasting == "one hour")
 
 
 def test_a_budget_ends_by_the_price_of_the_cache() -> None:
     talk = TALK.replace(end_chat=EndChat(when=MaxCost(LIMIT), max_iterations=9))
-    with fake("anthropic", speak) as server:
-        options = {"cache_control": CONTROLS["one hour"]}
-        result = run_whole(talk, client_of("anthropic", server, model_kwargs=options))
+    result, billed = run_claude(run_whole, talk=talk)
     assert result.outcome is not None
     assert result.outcome.reason == "max_cost"
-    billed = server.billed  # type: ignore[attr-defined]
     assert bill(billed[:-1]) < LIMIT <= bill(billed)
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_price_list_has_a_price_for_each_kind(run: Run) -> None:
-    options = {"cache_control": CONTROLS["one hour"]}
-    talk = TALK.model_copy(update={"prices": {}})
-    with fake("anthropic", speak) as server:
-        result = run(talk, client_of("anthropic", server, model_kwargs=options))
+    result, billed = run_claude(run, talk=TALK.model_copy(update={"prices": {}}))
     assert result.outcome is not None
-    assert result.outcome.total.cost == pytest.approx(bill(server.billed) / 1000)  # type: ignore[attr-defined]
+    assert result.outcome.total.cost == pytest.approx(bill(billed) / 1000)
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -143,13 +145,10 @@ def test_an_agent_of_the_user_pays_for_the_cache_too(run: Run) -> None:
 
 
 def test_a_dump_keeps_the_kinds() -> None:
-    options = {"cache_control": CONTROLS["one hour"]}
-    with fake("anthropic", speak) as server:
-        chat = client_of("anthropic", server, model_kwargs=options)
-        result = converse(TALK, model=chat, store="memory:kept")
+    result, billed = run_claude(run_whole)
     dumped = result.session.dump()
     loaded = load_session(dumped, store="memory:loaded")
-    assert str(dumped).count("ephemeral_1h_input_tokens") >= len(server.calls)
+    assert str(dumped).count("ephemeral_1h_input_tokens") >= len(billed)
     assert loaded.state().outcome == result.outcome
     assert loaded.dump()["steps"] == dumped["steps"]
 

@@ -27,6 +27,7 @@ from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
 from support.models import ChatModel, child_of, chosen, greet, model_of
 from support.replies_in_bytes import chunk, json_of, stream_of
+from support.tables import read_rows
 
 LONG = "long " * 20
 
@@ -224,13 +225,7 @@ def sent(arguments: object, index: int | None = 0, name: object = "server_count"
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ("[1, 2]", "must be a JSON object, not a list"),
-        ('"n"', "must be a JSON object, not a text"),
-        ('{"n": 1', "not valid JSON"),
-        ('{"n": 1}}', "not valid JSON"),
-        ('{"n": 99999999999999999999}', "more than 64 bits"),
-        ('{"n": NaN}', "not finite"),
-        ('{"n": "\\ud83d"}', "half a surrogate pair"),
+        *read_rows(__file__, "a_broken_call_comes_back_with_its_reason_beside_good_ones"),
         ('{"n": ' + "[" * 500 + "]" * 500 + "}", "nested more than 100 levels"),
     ],
 )

@@ -26,7 +26,7 @@ from duologue.nodes.testing.server import ScriptedServer
 from support.cases import thorough
 from support.models import Model, Models, chat_of, chosen, greet, model_at, model_of, silent
 from support.replies_in_bytes import Server, chunk, stream_of
-from support.tables import read_rows
+from support.tables import each_row, read_rows
 
 Asked = Callable[[Model], Any]
 
@@ -172,35 +172,21 @@ def test_an_error_in_a_stream_is_recognised_without_a_status() -> None:
     assert read_too_long(openai.APIError("on fire", request, body=None), "m") is None
 
 
-def answer(reason: str, tokens: int | None, *, estimated: bool = False) -> AIMessage:
+@each_row("an_answer_ran_out_of_room_where_it_was_cut_off_before_its_own_limit")
+def test_an_answer_ran_out_of_room_where_it_was_cut_off_before_its_own_limit(
+    reason: str | None,
+    tokens: int | None,
+    max_tokens: int | None,
+    estimated: bool | None,
+    is_full: bool,
+) -> None:
     used = {"input_tokens": 90, "output_tokens": tokens, "total_tokens": 90 + (tokens or 0)}
-    return AIMessage(
+    answer = AIMessage(
         "And so",
         response_metadata={"finish_reason": reason, **({ESTIMATED: True} if estimated else {})},
         usage_metadata=used if tokens is not None else None,
     )
-
-
-@pytest.mark.parametrize(
-    ("given", "max_tokens", "is_full"),
-    [
-        (answer("length", 12), 200, True),
-        (answer("length", 200), 200, False),
-        (answer("length", 12), None, True),
-        (answer("length", 91), None, False),
-        (answer("length", 91, estimated=True), None, True),
-        (answer("length", None), None, True),
-        (answer("length", None), 200, False),
-        (answer("length", 12, estimated=True), 200, False),
-        (answer("stop", 12), 200, False),
-        (answer("tool_calls", 12), None, False),
-        (AIMessage("Hi."), None, False),
-    ],
-)
-def test_an_answer_ran_out_of_room_where_it_was_cut_off_before_its_own_limit(
-    given: AIMessage, max_tokens: int | None, *, is_full: bool
-) -> None:
-    assert ran_out_of_room(normalise_answer(given, "m"), max_tokens) is is_full
+    assert ran_out_of_room(normalise_answer(answer, "m"), max_tokens) is is_full
 
 
 @pytest.mark.exhaustive

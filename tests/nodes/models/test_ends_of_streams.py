@@ -1,14 +1,18 @@
 """A streamed reply needs a sign of its end; the form of a reply is read from its content (R25)."""
 
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from duologue.graphs import Conversation, ModelError, chat, converse, stream
+from duologue.graphs.conversation.usage import Usage
 from duologue.graphs.events import ConversationEnded, Event, MessageSaid, Notice
 from support.faulty_server import Sent
 from support.replies_in_bytes import EVENTS, Server, chunk, events, json_of, say, stream_of, whole
+
+Tool = Callable[..., str]
 
 HALF = chunk({"content": "I will ref"})
 
@@ -29,6 +33,20 @@ def events_of(
 ) -> list[Event]:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     return list(stream(conversation, store="memory:ends-of-streams"))
+
+
+def usage_of(
+    server: Server, conversation: Conversation, monkeypatch: pytest.MonkeyPatch, *, streams: bool
+) -> Usage:
+    """Run a conversation, streamed or not, and return the usage of its model."""
+    if streams:
+        ended = events_of(server, conversation, monkeypatch)[-1]
+        assert isinstance(ended, ConversationEnded)
+        return ended.usage["m"]
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    outcome = converse(conversation, store="memory:ends-of-streams").outcome
+    assert outcome is not None
+    return outcome.usage["m"]
 
 
 def said(found: list[Event]) -> list[tuple[str, bool]]:
@@ -57,21 +75,27 @@ UNENDED = {
 }
 
 
-@pytest.mark.parametrize("name", UNENDED)
-def test_a_stream_without_a_sign_of_its_end_is_repeated(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither its text counts, nor its calls."""
-    ran: list[str] = []
+@pytest.fixture
+def refunds() -> Iterator[list[Tool]]:
+    """Yield a list of a tool that must not run."""
 
     def refund_orders(only_order: str = "*") -> str:
         """Refund one order, or all of them."""
         ran.append(only_order)
         return "ok"
 
-    with Server(stream_of(*UNENDED[name], done=False)) as server:
-        found = events_of(server, clerk(tools=[refund_orders]), monkeypatch)
+    ran: list[str] = []
+    yield [refund_orders]
     assert ran == []
+
+
+@pytest.mark.parametrize("name", UNENDED)
+def test_a_stream_without_a_sign_of_its_end_is_repeated(
+    name: str, refunds: list[Tool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its text counts, nor its calls."""
+    with Server(stream_of(*UNENDED[name], done=False)) as server:
+        found = events_of(server, clerk(tools=refunds), monkeypatch)
     assert said(found) == [("Fine.", False)]
     assert len(server.asked) == 2
     notices = [one.text for one in found if isinstance(one, Notice)]
@@ -149,20 +173,12 @@ def test_an_unended_reply_is_never_continued(order: str, monkeypatch: pytest.Mon
 
 
 def test_a_call_of_an_unended_reply_without_its_arguments_never_runs(
-    monkeypatch: pytest.MonkeyPatch,
+    refunds: list[Tool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the second try ends so, too."""
-    ran: list[str] = []
-
-    def refund_orders(only_order: str = "*") -> str:
-        """Refund one order, or all of them."""
-        ran.append(only_order)
-        return "ok"
-
     unended = stream_of(calls(call("")), done=False)
     with Server(unended, unended) as server:
-        found = events_of(server, clerk(tools=[refund_orders]), monkeypatch)
-    assert ran == []
+        found = events_of(server, clerk(tools=refunds), monkeypatch)
     assert said(found)[-1] == ("Fine.", False)
 
 
@@ -243,12 +259,7 @@ def test_calls_are_read_from_either_form(streams: bool, monkeypatch: pytest.Monk
         else stream_of(*pieces, rest, chunk({}, "tool_calls"))
     )
     with Server(other, say("Done.")) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        talk = clerk(tools=[count])
-        if streams:
-            list(stream(talk, store="memory:calls-of-forms"))
-        else:
-            converse(talk, store="memory:calls-of-forms")
+        usage_of(server, clerk(tools=[count]), monkeypatch, streams=streams)
     assert ran == [3]
 
 
@@ -258,15 +269,7 @@ def test_usage_is_read_from_either_form(streams: bool, monkeypatch: pytest.Monke
     plain = json_of({**whole("So."), "usage": usage})
     parts = (chunk({"content": "So."}, "stop"), {"choices": [], "usage": usage})
     with Server(plain if streams else stream_of(*parts)) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        if streams:
-            ended = list(stream(clerk(), store="memory:u"))[-1]
-            assert isinstance(ended, ConversationEnded)
-            used = ended.usage["m"]
-        else:
-            outcome = converse(clerk(), store="memory:u").outcome
-            assert outcome is not None
-            used = outcome.usage["m"]
+        used = usage_of(server, clerk(), monkeypatch, streams=streams)
     assert (used.input_tokens, used.output_tokens) == (9, 4)
 
 

@@ -174,33 +174,12 @@ def test_a_property_may_be_called_like_a_keyword() -> None:
 # Prompts
 
 
-@pytest.mark.parametrize(
-    ("one", "briefly", "words"),
-    [
-        (
-            high_low,
-            False,
-            "- high_low(number: whole number): Says whether the secret number is higher.\n\n"
-            "Or lower.",
-        ),
-        (
-            high_low,
-            True,
-            "- high_low(number: whole number): Says whether the secret number is higher.",
-        ),
-        (add, False, "- math.add(a: number, b?: number): Adds two numbers."),
-        (made({"type": "object"}), False, "- made(): Does much."),
-        (
-            made(Much),
-            True,
-            "- made(node: {value: whole number, children: list}, anything: anything, "
-            'pattern: text, choice?: "a" or "b", maybe?: whole number or null, '
-            "counts?: object, yes?: true or false): Does much.",
-        ),
-    ],
-)
-def test_a_tool_in_a_few_words(one: StructuredTool, briefly: bool, words: str) -> None:
-    assert describe_tool(one, briefly=briefly) == words
+MADE = {"high_low": high_low, "add": add, "none": made({"type": "object"}), "much": made(Much)}
+
+
+@each_row("a_tool_in_a_few_words", "name", "briefly", "words")
+def test_a_tool_in_a_few_words(name: str, briefly: bool, words: str) -> None:
+    assert describe_tool(MADE[name], briefly=briefly) == words
 
 
 def test_what_an_argument_means_is_told_in_one_line() -> None:
