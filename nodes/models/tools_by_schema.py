@@ -59,33 +59,31 @@ def slim_arguments(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _slim(schema: object) -> dict[str, Any]:
     if not isinstance(schema, dict):
         return {"type": _ANYTHING}
-    slim = _own(schema)
-    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        if isinstance(schema.get(key), list):
-            slim[key] = [_slim(each) for each in schema[key]]
-    if isinstance(schema.get("items"), dict):
-        slim["items"] = _slim(schema["items"])
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        slim["properties"] = {name: _slim(each) for name, each in properties.items()}
-    more = schema.get("additionalProperties")
-    if isinstance(more, dict):
-        slim["additionalProperties"] = _slim(more)
-    elif more is not None or properties is not None:
-        slim["additionalProperties"] = bool(more)
+    slim = {key: value for key, value in schema.items() if key in _KEPT}
+    slim |= {
+        key: kept for key, value in schema.items() if (kept := _slim_value(key, value)) is not None
+    }
+    if "properties" in slim:
+        slim.setdefault("additionalProperties", False)
     return slim or {"type": _ANYTHING}
 
 
-def _own(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the kept keywords of one schema, without its subschemas."""
-    kept = {key: value for key, value in schema.items() if key in _KEPT}
-    kinds = schema.get("type", ())
-    if kinds and _KNOWN.issuperset([kinds] if isinstance(kinds, str) else kinds):
-        kept["type"] = kinds
-    for key in ("minItems", "maxItems"):
-        if isinstance(schema.get(key), int) and schema[key] <= _LONGEST:
-            kept[key] = schema[key]
-    return kept
+def _slim_value(key: str, value: Any) -> object:  # noqa: ANN401
+    """Return the value to send for a keyword that is not sent unchanged. None to leave it out."""
+    match key:
+        case "anyOf" | "oneOf" | "allOf" | "prefixItems" if isinstance(value, list):
+            return [*map(_slim, value)]
+        case "items" | "additionalProperties" if isinstance(value, dict):
+            return _slim(value)
+        case "properties" if isinstance(value, dict):
+            return {name: _slim(each) for name, each in value.items()}
+        case "additionalProperties":
+            return bool(value)
+        case "minItems" | "maxItems" if isinstance(value, int) and value <= _LONGEST:
+            return value
+        case "type" if value and _KNOWN.issuperset([value] if isinstance(value, str) else value):
+            return value
+    return None
 
 
 TOOL, ARGUMENTS, REPLY = "tool", "arguments", "reply"

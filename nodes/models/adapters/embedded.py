@@ -25,7 +25,6 @@ from ..connections import Endpoint
 from ..settings import CallSettings
 from .base import LOCAL, SMALL, AnswerForm
 from .openai_compatible import OpenAICompatible
-from .provider_parameters import limit_name_at
 
 if TYPE_CHECKING:
     from ..client.chat_model import ChatModel
@@ -362,8 +361,6 @@ def serve_model(
     server = embedded_server(path, n_ctx)
     # Without a limit, llama.cpp writes until the context is full.
     most = MAX_TOKENS if path is None else MAX_TOKENS_OF_A_FILE
-    endpoint = Endpoint(
-        server.url, server.api_key, limit_name_at(server.url), max_tokens=most, uses_proxies=False
-    )
+    endpoint = Endpoint(server.url, server.api_key, max_tokens=most, uses_proxies=False)
     chat = make_client(loop, settings, endpoint, server.model)
     return (EmbeddedModel if path is None else LocalModel)(server.model, chat, n_ctx)
