@@ -218,7 +218,9 @@ def _add_files(text: str, answer: AIMessage) -> Content:
 
     A line of text describes each file, also one that is not kept, so such an answer is not blank.
     """
-    images = list(answer.additional_kwargs.get("images") or ())
+    images = answer.additional_kwargs.get("images")
+    if isinstance(answer.content, str) and not images:
+        return text
     found: list[str | dict[str, Any]] = [
         part for parts in (answer.content, images) for part in list_parts(parts, *_FILES)
     ]

@@ -172,15 +172,17 @@ def has_hidden_thought(found: object) -> bool:
 def _read_refusal(answer: AIMessage) -> str:
     """Return the words with which a model refuses, as OpenAI's APIs send them, or no text."""
     found = [answer.additional_kwargs.get("refusal")]
-    found += [part.get("refusal") for part in list_parts(answer.content, "refusal")]
+    if isinstance(answer.content, list):
+        found += [part.get("refusal") for part in list_parts(answer.content, "refusal")]
     words = [one for one in found if isinstance(one, str) and one.strip()] if any(found) else []
     return storable(" ".join(words)) if words else ""
 
 
 def list_parts(content: object, *kinds: str) -> list[dict[str, Any]]:
     """Return the parts of a message's content that have one of these types."""
-    parts = content if isinstance(content, list) else []
-    return [one for one in parts if isinstance(one, dict) and one.get("type") in kinds]
+    if not isinstance(content, list):
+        return []
+    return [one for one in content if isinstance(one, dict) and one.get("type") in kinds]
 
 
 def is_stop(reason: object) -> bool:

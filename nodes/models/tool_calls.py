@@ -47,6 +47,8 @@ def wire_names(names: Iterable[str], known: Names | None = None) -> Names:
     """
     mapped = dict(known or {})
     new = [name for name in dict.fromkeys(names) if name not in mapped]
+    if not new:
+        return mapped
     taken = set(mapped.values())
     for name in sorted(new, key=lambda name: (not _is_accepted(name), name)):
         plain = wire = _simplify(name)
@@ -244,7 +246,7 @@ def read_call(
 
 
 def read_calls(
-    events: Iterable[Iterable[Mapping[str, Any]]],
+    events: Sequence[Sequence[Mapping[str, Any]]],
     *,
     cut_off: bool = False,
     names: Names | None = None,
@@ -257,6 +259,8 @@ def read_calls(
             call is then valid only if its arguments arrived, and are whole JSON.
         names: The names of the tools as they were sent. The names of calls are not changed if None.
     """
+    if not any(events):
+        return [], []
     read = []
     for call in join_calls(events):
         name = call["name"] if names is None else find_registered(call["name"], names)
