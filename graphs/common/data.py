@@ -290,6 +290,13 @@ class Data(BaseModel, metaclass=DocumentedMeta):
                 text = f"{name}: a {type(self).__name__} can't be changed; {how}"
                 raise SpecError(text) from None
 
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Return a copy with the same values, which do not change.
+
+        Pydantic copies a default that contains a dict each time it uses the default.
+        """
+        return self.__copy__()
+
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
