@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -64,39 +64,28 @@ _LIKE_AN_ID = re.compile(r"[0-9a-f]{32}")
 """The format that LangGraph recognizes as the id of a question."""
 
 
+@dataclass
 class Steps:
     """The graph of one session, run step by step."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        session: str,
-        conversation: Conversation,
-        options: Options,
-        progress: StepProgress,
-        reply: BoundAnswer | None = None,
-        message: Content | None = None,
-        *,
-        is_new: bool,
-    ) -> None:
-        self._graph = graph
-        self._session = session
-        self._conversation = conversation
-        self._options = options
-        self._progress = progress
-        self._reply = reply
-        self.message = message
-        """The option `message`. None if it was not passed, or the person has already said it."""
-        self._is_new = is_new
-        """Whether nothing of the session is stored yet, so that there is nothing to read."""
-        self._interrupted = False
-        self.has_ended = False
-        """Whether the newest run of the graph has ended the session."""
+    graph: Graph
+    session: str
+    conversation: Conversation
+    options: Options
+    progress: StepProgress
+    reply: BoundAnswer | None
+    message: Content | None
+    """The option `message`. None if it was not passed, or the person has already said it."""
+    is_new: bool
+    """Whether nothing of the session is stored yet, so that there is nothing to read."""
+    has_ended: bool = False
+    """Whether the newest run of the graph has ended the session."""
+    _interrupted: bool = False
 
     async def run(self) -> AsyncGenerator[Event, None]:
         """Run the session from its current position, and yield its events."""
-        asked = [] if self._is_new else await self._first_questions()
-        reply = None if self._reply is None else self._match_question(asked, self._reply)
+        asked = [] if self.is_new else await self._first_questions()
+        reply = None if self.reply is None else self._match_question(asked, self.reply)
         # If the graph ran without an answer, LangGraph would pass a waiting tool or agent the
         # answer to another question of the same step.
         runs = reply is not None or not any(map(_is_foreign, asked))
@@ -139,27 +128,27 @@ class Steps:
         asked = await self.read_questions()
         if not has_no_interrupt(asked):
             return asked
-        if self._reply is not None:
-            self._match_question(asked, self._reply)
-        await write_state(self._graph, self._session, {})
+        if self.reply is not None:
+            self._match_question(asked, self.reply)
+        await write_state(self.graph, self.session, {})
         async with aclosing(self._stream_graph(None)) as events:
             # The run stops before the person's turn, so there are no events.
             async for _ in events:
                 pass
         asked = await self.read_questions()
-        if self._reply is not None:
-            self._reply = self._reply._replace(question=asked[0].id)
+        if self.reply is not None:
+            self.reply = self.reply._replace(question=asked[0].id)
         return asked
 
     def _match_question(
         self, asked: Sequence[Question], answer: BoundAnswer
     ) -> tuple[Question, Any]:
         """Return the waiting question that an answer belongs to, and the answer's value."""
-        return answered_question(self._session, asked, answer), answer.value
+        return answered_question(self.session, asked, answer), answer.value
 
     async def read_questions(self) -> list[Question]:
         """Return the questions that the session waits for."""
-        return await read_questions(self._graph, self._session)
+        return await read_questions(self.graph, self.session)
 
     async def _run_to_question(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
         """Run the graph to its end or its next question."""
@@ -167,7 +156,7 @@ class Steps:
             async for event in events:
                 yield event
         if await self._has_stalled():
-            await write_state(self._graph, self._session, {})
+            await write_state(self.graph, self.session, {})
             async with aclosing(self._stream_graph(None)) as events:
                 async for event in events:
                     yield event
@@ -180,16 +169,16 @@ class Steps:
         """
         if self._interrupted or self.has_ended:
             return False
-        state = await self._graph.aget_state(config_of(self._session))
+        state = await self.graph.aget_state(config_of(self.session))
         return not state.values.get("outcome") and not state.interrupts
 
     async def _graph_input(self, reply: tuple[Question, Any] | None) -> Any:  # noqa: ANN401
         """Return the graph's input: the conversation, an answer, or None to resume."""
         if reply is None:
-            saver, thread = checkpointer_of(self._graph), config_of(self._session)
-            if self._is_new or await saver.aget_tuple(thread) is None:
-                self._is_new = False
-                return {"conversation": self._conversation.stored()}
+            saver, thread = checkpointer_of(self.graph), config_of(self.session)
+            if self.is_new or await saver.aget_tuple(thread) is None:
+                self.is_new = False
+                return {"conversation": self.conversation.stored()}
             return None
         question, value = reply
         value = _check_answer_storable(value)
@@ -213,24 +202,24 @@ class Steps:
     async def _stream_graph(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
         """Stream the graph to its end or its next interrupt."""
         config: RunnableConfig = {
-            "configurable": {"thread_id": self._session},
-            "recursion_limit": max_steps(self._conversation),
-            "callbacks": list(self._options.get("callbacks") or ()),
+            "configurable": {"thread_id": self.session},
+            "recursion_limit": max_steps(self.conversation),
+            "callbacks": list(self.options.get("callbacks") or ()),
         }
-        stream = self._graph.astream(
+        stream = self.graph.astream(
             given,
             config,
             # Not "messages": its handler costs more than half a step. The nodes send tokens
             # themselves.
             stream_mode=["updates", "custom"],
-            context=self._options.get("context"),
-            durability=self._options.get("durability") or "sync",
+            context=self.options.get("context"),
+            durability=self.options.get("durability") or "sync",
         )
-        reading = StepStream(cast("AsyncGenerator[Part, None]", stream), self._progress)
+        reading = StepStream(cast("AsyncGenerator[Part, None]", stream), self.progress)
         # The stream is closed here. Otherwise, if a reader stops early, it would run on after the
         # store is closed.
         async with aclosing(reading.read()) as parts:
-            streamed = TokenStream(_speakers_with_calls(self._conversation))
+            streamed = TokenStream(_speakers_with_calls(self.conversation))
             self._interrupted = self.has_ended = False
             async for mode, found in parts:
                 if mode == "updates":
@@ -251,7 +240,7 @@ class Steps:
             yield from streamed.add_thought(**found["thought"])
         elif mode == "updates" and "__interrupt__" not in found:
             for update in found.values():
-                for event in events_of(self._conversation, new_messages(update or {})):
+                for event in events_of(self.conversation, new_messages(update or {})):
                     yield from streamed.complete(event)
 
     async def _value(self, question: Question) -> Any:  # noqa: ANN401
@@ -269,7 +258,7 @@ class Steps:
 
     async def _call_answer(self, question: Question) -> Any:  # noqa: ANN401
         """Ask the option `answer` a question, and return the answer. None if there is no answer."""
-        answer = self._options.get("answer")
+        answer = self.options.get("answer")
         if answer is None:
             return None
         try:
@@ -369,9 +358,7 @@ async def play(
                 yield event
             if result.outcome is not None:
                 break
-        steps = Steps(
-            graph, held.session, conversation, options, progress, reply, message, is_new=is_new
-        )
+        steps = Steps(graph, held.session, conversation, options, progress, reply, message, is_new)
         async with aclosing(_run_with_status(held, steps, waits=waits)) as events:
             async for event in events:
                 yield event

@@ -113,10 +113,12 @@ class Store(Tables):
                 run can have a lease on it.
         """
         check_session_id(session)
+
+        def make(lease: Lease) -> SessionLease:
+            return SessionLease(self, lease, self._saver(lease))
+
         subject = LeaseSubject("session", session)
-        async with self._hold(
-            subject, self._make_session_lease, is_new=is_new, is_random=is_random
-        ) as held:
+        async with self._hold(subject, make, is_new=is_new, is_random=is_random) as held:
             yield held
 
     async def is_locked(self, session: str) -> bool:
@@ -168,9 +170,6 @@ class Store(Tables):
             yield holder
         finally:
             await settled(self._free(lease, holder))
-
-    def _make_session_lease(self, lease: Lease) -> SessionLease:
-        return SessionLease(self, lease, self._saver(lease))
 
     async def _is_leased(self, subject: LeaseSubject) -> bool:
         lease = await self._lease(subject)

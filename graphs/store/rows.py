@@ -91,17 +91,6 @@ class Wanted(Data):
     limit: PositiveInt = 50
     """Maximum number of sessions."""
 
-    def has(self, row: SessionRow) -> bool:
-        """Return whether the fields of a session's row match, apart from `after` and `limit`."""
-        text = self.text.casefold()
-        before = self.changed_before
-        return (
-            (text in row.title.casefold() or text in row.session.casefold())
-            and self.status in (None, row.status)
-            and self.reason in (None, row.reason)
-            and (before is None or row.updated_at < before)
-        )
-
 
 def place(row: SessionRow) -> tuple[str, str]:
     """Return the position of a session in the list, as text."""
