@@ -497,8 +497,3 @@ async def read_snapshot(graph: Graph, session: str) -> StateSnapshot:
 
 
 _MOST_READS: Final = 5
-
-
-def failure_of(state: StateSnapshot) -> str | None:
-    """Return the error that interrupted the newest step, or None."""
-    return next((str(task.error) for task in state.tasks if task.error is not None), None)

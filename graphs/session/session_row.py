@@ -25,7 +25,6 @@ from ..store.rows import SessionRow, reading_store
 from .checkpoints import (
     check_state,
     config_of,
-    failure_of,
     read_snapshot,
     read_states,
     reading_session,
@@ -125,7 +124,8 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
         state = await read_snapshot(graph, session)
         pending = await find_open_questions(graph, session, state)
         check_state(session, conversation, cast("State", state.values))
-        return make_session(session, conversation, state.values, pending, failure_of(state))
+        errors = (str(task.error) for task in state.tasks if task.error is not None)
+        return make_session(session, conversation, state.values, pending, next(errors, None))
 
 
 async def count_messages(store: Store, session: str) -> int | None:
