@@ -10,6 +10,7 @@ from contextlib import chdir, nullcontext
 from pathlib import Path
 
 import pytest
+from blockbuster import blockbuster_ctx
 
 from duologue import Session, aconverse, converse, list_sessions
 from duologue.nodes.testing import ScriptedChatModel
@@ -115,3 +116,19 @@ def test_a_forked_child_and_its_parent_run_sessions_in_turn(tmp_path: Path) -> N
     os.waitpid(child, 0)
     talk(file, "last")
     assert names(file) == ["first", "in-the-child", "last"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_no_session_blocks_the_event_loop(kind: str, tmp_path: Path) -> None:
+    """The dev server refuses blocking calls, such as those of SQLite."""
+    store = f"memory:{tmp_path.name}" if kind == "memory" else tmp_path / "x.db"
+
+    async def run(session: str) -> None:
+        model = ScriptedChatModel(["Hi.", "Ho."])
+        result = await aconverse(TALK, session=session, store=store, model=model)
+        assert (await Session(session, store=store).astate()).messages == result.messages
+
+    await run("first")  # imports modules
+    with blockbuster_ctx():
+        await run("second")
+        await Session("second", store=store).adelete()
