@@ -82,7 +82,7 @@ async def write_answer(
     if is_call(message):
         message, about = _renew_ids(message, about, context.log)
     sees = bool(message.text.strip()) or not is_call(message)
-    if sees and has_reply_hooks(context.hooks):
+    if sees and context.hooks and has_reply_hooks(context.hooks):
         unheard = as_reply(UnheardReply, about, audience=NOBODY)
         context.add(message.content, unheard, message, with_calls=True)
         return await context.pause(Phase.ANSWERED)

@@ -198,7 +198,7 @@ def _choose_purpose(context: NodeContext) -> type[ModelOutput]:
         or speaker.speaks_to is not None
         or may_hand_off_privately(context.conversation)
     )
-    return UnheardReply if hides or has_reply_hooks(context.hooks) else Speech
+    return UnheardReply if hides or (context.hooks and has_reply_hooks(context.hooks)) else Speech
 
 
 async def _ask_for_structure(
