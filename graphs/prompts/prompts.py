@@ -246,11 +246,6 @@ def build_task_request(
     return render_prompt(SPECIFY_TASK, task=task, limit=limit, roles=roles)
 
 
-def build_small_model_task_request(task: str, limit: int, render_prompt: RenderPrompt) -> str:
-    """Return the shorter version of the request, for a very small model."""
-    return render_prompt(SPECIFY_TASK_SMALL_MODEL, task=task, limit=limit)
-
-
 def join_task_requests(limit: int, render_prompt: RenderPrompt) -> str:
     """Return all requests for a more specific task as one text, without the task and names."""
     asked = (

@@ -24,11 +24,7 @@ from ....graphs.common.errors import ModelError, SpecError
 from ....graphs.common.sanitize import excerpt
 from ....graphs.conversation.fields import TaskSpecification
 from ....graphs.log.metadata import ModelOutput
-from ....graphs.prompts.prompts import (
-    RenderPrompt,
-    build_small_model_task_request,
-    build_task_request,
-)
+from ....graphs.prompts.prompts import SPECIFY_TASK_SMALL_MODEL, RenderPrompt, build_task_request
 from ....graphs.speakers.call_settings import SmallModelPrompt
 from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.reply_parts import StopCause
@@ -82,7 +78,7 @@ class Prompting:
             return build_task_request(task, names, limit, render_prompt)
         if not specification.small_models:
             return None
-        return build_small_model_task_request(task, limit, render_prompt)
+        return render_prompt(SPECIFY_TASK_SMALL_MODEL, task=task, limit=limit)
 
     def describe_tool(self, tool: BaseTool) -> str:
         """Return the text that describes a tool to a model that calls it by a schema."""
