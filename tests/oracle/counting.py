@@ -177,8 +177,12 @@ def made(turn: Read) -> list[Made]:
     return [
         _made(message, turn[place + 1 :])
         for place, (message, about) in enumerate(turn)
-        if about.kind == "tool_calls" and isinstance(message, AIMessage)
+        if isinstance(message, AIMessage) and _calls(message, about)
     ]
+
+
+def _calls(message: BaseMessage, about: Any) -> bool:  # noqa: ANN401
+    return about.kind == "tool_calls" and isinstance(message, AIMessage)
 
 
 def _made(message: AIMessage, later: Read) -> Made:
@@ -187,7 +191,7 @@ def _made(message: AIMessage, later: Read) -> Made:
         for one in (*message.tool_calls, *message.invalid_tool_calls)
     }
     came = dict[str | None, tuple[ToolMessage, Any]]()
-    for one, about in takewhile(lambda it: it[1].kind != "tool_calls", later):
+    for one, about in takewhile(lambda it: not _calls(*it), later):
         if isinstance(one, ToolMessage) and about.kind == "tool_result":
             came.setdefault(one.tool_call_id, (one, about))
     found = [(calls[key], *came[key]) for key in calls if key in came]
