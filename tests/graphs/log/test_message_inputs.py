@@ -275,6 +275,7 @@ PARTS = st.one_of(LEAVES, DICTS, st.lists(LEAVES, max_size=3), st.tuples(ROLES, 
 @settings(max_examples=200, deadline=None)
 @given(written=st.one_of(PARTS, st.lists(PARTS, max_size=3)))
 @example(written={"type": "ai", "content": None, "tool_calls": [OPENAI_CALL]})
+@example(written={"type": "tool", "content": None, "tool_call_id": "c"})
 def test_whatever_is_written_is_read_as_langgraph_does_or_is_one_error(written: Any) -> None:  # noqa: ANN401
     expected: Any = None
     try:
