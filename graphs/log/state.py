@@ -185,9 +185,10 @@ def _message(given: Any) -> Any:  # noqa: ANN401  # a message; LangChain knows R
     """Read a message in any form that LangChain accepts."""
     if isinstance(given, BaseMessage):
         return given
-    if isinstance(given, dict) and "role" not in given and given.get("content") is not None:
-        # The form of a dumped message. LangChain's own parser would drop invalid tool calls.
-        # ToolMessage would turn no content into "None".
+    is_dumped = isinstance(given, dict) and "role" not in given
+    # ToolMessage alone would turn no content into "None".
+    if is_dumped and isinstance(given.get("content"), str | list):
+        # LangChain's own parser would drop invalid tool calls.
         try:
             return _message_adapter().validate_python(given)
         # TypeError: LangChain's validators expect tool calls in LangChain's form.
