@@ -1,4 +1,7 @@
-"""Sessions in this process's memory, which are lost when it ends: a SQLite database in no file."""
+"""Sessions in this process's memory, which are lost when it ends.
+
+Rows, leases and batches are in a SQLite database without a file, checkpoints in dicts.
+"""
 
 import asyncio
 import os
@@ -10,11 +13,14 @@ from secrets import token_hex
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-from langgraph.checkpoint.sqlite import SqliteSaver
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+from langgraph.checkpoint.memory import InMemorySaver
 
 from .errors import as_store_error, store_errors
-from .lease import Job, Lease, Results, WriteFailure, Writer
-from .saver import SqliteSessionSaver
+from .lease import Job, Lease, Results, Statement, WriteFailure, Writer
+from .saver import SqlFiles, SqlSaver
+from .serializer import PlainSerializer
 from .sqlite import SqliteTables
 
 T = TypeVar("T")
@@ -30,6 +36,7 @@ class _Space:
         """The names of the open stores."""
         self.stops = 0
         """The number of requested stops."""
+        self.checkpoints = InMemorySaver()
 
     @cached_property
     def connection(self) -> sqlite3.Connection:
@@ -58,6 +65,90 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)
 
 
+class MemorySaver(SqlSaver, InMemorySaver):
+    """A checkpointer that keeps the checkpoints of one address in dicts.
+
+    A step is then saved without the thread of the database, which contains everything else.
+
+    Args:
+        space: The sessions of the address.
+        url: The store's address for display.
+        writer: The writer of the store.
+        lease: The lease on the session that is written, or None.
+    """
+
+    def __init__(self, space: _Space, url: str, writer: Writer, lease: Lease | None) -> None:
+        # Serialized, so that reading returns the same values as from a database.
+        super().__init__(serde=PlainSerializer())
+        known = space.checkpoints
+        self.storage, self.writes, self.blobs = known.storage, known.writes, known.blobs
+        self._write_by(None, SqlFiles(lambda digest: None), writer, lease)
+        self.store_url = url
+        self._deleted: str | None = None
+        """The session whose checkpoints are deleted when the lease is acquired."""
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint (see LangGraph's `BaseCheckpointSaver`)."""
+        with self._writing(config["configurable"]["thread_id"]):
+            await self._check()
+            put = InMemorySaver.put(self, config, checkpoint, metadata, new_versions)
+            self._note_checkpoint(config, checkpoint, metadata)
+            return put
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Save the writes of one task (see LangGraph's `BaseCheckpointSaver`)."""
+        with self._writing(config["configurable"]["thread_id"]):
+            await self._check()
+            InMemorySaver.put_writes(self, config, writes, task_id, task_path)
+            self._note_writes(config, writes, task_id)
+
+    async def _check(self) -> None:
+        """Write the held statements, the first of which acquire the lease."""
+        if self._held:
+            await self.flush()
+        if self._deleted is not None:
+            InMemorySaver.delete_thread(self, self._deleted)
+            self._deleted = None
+
+    def _deletion(self, session: str) -> Sequence[Statement]:
+        self._deleted = session
+        return ()
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """See `SqlSaver.adelete_thread`."""
+        await super().adelete_thread(thread_id)
+        await self._check()
+
+    def replacement(
+        self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    ) -> Sequence[Statement]:
+        """See `SqlSaver.replacement`; the checkpoints are replaced at once."""
+        self.steps = None
+        config: RunnableConfig = {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
+        kept, versions = checkpoint["id"], checkpoint["channel_versions"]
+        InMemorySaver.put(self, config, checkpoint, metadata, versions)
+        # Deleted afterwards, so that a reader in another thread always finds the session.
+        for one in self.storage[session][""].keys() - {kept}:
+            del self.storage[session][""][one]
+            self.writes.pop((session, "", one), None)
+        for key in [*self.blobs]:
+            if key[:2] == (session, "") and versions.get(key[2]) != key[3]:
+                del self.blobs[key]
+        return ()
+
+
 class MemoryStore(SqliteTables):
     """A store in memory, shared by all users of the same URL in this process."""
 
@@ -73,8 +164,8 @@ class MemoryStore(SqliteTables):
         # time.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="duologue-store")
 
-    def _saver(self, lease: Lease | None = None) -> SqliteSessionSaver:
-        return SqliteSessionSaver(self.url, self._space.connection, self._run, self.writer, lease)
+    def _saver(self, lease: Lease | None = None) -> MemorySaver:
+        return MemorySaver(self._space, self.url, self.writer, lease)
 
     async def open(self) -> None:
         """Create the tables if they are missing."""
@@ -84,7 +175,6 @@ class MemoryStore(SqliteTables):
         connection = self._space.connection
         self._space.owners.add(self.owner)
         if not connection.execute(self.known_tables).fetchone():
-            SqliteSaver(connection).setup()
             self._write([Job(self.missing_tables([]), lease=None)])
 
     async def _run(self, function: Callable[[], T]) -> T:

@@ -162,9 +162,12 @@ class SqlSaver(BaseCheckpointSaver[str]):
     """The database's placeholder of a value in a statement."""
 
     def _write_by(
-        self, recording: RecordingSaver, files: SqlFiles, writer: Writer, lease: Lease | None
+        self, recording: RecordingSaver | None, files: SqlFiles, writer: Writer, lease: Lease | None
     ) -> None:
-        """Set the writer and the lease; the constructor is LangGraph's."""
+        """Set the writer and the lease; the constructor is LangGraph's.
+
+        `recording` makes the statements. None if a subclass saves without them.
+        """
         self._recording = recording
         self._files = files
         self._writer = writer
@@ -329,6 +332,7 @@ class SqlSaver(BaseCheckpointSaver[str]):
 
     def _record(self, method: str, *given: object) -> Sequence[Statement]:
         """Call a method of LangGraph's synchronous saver, and return its statements."""
+        assert self._recording is not None  # noqa: S101  # a subclass saves without statements
         recorder = self._recording.recorder = StatementRecorder()
         getattr(self._recording, method)(*given)
         return recorder.statements

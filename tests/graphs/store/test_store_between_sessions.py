@@ -118,17 +118,16 @@ def test_a_forked_child_and_its_parent_run_sessions_in_turn(tmp_path: Path) -> N
     assert names(file) == ["first", "in-the-child", "last"]
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_no_session_blocks_the_event_loop(kind: str, tmp_path: Path) -> None:
+async def test_no_session_blocks_the_event_loop(tmp_path: Path) -> None:
     """The dev server refuses blocking calls, such as those of SQLite."""
-    store = f"memory:{tmp_path.name}" if kind == "memory" else tmp_path / "x.db"
 
-    async def run(session: str) -> None:
+    async def run(store: Path | str, session: str) -> None:
         model = ScriptedChatModel(["Hi.", "Ho."])
         result = await aconverse(TALK, session=session, store=store, model=model)
         assert (await Session(session, store=store).astate()).messages == result.messages
 
-    await run("first")  # imports modules
-    with blockbuster_ctx():
-        await run("second")
-        await Session("second", store=store).adelete()
+    for store in (f"memory:{tmp_path.name}", tmp_path / "x.db"):
+        await run(store, "first")  # imports modules
+        with blockbuster_ctx():
+            await run(store, "second")
+            await Session("second", store=store).adelete()
