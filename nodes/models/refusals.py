@@ -377,8 +377,12 @@ def _message(error: BaseException, fields: dict[str, Any]) -> str:
 
 def _cut(given: object) -> str:
     """Return the beginning of an object's text. Empty if it can't be converted to text."""
+    return _text_of(given)[:_READ]
+
+
+def _text_of(given: object) -> str:
     try:
-        return str(given)[:_READ]
+        return str(given)
     except Exception:
         # Some objects raise, or are nested too deeply.
         return ""
@@ -397,7 +401,7 @@ def _number_in(patterns: tuple[str, ...], message: str) -> int | None:
 
 def excerpt_of(thing: object) -> str:
     """Return an error or another object in a few words. Empty if it can't be converted to text."""
-    return excerpt(_cut(thing))
+    return excerpt(_text_of(thing))
 
 
 def has_passed(error: BaseException, module: str) -> bool:
