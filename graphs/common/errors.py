@@ -338,9 +338,9 @@ def suggest_option(unknown: str, known: Sequence[str]) -> str:
 
     same = [name for name in SYNONYMS.get(unknown.casefold(), ()) if name in known]
     near = f"; did you mean {list_names(same)}?" if same else ""
-    # `ask` has no conversation of the user.
-    meant = "" if "end_when" in known else suggest_name(unknown, known)
     is_simulation = "make_agent" in known
-    return (meant or near if is_simulation else near or meant) or suggest_near_or_all(
-        unknown, known
-    )
+    # `ask` and `simulate` have no conversation of the user.
+    has_conversation = not is_simulation and "end_when" not in known
+    meant = suggest_name(unknown, [*known, "run"] if has_conversation else known)
+    first, second = (meant, near) if is_simulation else (near, meant)
+    return first or second or suggest_near_or_all(unknown, known)

@@ -87,7 +87,7 @@ _NAMES: Final[Sequence[tuple[str, str, str]]] = (
     ),
     *(
         (
-            "callbacks",
+            "run",
             names,
             f"it belongs to the conversation: run a copy, conversation.replace({change}), or fork "
             f"the session with {change}",
@@ -102,17 +102,19 @@ _NAMES: Final[Sequence[tuple[str, str, str]]] = (
     ("into", "conversation", "pass the changed fields alone, such as task='…'"),
     ("into", "store|to", "a fork is in the same store; write fork().copy(to=…)"),
 )
-"""Remedies for a name: a field or option beside which it was written, the names, and the text."""
+"""Remedies for a name: a field or option beside which it was written, the names, and the text.
+
+"run" stands for the options of a run of a conversation.
+"""
 
 
 def suggest_name(unknown: str, known: Collection[str]) -> str:
     """Suggest how to set what an unknown field or option beside known ones means, or nothing."""
     unknown = unknown.casefold()
-    meant = (unknown, *SYNONYMS.get(unknown, ()))
-    for beside, names, remedy in _NAMES:
-        name = next((one for one in meant if one in names.split("|")), None)
-        if beside in known and name is not None:
-            return "; " + remedy.format(name=name)
+    for name in (unknown, *SYNONYMS.get(unknown, ())):
+        for beside, names, remedy in _NAMES:
+            if beside in known and name in names.split("|"):
+                return "; " + remedy.format(name=name)
     return ""
 
 
