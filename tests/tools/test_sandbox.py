@@ -6,8 +6,10 @@ import secrets
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,9 @@ from pydantic import ValidationError
 from duologue.graphs import Sandbox, SpecError
 from duologue.graphs.conversation.sandbox import Kept, Language, Level
 from duologue.tools.sandbox import sandbox as module
+from duologue.tools.sandbox.launch import launch_monty
 from duologue.tools.sandbox.sandbox import Ran, check, level_for, run
-from duologue.tools.sandbox.workers import CappedOutput
+from duologue.tools.sandbox.workers import CappedOutput, Worker
 from support.sandboxes import Session, is_running, need, wait_until
 from support.tables import read_rows
 
@@ -260,6 +263,21 @@ async def test_an_idle_process_of_monty_that_was_ended_costs_nothing(start: Star
     while not all(worker.has_ended for worker in idle):  # noqa: ASYNC110  # it's not told
         await asyncio.sleep(0.01)
     assert (await session("x + 1")).output == "2\n"
+
+
+async def test_a_process_of_monty_needs_no_package_and_hides_errors(tmp_path: Path) -> None:
+    """A program may find this package by a path that the process does not know."""
+    await need("monty")
+    (tmp_path / "duologue.py").write_text("raise ImportError")
+    noisy, monty = tmp_path / "monty", Path(sysconfig.get_path("scripts"), "monty")
+    noisy.write_text(f'#!/bin/sh\necho noise >&2\nexec "{monty}" "$@"\n')
+    noisy.chmod(0o700)
+    launch = launch_monty()
+    own = {"MONTY_BIN": str(noisy), "PYTHONPATH": str(tmp_path)}
+
+    worker = await Worker.start(replace(launch, environment={**launch.environment, **own}))
+
+    assert await worker.close() == 137
 
 
 @pytest.mark.exhaustive

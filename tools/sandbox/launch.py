@@ -100,6 +100,7 @@ def launch_monty() -> Launch:
     return Launch(
         command=[sys.executable, "-P", "-B"],
         is_monty=True,
+        packages=[str(Path(__file__).parent)],
         environment={name: os.environ[name] for name in named if name in os.environ},
         # Windows has no process groups that end with this process.
         group=sys.platform != "win32",

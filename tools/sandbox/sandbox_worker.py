@@ -2,7 +2,7 @@
 
 It runs the text of this file with `python -c`. It shares its memory with untrusted code, so all of
 its output is untrusted data. It uses only the standard library, and runs on Python 3.9 and later.
-Only for Monty, whose code runs in a further process, it imports this package.
+Only for Monty, whose code runs in a further process, it imports `monty_worker` from its folder.
 `tools.sandbox.launch` starts it.
 """
 
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import traceback
 import types
+from importlib import import_module
 from typing import Any
 
 if sys.platform != "win32":
@@ -141,21 +142,27 @@ def _wait_for(*channels: int) -> None:
             os.set_blocking(channel, True)
 
 
+def _start_monty(answers: int) -> Any:  # noqa: ANN401
+    """Return the function that runs an order in Monty."""
+    # Error messages of this process and of Monty's are not for the code's author.
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    try:
+        worker = import_module("monty_worker")
+        return worker.start_monty(lambda data: _write(answers, data))
+    except Exception as error:
+        _write(answers, f"{type(error).__name__}: {error}".encode(errors="replace"))
+        raise
+
+
 def main() -> None:
     """Run orders until stdin ends."""
     settings = json.loads(sys.argv[1])
     orders, answers = _channels()
     _limit(settings)
     sys.path[:] = [path for path in sys.path if path] + settings["packages"]
-    run_in_monty = None
-    if settings["monty"]:
-        from duologue.tools.sandbox.monty_worker import start_monty
-
-        run_in_monty = start_monty(lambda data: _write(answers, data))
-        # Error messages of this process are not for the code's author.
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 1)
-        os.dup2(nothing, 2)
+    run_in_monty = _start_monty(answers) if settings["monty"] else None
     sys.argv[:] = [""]
     own = types.ModuleType("__main__")
     sys.modules["__main__"] = own
