@@ -97,7 +97,9 @@ class AgentSource:
         names = ("on_interrupt", "agent_timeout", "agent_model", "agent_key_env")
         on_interrupt, timeout, *server = (options.pop(name, None) for name in names)
         if make_agent is None:
-            return cls(name_server(found, *server), False, on_interrupt, timeout, reference)
+            named = name_server(found, *server)
+            # The reference does not name the model and the key.
+            return cls(named, False, on_interrupt, timeout, reference if named is found else None)
         check_maker(found, worldless=worldless)
         return cls(found, True, on_interrupt, timeout, reference, (server[0], server[1]))
 
@@ -154,7 +156,8 @@ def import_agent(given: object, field_name: str = "agent") -> Any:  # noqa: ANN4
         SpecError: It can't be imported.
     """
     module, _, name = given.rpartition(":") if isinstance(given, str) else ("", "", "")
-    is_reference = module and name.replace(".", "").isidentifier()
+    # An address may have a colon in its path.
+    is_reference = module and "://" not in module and name.replace(".", "").isidentifier()
     return import_object(f"{module}:{name}", field_name) if is_reference else given
 
 
