@@ -92,11 +92,11 @@ def mcp(
     with _needing_packages("mcp", "mcp"):
         from ..serve.mcp_server import serve_http, serve_stdio
 
-    options = FollowUp(store, model, tools or ()).run_options()
+    read_options = FollowUp(store, model, tools or ()).run_options
     if http is None:
-        serve_stdio(files, options)
+        serve_stdio(files, read_options)
     else:
-        serve_http(files, options, http, token, _tell("the server", "this token"))
+        serve_http(files, read_options(), http, token, _tell("the server", "this token"))
 
 
 def serve(

@@ -272,9 +272,10 @@ class ChatCompletions:
         self, turn: ChatTurn, note: Callable[[Event], Awaitable[None]], *, tokens: bool
     ) -> Answer:
         session, source, options, reply = turn
-        # If the run is cancelled or fails, only another run finds out for what the session waits.
-        questions, session.questions = session.questions, ()
         async with known_store(options.get("store"), create=True) as store:
+            # If the run is cancelled or fails, only another run finds out for what the session
+            # waits.
+            questions, session.questions = session.questions, ()
             try:
                 ended = await run_with_events(
                     source, session.id, options, note, reply=reply, tokens=tokens

@@ -291,12 +291,12 @@ def _is_of_interest(record: logging.LogRecord) -> bool:
 logging.getLogger("mcp.server.streamable_http").addFilter(_is_of_interest)
 
 
-def serve_stdio(files: Sequence[Path], options: Options) -> None:
+def serve_stdio(files: Sequence[Path], read_options: Callable[[], Options]) -> None:
     """Serve the conversations of files on stdin and stdout, until stdin ends.
 
     Args:
         files: The files.
-        options: The options of all runs.
+        read_options: A function that returns the options of all runs.
 
     Raises:
         SpecError: A file is not valid, or its conversation can't run here.
@@ -307,8 +307,8 @@ def serve_stdio(files: Sequence[Path], options: Options) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     async def run() -> None:
-        # First of all, because libraries that are loaded for a model may print.
-        streams = _take_streams()
+        # First of all, because modules of tools and libraries of models may print.
+        streams, options = _take_streams(), read_options()
         server = ConversationServer(await load_tools(files, options), options).server
         opening = known_store(options.get("store"), create=True)
         async with opening, stdio_server(*streams) as (reads, writes):

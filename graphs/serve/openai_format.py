@@ -132,6 +132,15 @@ class ChatRequest(NamedTuple):
     """Whether a stream ends with the usage."""
 
 
+def _drop_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are set. Many clients send null for the others, also in objects."""
+    return {
+        name: _drop_nulls(value) if isinstance(value, Mapping) else value
+        for name, value in given.items()
+        if value is not None
+    }
+
+
 def read_request(body: object) -> ChatRequest:
     """Read the body of a request.
 
@@ -143,8 +152,7 @@ def read_request(body: object) -> ChatRequest:
     if not isinstance(body, dict):
         raise SpecError("the body must be a JSON object with model and messages")
     _check_counts(body)
-    # Many clients send null for a parameter that is not set.
-    given = {name: value for name, value in body.items() if value is not None}
+    given = _drop_nulls(body)
     for name, (accepted, reason) in _UNSUPPORTED.items():
         if name in given and given[name] not in accepted:
             raise SpecError(f"{name}: is not supported, because {reason}; leave it out")

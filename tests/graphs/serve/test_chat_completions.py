@@ -411,7 +411,8 @@ async def test_a_prompt_that_is_too_long_is_the_error_of_the_client(store: str) 
 async def test_sampling_parameters_have_no_effect(store: str) -> None:
     async with serve(store, ["They dance."], bees=chat()) as served:
         body = {"model": "bees", "messages": turns("Hello"), "n": 1, "tools": None}
-        response = await served.post(body | dict.fromkeys(IGNORED, 1) | {"max_tokens": 1})
+        unset = {"response_format": {"type": "text", "json_schema": None}}
+        response = await served.post(body | dict.fromkeys(IGNORED, 1) | {"max_tokens": 1} | unset)
     assert response.json()["choices"][0]["message"]["content"] == "They dance."
 
 

@@ -417,18 +417,40 @@ async def converse_about_bees(client: ClientSession) -> None:
     assert ended.meta["stop_reason"] == "quit"
 
 
+LOUD = """
+from langchain_core.tools import tool
+print("The tools are loaded.", flush=True)
+@tool
+def dance() -> str:
+    "Dance."
+    return ""
+"""
+"""A module of tools that prints."""
+
+
 @pytest.mark.exhaustive
 async def test_the_command_serves_a_file_on_stdin_and_stdout(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    arguments = arguments_on_page(tmp_path)
-    command = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
-    person = Person({"text": "At night?"}, "decline")
+    (tmp_path / "loud.py").write_text(LOUD)
+    arguments = [*arguments_on_page(tmp_path), "--tools", "loud"]
+    command = StdioServerParameters(
+        command=sys.executable, args=arguments, env={**environment, "PYTHONPATH": str(tmp_path)}
+    )
+    person, received = Person({"text": "At night?"}, "decline"), list[object]()
+
+    async def receive(message: object) -> None:
+        received.append(message)
+
     async with (
         stdio_client(command) as (reads, writes),
-        ClientSession(reads, writes, elicitation_callback=person) as client,
+        ClientSession(
+            reads, writes, elicitation_callback=person, message_handler=receive
+        ) as client,
     ):
         await converse_about_bees(client)
+    # A line that is not of the protocol is received as an error.
+    assert [one for one in received if isinstance(one, Exception)] == []
 
 
 @asynccontextmanager
