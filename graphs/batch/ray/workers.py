@@ -253,8 +253,13 @@ class LimiterActor(_StoreActor):
             if self._limiter is None:
                 kit = self._kit
                 store, lease = await self._open_store()
-                row = await known_batch(store, kit.batch)
-                used = await read_usage_before(store, kit.batch)
+                try:
+                    row = await known_batch(store, kit.batch)
+                    used = await read_usage_before(store, kit.batch)
+                except BaseException:
+                    # The next call opens it again.
+                    await self.close()
+                    raise
                 self._limiter = Limiter(kit.limits, used, row.seconds, kit.patience)
                 watching = asyncio.create_task(self._watch(lease, self._limiter))
                 self._open.callback(watching.cancel)

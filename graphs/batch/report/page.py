@@ -49,9 +49,9 @@ class Histogram(Data):
     mean: NonNegativeFloat
     """The mean."""
     median: NonNegativeFloat
-    """The median, approximately."""
+    """The median."""
     ninety: NonNegativeFloat
-    """The 90th percentile, approximately."""
+    """The 90th percentile."""
     least: NonNegativeFloat
     """The smallest number, which is in the first bar."""
     most: NonNegativeFloat
@@ -461,11 +461,10 @@ def _describe_field(rows: Rows, path: str, colours: Mapping[str, str]) -> Varied
     names = [*known.places]
 
     def value(label: str, group: Group, places: Sequence[int], *, is_rest: bool = False) -> Value:
-        scores = [
-            rows.columns[name].mean(found) if found else None
-            for name, by_place in trials.items()
-            for found in [[one for place in places for one in by_place.get(place, ())]]
-        ]
+        scores: list[Estimate | None] = []
+        for name, by_place in trials.items():
+            found = [one for place in places for one in by_place.get(place, ())]
+            scores.append(rows.columns[name].mean(found) if found else None)
         ended, cost = group.ended, group.cost
         return Value(
             label=_cut(label, _LABEL),

@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ from duologue.graphs import (
 from duologue.nodes.models.gate import PlannedCall
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import Request, ScriptedServer
-from support.stores import BatchRow, open_store
+from support.stores import BatchRow, Store, open_store
 
 pytestmark = [pytest.mark.ray, pytest.mark.live]
 
@@ -292,3 +293,29 @@ async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
         assert why.startswith("This run has lost batch 'b'")
         assert str(await limiter.ask("enter", PlannedCall("m", 1))) == why
         await limiter.close()
+
+
+async def test_a_limiter_that_can_not_read_its_batch_closes_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from duologue.graphs.batch.ray import workers as actors
+    from duologue.graphs.batch.worker import CellRules
+
+    path = tmp_path / "sessions.db"
+    open_now: list[str] = []
+
+    @asynccontextmanager
+    async def counted(url: str, *, create: bool) -> AsyncIterator[Store]:
+        async with open_store(url, create=create) as store:
+            open_now.append(url)
+            yield store
+            open_now.remove(url)
+
+    monkeypatch.setattr(actors, "open_store", counted)
+    kit = actors.WorkerConfig("b", ("me", 1), str(path), BatchLimits(), 0, CellRules({}), {})
+    limiter = actors.LimiterActor(kit)
+    async with open_store(path):
+        for _ in range(2):
+            with pytest.raises(BatchError, match="'b'"):
+                await limiter.paused(None)
+    assert open_now == []
