@@ -81,19 +81,24 @@ def list_price(chat: BaseChatModel) -> ListPrice | None:
     return _find(told, getattr(chat, "openai_api_base", None))
 
 
-@cache
 def has_list() -> bool:
     """Return whether the table is installed. If so, load the table from its files."""
+    # Not cached if it is missing, since a notebook may install it.
     if find_spec("genai_prices") is None:
         return False
+    _load_list()
+    return True
+
+
+@cache
+def _load_list() -> None:
     with suppress(LookupError):
         ListPrice("gpt-4o", "openai", None).compute_cost(Usage(input_tokens=1, output_tokens=1))
-    return True
 
 
 async def load_list() -> bool:
     """Call `has_list`, in a thread if the table is not loaded yet, because that takes a second."""
-    is_loaded = bool(has_list.cache_info().currsize)
+    is_loaded = bool(_load_list.cache_info().currsize)
     return has_list() if is_loaded else await asyncio.to_thread(has_list)
 
 

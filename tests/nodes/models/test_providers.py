@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -102,8 +101,9 @@ def test_where_money_ends_it_each_model_needs_a_price(
     dear = PAIR.model_copy(update={"prices": {}, "end_chat": end})
     model = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"))
     if not installed:
+        # Also if the table was installed at an earlier call of this process.
         monkeypatch.setattr(
-            "duologue.nodes.models.adapters.provider_parameters.has_list", cache(lambda: False)
+            "duologue.nodes.models.adapters.provider_parameters.find_spec", lambda _: None
         )
     monkeypatch.setattr(
         ChatOpenAI, "_agenerate", ScriptedChatModel(script=["Hello."] * 20)._agenerate
