@@ -274,11 +274,20 @@ class ChatModel(ChatOpenAI):
         return made
 
 
+_KINDS: Mapping[str, str] = {
+    "cached_tokens": "cache_read",
+    "cache_write_tokens": "cache_creation",
+    "audio_tokens": "audio",
+}
+"""LangChain's names for kinds of prompt tokens, by OpenAI's names, which callbacks receive."""
+
+
 def _add_kinds(message: AIMessage, usage: Mapping[str, Any] | None) -> None:
     """Add the kinds of prompt tokens to a message's usage. `ChatOpenAI` leaves some of them out."""
     if usage is not None and message.usage_metadata is not None:
         kinds = usage["prompt_tokens_details"] or {}
-        message.usage_metadata["input_token_details"] = cast("InputTokenDetails", kinds)
+        named = {_KINDS.get(kind, kind): count for kind, count in kinds.items()}
+        message.usage_metadata["input_token_details"] = cast("InputTokenDetails", named)
 
 
 def _read_thought(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -279,7 +279,7 @@ def _usage(found: object) -> dict[str, Any] | None:
         kind: max(token_count(part.get(name)) or 0 for name in names for part in named)
         for kind, names in _KINDS.items()
     }
-    in_cache = kinds["cache_read"] + kinds["cache_creation"]
+    in_cache = kinds["cached_tokens"] + kinds["cache_write_tokens"]
     if in_cache > read:
         # As in Anthropic's API, which counts only the other tokens of the prompt.
         read += in_cache
@@ -300,16 +300,16 @@ def _usage(found: object) -> dict[str, Any] | None:
 _KINDS: Mapping[str, Sequence[str]] = {
     # DeepSeek: api-docs.deepseek.com, "Context Caching". LiteLLM: docs.litellm.ai, "Prompt
     # Caching". OpenRouter: openrouter.ai/docs, "Usage Accounting".
-    "cache_read": ("cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"),
-    "cache_creation": (
+    "cached_tokens": ("cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens"),
+    "cache_write_tokens": (
         "cache_write_tokens",
         "cache_creation_tokens",
         "cache_creation_input_tokens",
     ),
     "ephemeral_1h_input_tokens": ("ephemeral_1h_input_tokens",),
-    "audio": ("audio_tokens",),
+    "audio_tokens": ("audio_tokens",),
 }
-"""The kinds of prompt tokens that providers bill apart by LangChain's names, and servers' names."""
+"""The kinds of prompt tokens that providers bill apart, and the servers' names for each."""
 
 
 def _part_of(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.outputs import LLMResult
 
 from duologue.graphs import Conversation, ModelError, chat, converse, stream
 from duologue.graphs.conversation.usage import Usage
@@ -271,6 +273,22 @@ def test_usage_is_read_from_either_form(streams: bool, monkeypatch: pytest.Monke
     with Server(plain if streams else stream_of(*parts)) as server:
         used = usage_of(server, clerk(), monkeypatch, streams=streams)
     assert (used.input_tokens, used.output_tokens) == (9, 4)
+
+
+def test_callbacks_receive_the_usage_by_openais_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tracers read it there."""
+    seen: list[dict[str, Any]] = []
+
+    class Handler(AsyncCallbackHandler):
+        async def on_llm_end(self, response: LLMResult, **_: Any) -> None:
+            seen.append((response.llm_output or {})["token_usage"])
+
+    kinds = {"cached_tokens": 5, "cache_write_tokens": 2, "audio_tokens": 1}
+    usage = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": kinds}
+    with Server(json_of({**whole("So."), "usage": usage})) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        converse(clerk(), store="memory:", callbacks=[Handler()])
+    assert [told["prompt_tokens_details"] for told in seen] == [kinds]
 
 
 @pytest.mark.parametrize(
