@@ -259,7 +259,7 @@ def _call(found: object) -> dict[str, Any]:
     return {
         **({"index": index} if is_place else {}),
         **{name: one for name in OPAQUE_OF_CALLS if isinstance(one := call.get(name), Mapping)},
-        "id": str(call_id) if call_id and isinstance(call_id, str | int) else None,
+        "id": str(call_id) if isinstance(call_id, str | int) else None,
         "name": _if_text(function.get("name")),
         "arguments": arguments if is_text else _as_json(arguments),
     }
