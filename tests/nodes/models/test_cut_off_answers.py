@@ -17,7 +17,13 @@ def answered(answer: AIMessage) -> AIMessage:
     return asyncio.run(greet(model))
 
 
-@pytest.mark.parametrize("metadata", read_rows(__file__, "each_client_says_it_in_its_own_way"))
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        *read_rows(__file__, "each_client_says_it_in_its_own_way"),
+        pytest.param({"stop_reason": "max_tokens", "stop_sequence": None}, id="Anthropic"),
+    ],
+)
 def test_r3_each_client_says_it_in_its_own_way(metadata: dict[str, Any]) -> None:
     assert stop_of(answered(AIMessage("Once upon", response_metadata=metadata)))
 

@@ -139,4 +139,7 @@ def test_an_event_may_add_nothing_to_the_message(event: object) -> None:
 @each_row("a_failure_of_the_server_is_found_wherever_it_stands")
 def test_a_failure_of_the_server_is_found_wherever_it_stands(found: object, told: object) -> None:
     assert failure_in(found) == told
-    assert failure_in({"error": None, "choices": [{"message": {}, "error": {}}]}) is None
+    assert (
+        failure_in({"error": None, "choices": [{"message": {"content": "boom"}, "error": {}}]})
+        is None
+    )
