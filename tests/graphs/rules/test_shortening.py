@@ -33,6 +33,7 @@ from support.shape_help import well_formed
 
 FIXED = PromptOverhead(30)
 """Tokens of a system prompt in these tests."""
+LONG_NAME = "Bobby Lee the Younger"
 
 
 def with_context(conversation: Conversation, name: str, context: Context) -> Conversation:
@@ -505,6 +506,33 @@ def test_what_stands_for_silence_is_counted() -> None:
         log.append(make_line(len(log), " ", speaker=name))
         view = viewpoint(conversation, cut(conversation, log, "Ann").lines, "Ann")
         assert FIXED.front + sum(tokens_of_message(one) for one in view) <= 200
+
+
+@pytest.mark.parametrize(
+    ("ann", "each", "said"),
+    [
+        ({"prefixes": {LONG_NAME: "Now hear this: " * 5}}, 0, {}),
+        ({"labels": True}, 0, {}),
+        ({}, 40, {}),
+        ({}, 0, {"source": "handoff", "handed_to": (LONG_NAME,)}),
+        ({}, 0, {"handed_to": (LONG_NAME,)}),
+    ],
+    ids=("prefixes", "labels", "a reminder", "a handoff beside tools", "a handoff"),
+)
+def test_what_the_prompt_adds_to_a_message_is_counted(
+    ann: dict[str, Any], each: int, said: dict[str, Any]
+) -> None:
+    around = PromptOverhead(30, each)
+    people = [{"name": "Ann", "context": TokenBudget(limit=500), **ann}, {"name": LONG_NAME}]
+    conversation = talk(speakers=people, turn_order="handoff")
+    log = spoken(conversation, 0)
+    for _ in range(30):
+        log.append(make_line(len(log), "Well. " * 12, speaker="Ann", **said))
+        log.append(make_line(len(log), "Yes.", speaker=LONG_NAME))
+        lines = History(conversation, "Ann").shorten(log, around).lines
+        heard = sum(fields_of(one).speaker == LONG_NAME for one in lines)
+        view = viewpoint(conversation, lines, "Ann")
+        assert around.front + each * heard + sum(map(tokens_of_message, view)) <= 500
 
 
 @pytest.mark.part(6)
