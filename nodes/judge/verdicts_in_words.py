@@ -82,7 +82,9 @@ def _is_refusal(rest: str) -> bool:
     return _REFUSES.match(rest) is not None and not is_both
 
 
-_FINDING: Final = re.compile(r"(not[\s-]+met|met|inconclusive|yes|true|no|false)\b(?!['-]\w)")
+_FINDING: Final = re.compile(
+    r"(not[\s-]+met|met|inconclusive|yes|true|no|false)\b(?!['-]\w|\"\s*:)"
+)
 _FINDINGS: Final = {
     "met": Finding.MET,
     "yes": Finding.MET,
