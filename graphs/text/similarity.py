@@ -476,7 +476,8 @@ def all_repeat(text: str, request: str) -> bool:
 def repeats_request(sentence: str, request: str) -> bool:
     """Return whether a sentence repeats one of a request, perhaps in part or slightly reworded."""
     said = words_of(sentence)
-    if len(said) < 2:
+    # A single word, such as a name, is no copy. A Thai word consists of many words of `words_of`.
+    if words_in(" ".join(said)) < 2:
         return False
     if process.extractOne(
         said,

@@ -17,6 +17,7 @@ from duologue.graphs.text.done_words import says
 from duologue.graphs.text.sentences import is_farewell
 from duologue.graphs.text.similarity import (
     Texts,
+    all_repeat,
     is_blank,
     is_equal,
     is_same,
@@ -248,6 +249,11 @@ def test_huge_texts_are_no_trouble(thorough: bool, piece: str) -> None:
     text = f"here is a long one {huge}"
     assert is_same(text, text)
     is_same(text, f"So {text}")
+
+
+@each_row("copies")
+def test_a_copy_has_several_words_of_a_request(text: str, request: str, copied: bool) -> None:
+    assert all_repeat(text, request) is copied
 
 
 @each_row("moves")
