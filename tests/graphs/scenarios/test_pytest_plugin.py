@@ -4,10 +4,12 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from itertools import product
+from pathlib import Path
 
 import pytest
 
 from duologue.graphs.pytest_plugin import decide
+from duologue.graphs.scenarios.pytest_report import name_file
 
 pytest_plugins = ["pytester"]
 
@@ -274,3 +276,11 @@ def test_the_outcome_is_inconclusive_only_if_inconclusive_trials_could_change_it
             if len(possible) > 1:
                 expected = "inconclusive"
             assert decide(passed, failed, unclear, at_least) == expected
+
+
+def test_paths_of_recordings_are_plain_and_differ() -> None:
+    assert name_file("test_it[a-1]") == "test_it-a-1"
+    assert name_file("TestIt::test_it") == "TestIt-test_it"
+    names = {name_file(f"test_it[{one}]") for one in ("a/b", "a b", "a:b", "x" * 300)}
+    assert len(names) == 4
+    assert all(Path(one).name == one and len(one) < 120 for one in names)
