@@ -105,7 +105,8 @@ async def asimulate(
 
     Raises:
         TypeError: The agent has a wrong type, or an option is unknown.
-        SpecError: The scenario is not valid, or the agent, its world or a check raised an error.
+        SpecError: The scenario is not valid, a text names no agent, or the agent, its world or a
+            check raised an error.
         DuologueError: The conversation failed, as in `converse`.
 
     Example:
@@ -173,7 +174,7 @@ async def arerun_simulation(
     Raises:
         TypeError: The agent has a wrong type, or an option is unknown.
         SpecError: The message does not exist or is the first one, the session is not a
-            simulation, or the scenario has a script or a world.
+            simulation, the scenario has a script or a world, or a text names no agent.
         SessionError: The session does not exist.
         DuologueError: The conversation failed, as in `converse`.
 
