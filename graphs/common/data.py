@@ -1,6 +1,7 @@
 """The base classes of specs and of stored data, their versions, and types for fields."""
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -291,11 +292,16 @@ class Data(BaseModel, metaclass=DocumentedMeta):
                 raise SpecError(text) from None
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Return a copy with the same values, which do not change.
+        """Return a copy of the model and of each dict, list and model in it.
 
-        Pydantic copies a default that contains a dict each time it uses the default.
+        Pydantic copies a default that contains a dict each time it uses the default. Most values
+        are texts and numbers, which need no copy.
         """
-        return self.__copy__()
+        copied = self.__copy__()
+        for name, value in vars(self).items():
+            if isinstance(value, (dict, list, tuple, BaseModel)):
+                vars(copied)[name] = deepcopy(value, memo)
+        return copied
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,14 @@ import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from duologue.graphs import Conversation, ModelError, ModelSettings, SpecError, converse
+from duologue.graphs import (
+    Conversation,
+    ModelError,
+    ModelSettings,
+    Speaker,
+    SpecError,
+    converse,
+)
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import Request, ScriptedServer
 
@@ -272,3 +280,12 @@ def test_a_temperature_of_the_users_object_goes_before_a_default(
         }
         converse(talk(model_settings=model_settings), model=made[way](), store="memory:")
         assert server.calls[0].body["temperature"] == expected
+
+
+def test_a_default_is_shared_by_no_two_speakers() -> None:
+    """Models are frozen, but Python can change a dict inside one."""
+    Speaker("A").model_settings.extra_headers["X-Key"] = "secret"
+    assert Speaker("B").model_settings.extra_headers == {}
+    settings = ModelSettings(extra_body={"a": {"b": 1}})
+    deepcopy(settings).extra_body["a"]["b"] = 2
+    assert settings.extra_body == {"a": {"b": 1}}
