@@ -256,7 +256,8 @@ class Store(Tables):
                     # The writes of a cancelled step come first; their errors have no receiver any
                     # more.
                     await holder.drain()
-            if not lease.is_released and (lease.is_tried or lease.acquisition is None):
+            is_released, lease.is_released = lease.is_released, True
+            if not is_released and (lease.is_tried or lease.acquisition is None):
                 await self._delete(lease)
         except StoreError:
             self._free_later(lease)

@@ -3,11 +3,9 @@
 Rows, leases and batches are in a SQLite database without a file, checkpoints in dicts.
 """
 
-import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from secrets import token_hex
 from threading import Lock
@@ -17,6 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.memory import InMemorySaver
 
+from ..common.threads import in_thread
 from .errors import as_store_error, store_errors
 from .lease import Job, Lease, Results, Statement, WriteFailure, Writer
 from .saver import SqlFiles, SqlSaver
@@ -30,12 +29,10 @@ class _Space:
     """The sessions and batches of one address."""
 
     def __init__(self) -> None:
-        self.lock = Lock()
-        """The lock on the connection: event loops in several threads may share an address."""
         self.owners = set[str]()
         """The names of the open stores."""
-        self.stops = 0
-        """The number of requested stops."""
+        self.stop_sign = object()
+        """Another object after each request of a stop."""
         self.checkpoints = InMemorySaver()
 
     @cached_property
@@ -46,23 +43,14 @@ class _Space:
 
 # Kept as long as the process lives, so that a reopened address has the same sessions.
 _SPACES: Final[dict[str, _Space]] = {}
-_HELD: Final = list[Lock]()
-
-
-def _hold_all() -> None:
-    for space in [*_SPACES.values()]:
-        space.lock.acquire()
-        _HELD.append(space.lock)
-
-
-def _release_all() -> None:
-    while _HELD:
-        _HELD.pop().release()
-
+_LOCK: Final = Lock()
+"""The lock on all connections: event loops in several threads may share an address."""
 
 if hasattr(os, "register_at_fork"):
     # The child's copy of a database that another thread is using could not be used.
-    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)
+    os.register_at_fork(
+        before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
+    )
 
 
 class MemorySaver(SqlSaver, InMemorySaver):
@@ -115,9 +103,11 @@ class MemorySaver(SqlSaver, InMemorySaver):
             self._note_writes(config, writes, task_id)
 
     async def _check(self) -> None:
-        """Write the held statements, the first of which acquire the lease."""
-        if self._held:
-            await self.flush()
+        """Commit the held statements, which acquire the lease; raise an error if it is released."""
+        # LangGraph saves several checkpoints at once: each waits until the lease is acquired.
+        await self.flush()
+        if self.lease is not None and self.lease.is_released:
+            raise self.lease.refusal()
         if self._deleted is not None:
             InMemorySaver.delete_thread(self, self._deleted)
             self._deleted = None
@@ -160,9 +150,6 @@ class MemoryStore(SqliteTables):
         self.owner = token_hex(16)
         self.writer = Writer(self._commit, self._explain)
         self._space = _SPACES.setdefault(url, _Space())
-        # LangGraph's dev server refuses calls of SQLite in an event loop, also if they take no
-        # time.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="duologue-store")
 
     def _saver(self, lease: Lease | None = None) -> MemorySaver:
         return MemorySaver(self._space, self.url, self.writer, lease)
@@ -178,13 +165,17 @@ class MemoryStore(SqliteTables):
             self._write([Job(self.missing_tables([]), lease=None)])
 
     async def _run(self, function: Callable[[], T]) -> T:
-        """Call a function in the thread, while no other thread uses the connection."""
+        """Call a function in a thread, while no other thread uses the connection.
+
+        LangGraph's dev server refuses calls of SQLite in an event loop, also if they take no time.
+        """
 
         def call() -> T:
-            with self._space.lock:
+            with _LOCK:
                 return function()
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        # Unlike an executor's threads, these still work after the main thread has ended.
+        return await in_thread(call)
 
     async def read(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
         """See `Tables.read`."""
@@ -193,12 +184,12 @@ class MemoryStore(SqliteTables):
 
     def stop_sign(self) -> object:
         """See `Tables.stop_sign`."""
-        return self._space.stops
+        return self._space.stop_sign
 
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
         await super().request_stop(session)
-        self._space.stops += 1
+        self._space.stop_sign = object()
 
     async def _is_alive(self, owner: str) -> bool:
         return owner in self._space.owners
@@ -217,4 +208,3 @@ class MemoryStore(SqliteTables):
         """See `Store.close`."""
         await super().close()
         self._space.owners.discard(self.owner)
-        self._thread.shutdown(wait=False)

@@ -13,7 +13,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from duologue import Session, aconverse, converse, list_sessions
-from duologue.nodes.testing import ScriptedChatModel
+from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.stores import open_store
 
 TALK = {
@@ -131,3 +131,18 @@ async def test_no_session_blocks_the_event_loop(tmp_path: Path) -> None:
         with blockbuster_ctx():
             await run(store, "second")
             await Session("second", store=store).adelete()
+
+
+async def test_a_session_in_memory_ends_after_the_main_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No executor takes a call then, but other threads may still hold conversations."""
+
+    def speak(prompt: Prompt) -> str:
+        monkeypatch.setattr("concurrent.futures.thread._shutdown", True)
+        return f"Hi, {len(prompt)}."
+
+    model = ScriptedChatModel(speak)
+    result = await aconverse(TALK, store=f"memory:{tmp_path.name}", model=model)
+    monkeypatch.undo()
+    assert result.outcome is not None

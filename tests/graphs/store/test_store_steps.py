@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from typing_extensions import TypedDict
 from duologue.graphs import Session, SessionError, StoreError, aconverse, astream, role_play
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.store import saver
+from duologue.graphs.store.in_memory import MemoryStore
 from duologue.graphs.store.lease import Job, Results, Statement, Writer
 from duologue.graphs.store.saver import SqliteSessionSaver
 from duologue.graphs.store.sql_tables import RELEASE
@@ -320,6 +322,36 @@ async def test_a_run_that_lost_its_session_saves_nothing_of_a_step(target: str) 
         )
         assert found is not None
         assert found.checkpoint["id"] == "1"
+
+
+async def test_only_the_lease_on_a_session_in_memory_writes_its_steps(tmp_path: Path) -> None:
+    """Each event loop opens a store of its own. LangGraph saves several checkpoints at once."""
+    root: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+
+    async def put(held: SessionLease, *names: str) -> list[str]:
+        saved = [
+            held.checkpointer.aput(root, empty_checkpoint() | {"id": name}, {}, {})
+            for name in names
+        ]
+        return [
+            str(one) if isinstance(one, SessionError) else "saved"
+            for one in await asyncio.gather(*saved, return_exceptions=True)
+        ]
+
+    async with AsyncExitStack() as stack:
+        both = list[SessionLease]()
+        for _ in range(2):
+            store = MemoryStore(f"memory:{tmp_path.name}")
+            await store.open()
+            stack.push_async_callback(store.close)
+            held = await stack.enter_async_context(store.lock("s", is_new=True, is_random=True))
+            await held.begin(title="", spec="{}")
+            both.append(held)
+        first, second = both
+        assert await put(first, "1", "2") == ["saved"] * 2
+        assert all("is busy" in one for one in await put(second, "3", "4"))
+    assert all("has lost" in one for one in await put(first, "5"))
+    assert [one.checkpoint["id"] async for one in store.checkpointer.alist(root)] == ["2", "1"]
 
 
 def joined(kept: list[str], writes: Sequence[list[str]]) -> list[str]:
