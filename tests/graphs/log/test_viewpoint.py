@@ -20,7 +20,7 @@ from langchain_core.messages.tool import tool_call
 
 from duologue.graphs import Conversation, Speaker
 from duologue.graphs.log.heard_text import provider_names
-from duologue.graphs.log.viewpoint import SILENCE, order_messages, viewpoint
+from duologue.graphs.log.viewpoint import SILENCE, View, order_messages, viewpoint
 from support.cases import drawn_cases
 from support.log import KINDS, Failure, fields_of, make_line, make_tool_line
 from support.shape_help import has_accepted_order, well_formed
@@ -311,6 +311,24 @@ def test_the_newest_of_two_results_is_shown() -> None:
         make_tool_line(2, "new", speaker="Ann", call_id="c1"),
     ]
     assert list(views(conversation, log, "Ann")) == ["ai: ", "tool: new"]
+
+
+def test_a_hooks_version_takes_the_place_of_a_message_that_was_read_before() -> None:
+    conversation = talk(["Ann", "Bob"])
+    log = [
+        make_line(0, "You sell a boat.", "instruction", audience=("Ann",)),
+        make_line(1, "Hello.", speaker="Ann"),
+        make_line(2, "You sell a ship.", "hook_version", audience=("Ann",), instead_of=("m0000",)),
+        make_line(3, "Ahoy.", speaker="Ann"),
+    ]
+    view = View(conversation, "Ann")
+    found = [[one.text for one in view.show(log[:length])] for length in (2, 3, 4)]
+    assert found == [
+        ["You sell a boat.", "Hello."],
+        ["Hello.", "You sell a ship."],
+        ["Hello.", "You sell a ship.", "Ahoy."],
+    ]
+    assert viewpoint(conversation, log[:3], "Ann") == view.show(log[:3])
 
 
 def test_a_call_whose_arguments_are_no_json_is_told_to_its_caller() -> None:
