@@ -6,7 +6,7 @@ shown at once, and removed from the call. `graphs.log.heard_text` reads the text
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -83,6 +83,34 @@ class Listener(AsyncCallbackHandler):
     def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
         """Pass the stream on, for sync calls."""
         return output
+
+
+class OrderedListeners(Listener):
+    """Listeners that are called one after another.
+
+    LangChain merges callbacks as sets, so that separate ones would be called in a random order.
+
+    Args:
+        listeners: The listeners, in their order.
+    """
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self._listeners = listeners
+
+    async def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+        """Reset for a new answer."""
+        for listener in self._listeners:
+            await listener.on_chat_model_start(*args, **kwargs)
+
+    async def on_llm_new_token(self, *args: Any, **kwargs: Any) -> None:
+        """Handle a piece of the message."""
+        for listener in self._listeners:
+            await listener.on_llm_new_token(*args, **kwargs)
+
+    async def on_llm_end(self, *args: Any, **kwargs: Any) -> None:
+        """Handle the rest of the answer, or the whole answer if it was not streamed."""
+        for listener in self._listeners:
+            await listener.on_llm_end(*args, **kwargs)
 
 
 class Tokens(Listener):

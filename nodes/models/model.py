@@ -51,7 +51,7 @@ from .answers import count_usage, get_thought
 from .client.failures import name_of
 from .connections import clients_of_loop
 from .gate import Gate, GatedCall, PlannedCall, StepGate
-from .listeners import Listener
+from .listeners import Listener, OrderedListeners
 from .recorder import ModelRequest, calling_model, current_recorder
 from .refusals import find_refusal
 from .settings import CallSettings
@@ -255,7 +255,7 @@ class Model:
                 shown |= dict.fromkeys(("emit-messages", "emit-tool-calls"), False)
             if listeners and offer.is_shown:
                 # Without merging, these callbacks would replace those of the run.
-                config["callbacks"] = [*listeners]
+                config["callbacks"] = [OrderedListeners(listeners)]
                 config = merge_configs(ensure_config(), config)
 
             def call(paused: Sequence[BaseMessage]) -> Awaitable[object]:

@@ -10,7 +10,7 @@ from langchain_core.outputs import LLMResult
 
 from duologue.graphs import Conversation, ModelError, chat, converse, stream
 from duologue.graphs.conversation.usage import Usage
-from duologue.graphs.events import ConversationEnded, Event, MessageSaid, Notice
+from duologue.graphs.events import ConversationEnded, Event, MessageSaid, MessageToken, Notice
 from support.faulty_server import Sent
 from support.replies_in_bytes import EVENTS, Server, chunk, events, json_of, say, stream_of, whole
 
@@ -263,6 +263,23 @@ def test_calls_are_read_from_either_form(streams: bool, monkeypatch: pytest.Monk
     with Server(other, say("Done.")) as server:
         usage_of(server, clerk(tools=[count]), monkeypatch, streams=streams)
     assert ran == [3]
+
+
+def test_text_beside_a_call_is_streamed_before_the_text_in_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def count(number: int) -> str:
+        """Count to a number."""
+        return "ok"
+
+    made = call('{"to_user": "Wait.", "number": 3}', name="count")
+    reply = json_of(whole("I count.", tool_calls=[made]))
+    for _ in range(8):  # LangChain calls separate callbacks in a random order.
+        with Server(reply, say("Done.")) as server:
+            talk = clerk(tools=[count], speaks_with_tool_calls=True)
+            found = events_of(server, talk, monkeypatch)
+        texts = [one.text for one in found if isinstance(one, MessageToken)]
+        assert texts[:2] == ["I count.", "\n\nWait."]
 
 
 @pytest.mark.parametrize("streams", [False, True])
