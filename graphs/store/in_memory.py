@@ -84,10 +84,10 @@ class MemorySaver(SqlSaver, InMemorySaver):
     ) -> RunnableConfig:
         """Save a checkpoint (see LangGraph's `BaseCheckpointSaver`)."""
         with self._writing(config["configurable"]["thread_id"]):
-            await self._check()
-            put = InMemorySaver.put(self, config, checkpoint, metadata, new_versions)
+            # First, since the writes after this checkpoint do not wait for it.
             self._note_checkpoint(config, checkpoint, metadata)
-            return put
+            await self._check()
+            return InMemorySaver.put(self, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self,
@@ -98,9 +98,9 @@ class MemorySaver(SqlSaver, InMemorySaver):
     ) -> None:
         """Save the writes of one task (see LangGraph's `BaseCheckpointSaver`)."""
         with self._writing(config["configurable"]["thread_id"]):
+            self._note_writes(config, writes, task_id)
             await self._check()
             InMemorySaver.put_writes(self, config, writes, task_id, task_path)
-            self._note_writes(config, writes, task_id)
 
     async def _check(self) -> None:
         """Commit the held statements, which acquire the lease; raise an error if it is released."""

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from langchain_core.tools import tool
 
 from duologue import Conversation, Hook, Outcome, Result, Session, converse
+from duologue.graphs.store.in_memory import MemorySaver
 from duologue.graphs.store.saver import SqlSaver
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Turn
@@ -171,7 +172,8 @@ def killed_before_checkpoint(monkeypatch: pytest.MonkeyPatch, number: int) -> It
         return aput
 
     with monkeypatch.context() as patch:
-        patch.setattr(SqlSaver, "aput", dying(SqlSaver.aput))
+        for saver in (MemorySaver, SqlSaver):
+            patch.setattr(saver, "aput", dying(saver.aput))
         with pytest.raises(KilledError):
             yield
 
