@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from secrets import token_hex
-from typing import Any, Final, LiteralString, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, LiteralString, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import langgraph.checkpoint.postgres as langgraph
@@ -171,6 +171,8 @@ _KEPT_ALIVE: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
+_FRESH: Final = 0.01
+"""Seconds after a write during which no other process is expected to request a stop."""
 _TABLES_SECONDS: Final = 60.0  # seconds that another process may take to create the tables
 _VALID_LEASES: Final[LiteralString] = (
     "SELECT session, owner, number, (SELECT stop_requested FROM duologue_sessions "
@@ -218,6 +220,8 @@ class PostgresStore(Store):
     each_of = "SELECT json_array_elements_text(CAST(? AS json))"
     bytes_type = "BYTEA"
     known_tables = "SELECT 1 WHERE to_regclass('duologue_schema') IS NOT NULL"
+    newest_stop: ClassVar = object()
+    """Another object after each stop that this process requests."""
 
     def __init__(self, target: str) -> None:
         super().__init__()
@@ -268,6 +272,15 @@ class PostgresStore(Store):
         """See `Store.read`."""
         with store_errors(self.url):
             return await self._connections.fetch(sql.replace("?", "%s"), values, tuple_row)
+
+    def stop_sign(self) -> object:
+        """See `Tables.stop_sign`. It also changes with time: other processes may request stops."""
+        return PostgresStore.newest_stop, time.monotonic() // _FRESH
+
+    async def request_stop(self, session: str) -> None:
+        """See `Tables.request_stop`."""
+        await super().request_stop(session)
+        PostgresStore.newest_stop = object()
 
     async def _is_alive(self, owner: str) -> bool:
         return bool(await self.read(ALIVE, *halves(owner)))

@@ -157,9 +157,9 @@ class Tables(ABC):
         """Return a statement with the placeholders `?` replaced by this database's own."""
         return Statement(sql.replace("?", self.placeholder), values)
 
+    @abstractmethod
     def stop_sign(self) -> object:
         """Return a value that changes when a stop of a session may have been requested."""
-        return object()
 
     async def write(self, sql: str, *values: object, lease: Lease | None = None) -> int:
         """Run and commit one statement; return the number of rows it changed."""

@@ -1,11 +1,12 @@
 """One test suite for every kind of store."""
 
 import asyncio
+import math
 import operator
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from importlib import import_module
@@ -152,6 +153,25 @@ async def test_a_request_to_stop_is_forgotten_for_its_session_only(store: Store)
     kept = {"stop_requested": True, "updated_at": before.updated_at}
     assert cleared.model_copy(update=kept) == before
     assert cleared.updated_at >= before.updated_at
+
+
+async def test_after_a_write_a_stop_is_read_only_if_one_was_requested(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duologue.graphs.store.postgres._FRESH", math.inf)
+    async with store.lock("s") as held:
+        await held.add(title="", spec="{}")
+        queries, read = list[str](), store.read
+
+        async def noted(sql: str, *values: object) -> Sequence[Sequence[Any]]:
+            queries.append(sql)
+            return await read(sql, *values)
+
+        monkeypatch.setattr(store, "read", noted)
+        assert not await held.stop_requested("s")
+        assert queries == []
+        await store.request_stop("s")
+        assert await held.stop_requested("s")
 
 
 async def test_a_listing_is_newest_first(store: Store) -> None:
