@@ -331,6 +331,21 @@ def test_a_hooks_version_takes_the_place_of_a_message_that_was_read_before() -> 
     assert viewpoint(conversation, log[:3], "Ann") == view.show(log[:3])
 
 
+def test_calls_are_shown_once_they_have_results_and_once_for_each_id() -> None:
+    conversation = talk(["Ann", "Bob"])
+    calls = [tool_call(name="add", args={}, id="c1")]
+    log = [
+        make_line(0, "Go.", speaker="Bob"),
+        make_line(1, "", "tool_calls", speaker="Ann", tool_calls=calls),
+        make_tool_line(2, "4", speaker="Ann", call_id="c1"),
+        make_line(3, "Again.", "tool_calls", speaker="Ann", tool_calls=calls),
+        make_tool_line(4, "5", speaker="Ann", call_id="c1"),
+    ]
+    assert list(views(conversation, log[:2], "Ann")) == ["human: Go."]
+    assert list(views(conversation, log[:3], "Ann")) == ["human: Go.", "ai: ", "tool: 4"]
+    assert list(views(conversation, log, "Ann")) == ["human: Go.", "ai: ", "tool: 5", "ai: Again."]
+
+
 def test_a_call_whose_arguments_are_no_json_is_told_to_its_caller() -> None:
     """Y19: the model gets the text back to correct its arguments."""
     conversation = talk(["Ann", "Bob"])
