@@ -1,6 +1,7 @@
 """The help of `duologue`, shared options, exit codes, and one-line errors."""
 
 import asyncio
+import atexit
 import os
 import re
 import signal
@@ -81,9 +82,12 @@ def run_to_exit(command: Coroutine[None, None, ExitCode]) -> None:
     """Run a command in an event loop, and exit with its code unless it is done."""
     code = asyncio.run(command)
     if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-        # Everything is printed and stored, so a repeated signal must not kill the process.
+        # Everything is printed and stored. A repeated signal keeps the code, and ends a process
+        # that waits for a thread of an agent or a tool.
         for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, lambda *_: os._exit(code))
+            # After the threads, Python drops its handlers, and a signal would kill the process.
+            atexit.register(signal.signal, number, signal.SIG_IGN)
     if code is not ExitCode.DONE:
         raise typer.Exit(code)
 

@@ -29,6 +29,40 @@ pytestmark = pytest.mark.live
 
 
 @pytest.mark.process
+def test_a_third_signal_ends_a_process_that_waits_for_a_thread_of_the_agent(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve("Refund order 7.")
+    (tmp_path / "stuck.py").write_text(STUCK)
+    suite = tmp_path / "shop.toml"
+    suite.write_text('[scenarios.refund]\ngoal = "You want order 7 refunded."\n')
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    page = str(tmp_path / "page.html")
+    process = started("simulate", str(suite), "--agent", "stuck:agent", "--output", page)
+    assert process.stderr is not None
+    server.wait_for(1, timeout=60)
+    process.send_signal(signal.SIGINT)
+    next(line for line in process.stderr if line.startswith("Pausing"))
+    process.send_signal(signal.SIGINT)
+    next(line for line in process.stderr if line.startswith("Interrupted."))
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 130
+
+
+STUCK = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor()
+def agent(messages):
+    return pool.submit(time.sleep, 3600).result()
+"""
+"""An agent whose thread Python waits for at its exit."""
+
+
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "Interrupted."), (signal.SIGTERM, 143, "Terminated.")],
