@@ -113,8 +113,9 @@ def simulate(
         raise SpecError("simulate: name either a file with scenarios, or --tau2 and --domain")
     if (agent is None) is (make_agent is None):
         raise SpecError("simulate: name the agent by --agent, or by --make-agent")
-    if ":" not in (reference := agent or make_agent or ""):
-        raise SpecError(f"agent: {reference!r} names no object; write it as module:name")
+    reference, where = (make_agent, "make_agent") if agent is None else (agent, "agent")
+    if ":" not in (reference or ""):
+        raise SpecError(f"{where}: {reference!r} names no object; write it as module:name")
     settings = BatchSettings(name or (domain and f"tau2-{domain}"), concurrency, retry_failed, ray)
     options = SimulateOptions(
         store=store,
