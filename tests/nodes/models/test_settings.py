@@ -286,6 +286,8 @@ def test_a_default_is_shared_by_no_two_speakers() -> None:
     """Models are frozen, but Python can change a dict inside one."""
     Speaker("A").model_settings.extra_headers["X-Key"] = "secret"
     assert Speaker("B").model_settings.extra_headers == {}
-    settings = ModelSettings(extra_body={"a": {"b": 1}})
-    deepcopy(settings).extra_body["a"]["b"] = 2
+    inner: dict[str, Any] = {"b": 1}
+    settings = ModelSettings(extra_body={"a": inner})
+    copied: Any = deepcopy(settings).extra_body["a"]
+    copied["b"] = 2
     assert settings.extra_body == {"a": {"b": 1}}
