@@ -104,7 +104,7 @@ _NAMES: Final[Sequence[tuple[str, str, str]]] = (
 )
 """Remedies for a name: a field or option beside which it was written, the names, and the text.
 
-"run" stands for the options of a run of a conversation.
+"run" means the options of a run of a conversation.
 """
 
 

@@ -1,4 +1,4 @@
-"""Why a model stopped: the finish reasons of all providers, and errors that stand for answers."""
+"""Why a model stopped: the finish reasons of all providers, and errors that count as answers."""
 
 import re
 from collections.abc import Mapping, Sequence

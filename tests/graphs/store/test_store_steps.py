@@ -325,7 +325,7 @@ async def test_a_run_that_lost_its_session_saves_nothing_of_a_step(target: str) 
 
 
 async def test_only_the_lease_on_a_session_in_memory_writes_its_steps(tmp_path: Path) -> None:
-    """Each event loop opens a store of its own. LangGraph saves several checkpoints at once."""
+    """Each event loop opens another store. LangGraph saves several checkpoints at once."""
     root: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
 
     async def put(held: SessionLease, *names: str) -> list[str]:
