@@ -305,6 +305,24 @@ def rows_of_forwarders(modules: Sequence[Module]) -> Iterator[Row]:
     yield Row("functions of one call without a computed argument", str(len(one_call)), "", one_call)
 
 
+def row_of_single_uses(modules: Sequence[Module]) -> Row:
+    """Find the private functions of at most six lines that the product uses in one place."""
+    uses = sum((module.words for module in modules), Counter[str]())
+    places = [
+        f"{module.file}:{function.lineno} {function.name}"
+        for module in modules
+        for function, _ in module.functions
+        if function.name.startswith("_") and not function.name.startswith("__")
+        if not function.decorator_list and uses[function.name] == 2  # its definition and its use
+        if _lines_of(_code(function)) <= 6
+    ]
+    return Row("short private functions with one use", str(len(places)), "90", places)
+
+
+def _lines_of(code: Sequence[ast.stmt]) -> int:
+    return (code[-1].end_lineno or 0) - code[0].lineno + 1
+
+
 def _own_functions(module: Module) -> set[str]:
     imported = {
         alias.asname or alias.name
@@ -425,6 +443,56 @@ def rows_of_lines() -> Iterator[Row]:
             yield Row(folder, f"{sum(found):7,} lines in {len(found):3} modules")
 
 
+PUBLIC_MODULES = {
+    "duologue",
+    "duologue.graphs",
+    "duologue.graphs.events",
+    "duologue.graphs.scenarios",
+    "duologue.nodes.testing",
+    "duologue.nodes.testing.server",
+    "duologue.tools",
+}
+"""The modules that the documentation names."""
+
+
+def row_of_private_imports() -> Row:
+    """Measure the share of the test code that is in files which import private modules."""
+    private, all_lines = dict[str, int](), 0
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        lines = count_lines_of_code(path.read_text())
+        all_lines += lines
+        if not PUBLIC_MODULES.issuperset(_product_modules(ast.parse(path.read_text()))):
+            private[str(path.relative_to(ROOT))] = lines
+    places = [f"{lines:3} {file}" for file, lines in sorted(private.items())]
+    share = f"{sum(private.values()) / all_lines:.1%}"
+    return Row("test code in files that import private modules", share, "45 %", places)
+
+
+def _product_modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), level=0):
+                yield from (f"{module}.{one.name}" for one in node.names if _is_module(module, one))
+                names = [module]
+            case ast.Import():
+                names = [one.name for one in node.names]
+            case _:
+                continue
+        yield from (name for name in names if name.split(".")[0] == "duologue")
+
+
+def _is_module(package: str, imported: ast.alias) -> bool:
+    """Tell whether a package has such a module, and exports no such name."""
+    folder = ROOT.joinpath(*package.split(".")[1:])
+    stub = folder / "__init__.pyi"
+    if package.split(".")[0] != "duologue" or (
+        stub.exists() and imported.name in stub.read_text().split()
+    ):
+        return False
+    path = folder / imported.name
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
 # --- Names ---
 
 _WORDS = tomllib.loads(Path(__file__).with_name("name_words.toml").read_text())
@@ -472,6 +540,8 @@ def rows(modules: Sequence[Module], *, measured: bool) -> Iterator[Row]:
         yield row_of_names(f"files that name `{option}`", [option], "6", modules)
     yield row_of_parameters(modules)
     yield from rows_of_forwarders(modules)
+    yield row_of_single_uses(modules)
+    yield row_of_private_imports()
     if measured:
         yield from asyncio.run(rows_of_utterance())
         yield row_of_import()
