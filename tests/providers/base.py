@@ -139,12 +139,17 @@ class OpenAILikeServer(FakeServer[ProviderRequest]):
         """Return a `chat.completion`."""
         return completion(reply, request.prompt, request.model, number)
 
-    def stream_answer(self, reply: Reply, request: ProviderRequest, number: int) -> Iterator[bytes]:
-        """Yield a stream of `chat.completion.chunk`."""
+    def make_chunks(
+        self, reply: Reply, request: ProviderRequest, number: int
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the `chat.completion.chunk` objects of a stream."""
         options = request.body.get("stream_options") or {}
         with_usage = self.always_sends_usage or bool(options.get("include_usage"))
-        pieces = events(reply, request.prompt, request.model, number, with_usage=with_usage)
-        yield from (make_event(piece) for piece in pieces)
+        return events(reply, request.prompt, request.model, number, with_usage=with_usage)
+
+    def stream_answer(self, reply: Reply, request: ProviderRequest, number: int) -> Iterator[bytes]:
+        """Yield the events of a stream."""
+        yield from map(make_event, self.make_chunks(reply, request, number))
         if reply.error != "drop":
             yield b"data: [DONE]\n\n"
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from duologue.nodes.testing import Reply
-from duologue.nodes.testing.script import completion, events
 
-from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError, make_event
+from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError
 from .openai_rules import check_ranges, check_tool_results
 
 SIGNATURE: Final = "Z2VtaW5p"
@@ -23,6 +22,7 @@ class GeminiOpenAI(OpenAILikeServer):
 
     path = "/v1beta/openai/chat/completions"
     models: ClassVar[tuple[str, ...]] = ("gemini-3-pro-preview", "gemini-2.5-flash")
+    always_sends_usage = True
 
     def check_body(self, body: dict[str, Any]) -> None:
         """Check the model, the results and the signatures."""
@@ -37,21 +37,22 @@ class GeminiOpenAI(OpenAILikeServer):
 
     def render_answer(self, reply: Reply, request: ProviderRequest, number: int) -> object:
         """Return a completion, whose first call is signed."""
-        made: Any = completion(reply, request.prompt, request.model, number)
+        made: Any = super().render_answer(reply, request, number)
         for call in made["choices"][0]["message"].get("tool_calls", ())[:1]:
             call["extra_content"] = _signed(request)
         return made
 
-    def stream_answer(self, reply: Reply, request: ProviderRequest, number: int) -> Iterator[bytes]:
-        """Yield a stream, in which the first call is signed."""
+    def make_chunks(
+        self, reply: Reply, request: ProviderRequest, number: int
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the chunks of a stream, in which the first call is signed."""
         is_signed = False
-        for piece in events(reply, request.prompt, request.model, number, with_usage=True):
-            for choice in piece["choices"]:
+        for chunk in super().make_chunks(reply, request, number):
+            for choice in chunk["choices"]:
                 for call in choice["delta"].get("tool_calls", ())[: 0 if is_signed else 1]:
                     call["extra_content"] = _signed(request)
                     is_signed = True
-            yield make_event(piece)
-        yield b"data: [DONE]\n\n"
+            yield chunk
 
     def render_error(self, error: RefusedRequestError) -> object:
         """Return an error in Google's form, inside a list."""

@@ -27,7 +27,6 @@ _LATE: Final = (408, 429, 502, 503)
 """Codes of errors of the provider behind OpenRouter, which has already begun to answer."""
 
 
-_CHUNK: Final = b"data: {"
 _REASONS: Final = ("tool_calls", "stop", "length", "content_filter", "error")
 _UNSAFE: Final = ("SAFETY", "PROHIBITED_CONTENT", "refusal")
 
@@ -85,14 +84,13 @@ class OpenRouter(OpenAILikeServer):
         parts = [b": OPENROUTER PROCESSING\n\n", make_event({**body, "choices": [choice]})]
         return StreamingResponse(iter(parts), media_type=self.stream_type)
 
-    def stream_answer(self, reply: Reply, request: ProviderRequest, number: int) -> Iterator[bytes]:
-        """Yield a stream of chunks."""
-        for event in super().stream_answer(reply, request, number):
-            if event.startswith(_CHUNK):
-                chunk = json.loads(event.removeprefix(b"data: "))
-                _normalise_reason(chunk)
-                event = make_event(chunk)
-            yield event
+    def make_chunks(
+        self, reply: Reply, request: ProviderRequest, number: int
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the chunks of a stream."""
+        for chunk in super().make_chunks(reply, request, number):
+            _normalise_reason(chunk)
+            yield chunk
 
     def no_key(self) -> RefusedRequestError:
         """Return the error for a request without a key."""

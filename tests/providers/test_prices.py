@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pytest
 from genai_prices import Usage as ListedUsage, calc_price
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from duologue.graphs import (
@@ -16,15 +17,14 @@ from duologue.graphs import (
     MaxCost,
     Price,
     Result,
+    chat,
     converse,
     load_session,
     stream,
 )
-from duologue.graphs.conversation.usage import Usage
-from duologue.nodes.models.answers import count_usage
 from duologue.nodes.testing import Prompt, Reply
 
-from .base import OpenAILikeServer, ProviderRequest
+from .base import ProviderRequest
 from .fakes import client_of, fake
 from .openrouter import OpenRouter
 
@@ -131,15 +131,15 @@ def test_the_price_list_has_a_price_for_each_kind(run: Run) -> None:
 def test_an_agent_of_the_user_pays_for_the_cache_too(run: Run) -> None:
     with fake("anthropic", speak) as server:
         options = {"cache_control": CONTROLS["one hour"]}
-        chat = client_of("anthropic", server, model_kwargs=options)
+        model = client_of("anthropic", server, model_kwargs=options)
 
         async def answer(state: MessagesState) -> dict[str, Any]:
-            return {"messages": [await chat.ainvoke(state["messages"])]}
+            return {"messages": [await model.ainvoke(state["messages"])]}
 
         graph = StateGraph(MessagesState).add_node("answer", answer)
         agent = graph.add_edge(START, "answer").add_edge("answer", END).compile()
         talk = TALK.replace(speakers=[{"name": "Ann", "replies": [agent]}, {"name": "Ben"}])
-        result = run(talk, chat)
+        result = run(talk, model)
     assert result.outcome is not None
     assert result.outcome.total.cost == pytest.approx(bill(server.billed))  # type: ignore[attr-defined]
 
@@ -170,16 +170,15 @@ class WithKinds(OpenRouter):
         made: Any = super().render_answer(reply, request, number)
         return {**made, "usage": self._usage()}
 
-    def stream_answer(self, reply: Reply, request: ProviderRequest, number: int) -> Iterator[bytes]:
+    def make_chunks(
+        self, reply: Reply, request: ProviderRequest, number: int
+    ) -> Iterator[dict[str, Any]]:
         """Yield a stream with the usage, which some servers send in two events."""
-        import json
-
-        for event in OpenAILikeServer.stream_answer(self, reply, request, number):
-            if b'"usage"' in event:
-                data = json.loads(event.removeprefix(b"data: "))
-                event = f"data: {json.dumps({**data, 'usage': self._usage()})}\n\n".encode()
-                yield event
-            yield event
+        for chunk in super().make_chunks(reply, request, number):
+            if "usage" in chunk:
+                chunk["usage"] = self._usage()
+                yield chunk
+            yield chunk
 
 
 DEAR: Final = Price(
@@ -196,97 +195,84 @@ def test_our_client_reads_each_servers_kinds(
     talk = TALK.replace(
         end_chat=EndChat(max_iterations=1, allow_unanswered_end=True), prices={name: DEAR}
     )
-    kinds, expected = KINDS[server_kind]["sent"], Usage(**KINDS[server_kind]["counted"])
     with WithKinds(speak) as server:
-        server.kinds = kinds
+        server.kinds = KINDS[server_kind]["sent"]
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         result = run(talk, name)
     assert result.outcome is not None
     used = result.outcome.total
-    one = expected.model_copy(update={"calls": 1, "output_tokens": 7})
-    both = {field: 2 * value for field, value in one.model_dump(exclude={"cost"}).items()}
-    assert used.model_dump(exclude={"cost"}) == both
-    assert used.cost == pytest.approx(2 * DEAR.compute_cost(one))
+    one = KINDS[server_kind]["counted"] | {"calls": 1, "output_tokens": 7}
+    counts = dict.fromkeys(used.model_dump(exclude={"cost"}), 0) | one
+    assert used.model_dump(exclude={"cost"}) == {kind: 2 * count for kind, count in counts.items()}
+    assert used.cost == pytest.approx(DEAR.compute_cost(used))
+
+
+def bill_call(price: Price, **usage: Any) -> Any:  # noqa: ANN401  # counts and their cost
+    """Return the usage of one call, as a client of LangChain reports it."""
+    told: Any = {"input_tokens": 100, "output_tokens": 100, "total_tokens": 200, **usage}
+    answer = AIMessage("Yes.")
+    answer.usage_metadata = told
+    model = FakeMessagesListChatModel(responses=[answer])
+    prices = {"FakeMessagesListChatModel": price}
+    talk = chat("Well?", assistant="Ann", max_iterations=1, prices=prices)
+    outcome = converse(talk, model=model, store="memory:").outcome
+    assert outcome is not None
+    assert outcome.total.input_tokens == 100
+    return outcome.total
 
 
 @pytest.mark.parametrize(
-    ("used", "cost"),
+    ("details", "counts", "cost"),
     [
-        (Usage(input_tokens=100, cached_tokens=40), 60 * 10 + 40 * 10),
-        (Usage(input_tokens=100, cache_write_tokens=100), 100 * 12.5),
-        (
-            Usage(input_tokens=100, cache_write_tokens=100, cache_write_1h_tokens=40),
-            60 * 12.5 + 800,
-        ),
-        (Usage(input_tokens=100, audio_input_tokens=50), 1000),
-        (Usage(output_tokens=100, audio_output_tokens=50), 2000),
+        ({"cache_read": 40}, (40, 0, 0), 100 * 10),
+        ({"audio": 50}, (0, 0, 0), 100 * 10),
+        ({"cache_creation": 30}, (0, 30, 0), 70 * 10 + 30 * 12.5),
+        ({"cache_creation": 0, "ephemeral_5m_input_tokens": 30}, (0, 30, 0), 700 + 30 * 12.5),
+        ({"cache_creation": 30, "ephemeral_1h_input_tokens": 30}, (0, 30, 30), 700 + 30 * 20),
+        ({"cache_creation": 50, "ephemeral_1h_input_tokens": 30}, (0, 50, 30), 500 + 250 + 600),
+        ({"cache_read": 90, "ephemeral_1h_input_tokens": 30}, (90, 10, 10), 90 * 10 + 10 * 20),
+        ({"priority_cache_read": 20, "priority_cache_creation": 30}, (20, 30, 0), 700 + 375),
+        ({"cache_read": None, "cache_creation": -4}, (0, 0, 0), 100 * 10),
     ],
 )
 def test_a_price_that_is_not_set_follows_from_the_price_of_the_prompt(
-    used: Usage, cost: float
+    details: dict[str, Any], counts: tuple[int, ...], cost: float
 ) -> None:
-    assert Price(input=10e6, output=20e6).compute_cost(used) == pytest.approx(cost)
+    """The kinds of tokens have the names of LangChain's clients."""
+    spoken = {"audio": 50}
+    price = Price(input=10e6, output=20e6)
+    found = bill_call(price, input_token_details=details, output_token_details=spoken)
+    written = (found.cache_write_tokens, found.cache_write_1h_tokens)
+    assert (found.cached_tokens, *written) == counts
+    assert (found.audio_input_tokens, found.audio_output_tokens) == (details.get("audio", 0), 50)
+    assert found.cost == pytest.approx(cost + 100 * 20)
 
 
 def test_each_kind_may_have_its_own_price() -> None:
-    price = Price.model_validate(
-        {
-            "input": 1e6,
-            "output": 2e6,
-            "cached_input": 3e6,
-            "cache_write": 4e6,
-            "cache_write_1h": 5e6,
-            "audio_input": 6e6,
-            "audio_output": 7e6,
-        }
-    )
-    used = Usage(
-        input_tokens=100,
-        cached_tokens=10,
-        cache_write_tokens=30,
-        cache_write_1h_tokens=20,
-        audio_input_tokens=30,
-        output_tokens=50,
-        audio_output_tokens=20,
-    )
+    names = "input output cached_input cache_write cache_write_1h audio_input audio_output"
+    price = Price(**{name: number * 1e6 for number, name in enumerate(names.split(), 1)})
+    read = {"cache_read": 10, "cache_creation": 10, "ephemeral_1h_input_tokens": 20, "audio": 30}
+    # Of the tokens of a known time, LangChain's clients may count those in the other kind, too.
+    read["cache_creation"] += read["ephemeral_1h_input_tokens"]
+    found = bill_call(price, input_token_details=read, output_token_details={"audio": 20})
     prompt = 30 * 1 + 10 * 3 + 10 * 4 + 20 * 5 + 30 * 6
-    assert price.compute_cost(used) == pytest.approx(prompt + 30 * 2 + 20 * 7)
+    assert found.cost == pytest.approx(prompt + 80 * 2 + 20 * 7)
 
 
-@pytest.mark.parametrize(
-    ("details", "cached", "written", "for_an_hour"),
-    [
-        ({"cache_creation": 30}, 0, 30, 0),
-        ({"cache_creation": 0, "ephemeral_5m_input_tokens": 30}, 0, 30, 0),
-        ({"cache_creation": 30, "ephemeral_1h_input_tokens": 30}, 0, 30, 30),
-        ({"cache_creation": 50, "ephemeral_1h_input_tokens": 30}, 0, 50, 30),
-        ({"cache_read": 90, "ephemeral_1h_input_tokens": 30}, 90, 10, 10),
-        ({"priority_cache_read": 20, "priority_cache_creation": 30}, 20, 30, 0),
-        ({"cache_read": None, "cache_creation": -4}, 0, 0, 0),
-    ],
-)
-def test_usage_by_the_names_of_langchains_clients(
-    details: dict[str, Any], cached: int, written: int, for_an_hour: int
-) -> None:
-    answer = AIMessage("Yes.")
-    used: Any = {"input_tokens": 100, "output_tokens": 1, "total_tokens": 101}
-    used["input_token_details"] = details
-    answer.usage_metadata = used
-    found = Usage().plus(count_usage(answer, [HumanMessage("Well?")]))
-    assert (found.cached_tokens, found.cache_write_tokens) == (cached, written)
-    assert found.cache_write_1h_tokens == for_an_hour
-    assert found.input_tokens == 100
-
-
-def test_audio_and_a_cache_have_list_prices_in_one_call() -> None:
-    from duologue.nodes.models.adapters.provider_parameters import ListPrice
-
-    used = Usage(input_tokens=1000, cached_tokens=100, audio_input_tokens=200, output_tokens=10)
-    listed = ListPrice("gemini-2.5-flash", "google", None).compute_cost(used)
+def test_audio_and_a_cache_have_list_prices_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    details: Any = {"cache_read": 100, "audio": 200}
+    told: Any = {"input_tokens": 1000, "output_tokens": 10, "total_tokens": 1010}
+    answer = AIMessage("Yes.", usage_metadata={**told, "input_token_details": details})
+    with fake("google") as server:
+        model = client_of("google", server)
+        scripted = FakeMessagesListChatModel(responses=[answer])
+        monkeypatch.setattr(type(model), "_agenerate", scripted._agenerate)
+        outcome = converse(chat("Well?", max_iterations=1), model=model, store="memory:").outcome
     parts = [
         ListedUsage(input_tokens=700, output_tokens=10),
         ListedUsage(input_tokens=100, cache_read_tokens=100),
         ListedUsage(input_tokens=200, input_audio_tokens=200),
     ]
     prices = [calc_price(part, "gemini-2.5-flash", provider_id="google") for part in parts]
-    assert listed == pytest.approx(float(sum(price.total_price for price in prices)))
+    assert outcome is not None
+    assert outcome.total.cost == pytest.approx(float(sum(one.total_price for one in prices)))

@@ -9,7 +9,6 @@ from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.outputs import LLMResult
 
 from duologue.graphs import Conversation, ModelError, chat, converse, stream
-from duologue.graphs.conversation.usage import Usage
 from duologue.graphs.events import ConversationEnded, Event, MessageSaid, MessageToken, Notice
 from support.faulty_server import Sent
 from support.replies_in_bytes import EVENTS, Server, chunk, events, json_of, say, stream_of, whole
@@ -39,16 +38,18 @@ def events_of(
 
 def usage_of(
     server: Server, conversation: Conversation, monkeypatch: pytest.MonkeyPatch, *, streams: bool
-) -> Usage:
-    """Run a conversation, streamed or not, and return the usage of its model."""
+) -> tuple[int, int]:
+    """Run a conversation, streamed or not; return the tokens of its prompts and answers."""
     if streams:
         ended = events_of(server, conversation, monkeypatch)[-1]
         assert isinstance(ended, ConversationEnded)
-        return ended.usage["m"]
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    outcome = converse(conversation, store="memory:ends-of-streams").outcome
-    assert outcome is not None
-    return outcome.usage["m"]
+        used = ended.usage["m"]
+    else:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        outcome = converse(conversation, store="memory:ends-of-streams").outcome
+        assert outcome is not None
+        used = outcome.usage["m"]
+    return used.input_tokens, used.output_tokens
 
 
 def said(found: list[Event]) -> list[tuple[str, bool]]:
@@ -288,8 +289,7 @@ def test_usage_is_read_from_either_form(streams: bool, monkeypatch: pytest.Monke
     plain = json_of({**whole("So."), "usage": usage})
     parts = (chunk({"content": "So."}, "stop"), {"choices": [], "usage": usage})
     with Server(plain if streams else stream_of(*parts)) as server:
-        used = usage_of(server, clerk(), monkeypatch, streams=streams)
-    assert (used.input_tokens, used.output_tokens) == (9, 4)
+        assert usage_of(server, clerk(), monkeypatch, streams=streams) == (9, 4)
 
 
 def test_callbacks_receive_the_usage_by_openais_names(monkeypatch: pytest.MonkeyPatch) -> None:
