@@ -18,7 +18,9 @@ import typer
 from openinference.instrumentation.langchain import LangChainInstrumentor
 from typer.testing import CliRunner
 
-from duologue import graphs, tools
+import duologue.graphs as graphs
+import duologue.graphs.studio as studio
+import duologue.tools as tools
 from duologue.graphs import (
     Conversation,
     DuologueError,
@@ -39,7 +41,6 @@ from duologue.graphs import (
     converse,
     draw,
     load_conversation,
-    studio,
 )
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import load_batch

@@ -11,8 +11,8 @@ import pytest
 from house import count_lines_of_code
 
 import duologue
+import duologue.graphs as graphs
 import duologue.tools
-from duologue import graphs
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = sorted(

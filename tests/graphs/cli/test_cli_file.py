@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import converse, load_conversation
-from duologue.graphs.cli.descriptions import read_sample
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import duologue
 from support.graphs import forms_by_kind
@@ -38,7 +37,8 @@ def test_what_init_writes_passes_the_check_and_runs(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_line_that_is_off_can_be_switched_on(kind: str) -> None:
-    lines = read_sample(kind).splitlines()
+    duologue("init", kind)
+    lines = Path(f"{kind}.toml").read_text(encoding="utf-8").splitlines()
     off = [place for place, line in enumerate(lines) if re.match(r"# \w+ = ", line)]
     assert len(off) >= 4
     plain = load_conversation(tomllib.loads("\n".join(lines)))

@@ -1,14 +1,13 @@
 """L2 on the command line: dump, load, reset, copy and export."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from duologue.graphs import Session, converse, role_play
-from duologue.graphs.session.export_formats import FORMATS, ExportFormat
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import ANSWER, DONE, FIRST, duologue
@@ -135,7 +134,7 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
 def test_the_help_of_export_and_its_error_list_all_formats() -> None:
     said = " ".join(duologue("export", "--help").stdout.split())
     refused = duologue("export", "g", "--format", "pdf").stderr
-    assert {*FORMATS} == {*get_args(ExportFormat)}
-    for name, purpose in FORMATS.items():
-        assert f"{name}, {purpose}" in said
-        assert repr(name) in refused
+    formats = re.findall(r"'(\w+)'", refused.partition("'pdf'")[2])
+    assert {"markdown", "jsonl", "html"} < {*formats}
+    for name in formats:
+        assert re.search(rf"\b{name}, (a|one|training) ", said), name

@@ -1,5 +1,6 @@
 """Tools of Python modules on the command line: --tools, and the commands that are printed."""
 
+import socket
 import sys
 from collections.abc import Iterator
 from importlib import invalidate_caches
@@ -9,7 +10,6 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Session, Speaker, converse, list_sessions
-from duologue.graphs.view.local_server import bind_port
 from duologue.nodes.testing import ScriptedChatModel
 from support.cli_help import Serve, duologue
 from support.tables import each_row, read_rows
@@ -154,8 +154,7 @@ def test_a_served_file_may_name_the_tools_of_a_module(
     command: str, option: str, serve: Serve
 ) -> None:
     serve()
-    with bind_port(0) as taken:
-        taken.listen()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         arguments = (command, "desk.toml", option, port)
         assert "there is no tool 'find_order'" in duologue(*arguments).stderr

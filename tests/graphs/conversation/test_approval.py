@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from duologue.graphs import InterruptOn, SpecError, load_conversation
-from duologue.graphs.conversation.conversation import restore_conversation
 from support.tables import each_row
 
 
@@ -31,7 +30,7 @@ def test_a_conversation_with_rules_round_trips_as_json_toml_and_as_it_is_stored(
         "send_mail": InterruptOn(allowed_decisions=("approve", "reject"), description="Really?"),
         "read_mail": False,
     }
-    assert restore_conversation(json.loads(json.dumps(found.stored()))) == found
+    assert load_conversation(json.loads(json.dumps(found.stored()))) == found
     toml = tmp_path / "talk.toml"
     toml.write_text(found.to_toml())
     assert load_conversation(toml) == found

@@ -15,9 +15,6 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.conversation.limits import ROOM, fixed_tokens, least_limit, most_calls
-from duologue.graphs.speakers.call_settings import Context, KeepAll
-from duologue.graphs.text.words import tokens_of
 from duologue.nodes.testing import ScriptedChatModel, ScriptExhaustedError
 from support.tables import each_row
 
@@ -27,11 +24,14 @@ def talk(context: object, **fields: object) -> Conversation:
     return load_conversation({"task": "Talk.", "speakers": [ann, {"name": "Bob"}]})
 
 
+ALL = Speaker("Ann").context
+
+
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
-        ("all", KeepAll()),
-        ({"kind": "all"}, KeepAll()),
+        ("all", ALL),
+        ({"kind": "all"}, ALL),
         ({"kind": "last", "limit": 20}, LastMessages(limit=20)),
         ({"kind": "tokens", "limit": 3000}, TokenBudget(limit=3000)),
         ({"kind": "summary", "limit": 3000}, RunningSummary(limit=3000)),
@@ -42,11 +42,11 @@ def talk(context: object, **fields: object) -> Conversation:
     ],
 )
 def test_a_policy_is_written_as_a_table_or_a_word_and_comes_back_the_same(
-    written: object, meant: Context
+    written: object, meant: LastMessages | TokenBudget | RunningSummary
 ) -> None:
     conversation = talk(written)
     assert conversation.speakers[0].context == meant
-    assert conversation.speakers[1].context == KeepAll()
+    assert conversation.speakers[1].context == ALL
     assert load_conversation(conversation.stored()) == conversation
     assert conversation.speakers[0].model_dump()["context"]["kind"] == meant.kind
 
@@ -107,24 +107,19 @@ def test_a_budget_smaller_than_the_tools_is_refused_before_any_model_is_called()
         converse(limited(needed), **options)
 
 
-def test_the_least_budget_holds_the_system_prompt_and_room_for_a_message() -> None:
-    conversation = talk("all", system_prompt="You are {me}. {task}" * 9)
-    ann = conversation.speakers[0]
-    fixed = fixed_tokens(conversation, ann, conversation.task)
-    assert fixed > tokens_of("You are {me}. Talk." * 9)
-    assert least_limit(conversation, ann) == fixed + ROOM
+def needed(**ann: object) -> int:
+    """Return the least budget of a speaker, as the error for a smaller one names it."""
+    with pytest.raises(SpecError, match="too few") as caught:
+        talk({"kind": "tokens", "limit": 1}, **ann)
+    return int(str(caught.value).split("set ")[1].split()[0])
 
 
-def test_a_speakers_examples_stand_in_every_prompt_too() -> None:
+def test_the_least_budget_holds_the_system_prompt_examples_and_room_for_a_message() -> None:
     """L4: a budget must include the examples, which are part of each prompt."""
+    assert 64 < needed(system_prompt="Ann") < 80
     text = "Weather? " * 30
     examples = [("user", text), ("assistant", "Rain.")]
-    conversation = talk("all")
-    plain, shown = (
-        fixed_tokens(conversation, Speaker(name="Ann", examples=given), "Talk.")
-        for given in ([], examples)
-    )
-    assert shown - plain >= tokens_of(text)
+    assert needed(examples=examples) - needed() > len(text) / 5
 
 
 def test_the_opening_tasks_of_all_stand_in_every_prompt_where_they_are_reconciled() -> None:
@@ -150,4 +145,11 @@ def test_the_model_that_sums_up_is_one_of_the_conversations_models() -> None:
 
 
 def test_summaries_are_among_the_calls_that_a_conversation_can_take() -> None:
-    assert most_calls(talk({"kind": "summary", "limit": 3000})) > most_calls(talk("all"))
+    never = {"kind": "all", "of": ["stop_requested", {"kind": "max_calls", "limit": 1_000_000}]}
+
+    def most(context: object) -> int:
+        with pytest.raises(SpecError, match="can never be met") as caught:
+            load_conversation(talk(context).stored() | {"end_chat": {"when": never}})
+        return int(str(caught.value).partition(" model calls")[0].split()[-1])
+
+    assert most({"kind": "summary", "limit": 3000}) > most("all")

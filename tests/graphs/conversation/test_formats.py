@@ -1,9 +1,9 @@
 """Output formats as data (L5): readable from any file, and refused if ambiguous."""
 
+import json
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from duologue.graphs import (
     BlockFormat,
@@ -15,11 +15,10 @@ from duologue.graphs import (
     SpecError,
     load_conversation,
 )
-from duologue.graphs.speakers.formats import Format
 from support.tables import read_rows
 
 LAGENT = {"begin": "```python\n", "end": "\n```\n", "tool_type": "code interpreter"}
-FORMATS: TypeAdapter[Format] = TypeAdapter(Format)
+Format = LabelledFormat | BlockFormat | CodeFormat | SchemaFormat
 
 
 def talk(**ann: object) -> Conversation:
@@ -64,10 +63,11 @@ def test_a_format_is_known_by_its_kind_or_a_field_of_its_own(given: Any, read: F
 )
 def test_a_format_is_written_with_its_kind_and_read_back_to_the_letter(form: Format) -> None:
     """L5: marks of blocks keep their line breaks and spaces in JSON and in Python."""
-    written = FORMATS.dump_python(form, exclude_defaults=True)
+    conversation = talk(format=form)
+    written = conversation.stored()["speakers"][0]["format"]
     assert written["kind"] == form.kind
-    assert FORMATS.validate_python(written) == form
-    assert FORMATS.validate_json(FORMATS.dump_json(form)) == form
+    assert talk(format=written) == conversation
+    assert load_conversation(json.loads(conversation.model_dump_json())) == conversation
 
 
 REFUSED: list[tuple[object, str]] = read_rows(__file__, "refused")

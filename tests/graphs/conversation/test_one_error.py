@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from duologue import graphs
+import duologue
 from duologue.graphs import (
     Conversation,
     DoneToken,
@@ -15,8 +15,10 @@ from duologue.graphs import (
     EndChatMode,
     MaxMessages,
     Sandbox,
+    Session,
     Speaker,
     SpecError,
+    StopRequested,
     chat,
     coder,
     group_solve,
@@ -24,8 +26,7 @@ from duologue.graphs import (
     role_play,
     user_proxy,
 )
-from duologue.graphs.session.fork import apply_changes
-from support.ends import End
+from support.shape_help import play
 from support.spec_help import minimal
 from support.tables import each_row, read_rows
 
@@ -41,7 +42,7 @@ def test_what_is_made_in_python_says_what_is_wrong(
     made: str, fields: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        getattr(graphs, made)(**fields)
+        getattr(duologue, made)(**fields)
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value, ValueError)
@@ -53,7 +54,7 @@ def test_pydantic_s_own_reading_raises_its_own_error(
 ) -> None:
     """Models that embed a spec get pydantic's errors with their paths."""
     with pytest.raises(ValidationError):
-        getattr(graphs, made).model_validate(fields)
+        getattr(duologue, made).model_validate(fields)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,10 @@ def test_a_mode_alone_changes_nothing_else_in_a_fork() -> None:
     made = Conversation(
         task="Plan", speakers=PAIR, end_chat=EndChat(max_iterations=9), sandbox=Sandbox(seconds=7)
     )
-    found = apply_changes(made, {"end_chat": FIRST.name, "sandbox": "monty"})
+    with pytest.raises(RuntimeError):
+        play(made, [RuntimeError("stopped")], store="memory:forked", session="s")
+    forked = Session("s", store="memory:forked").fork(end_chat=FIRST.name, sandbox="monty")
+    found = forked.state().conversation
     assert (found.end_chat.mode, found.end_chat.max_iterations) == (FIRST, 9)
     assert (found.sandbox.level, found.sandbox.seconds) == ("monty", 7)
 
@@ -179,4 +183,4 @@ def test_a_level_alone_is_a_sandbox() -> None:
 
 
 def test_a_kind_alone_is_an_end() -> None:
-    assert TypeAdapter(End).validate_python("stop_requested").kind == "stop_requested"
+    assert EndChat(when="stop_requested").when == StopRequested()

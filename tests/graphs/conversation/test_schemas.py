@@ -17,10 +17,7 @@ from pydantic import (
     field_validator,
 )
 
-from duologue.graphs import Conversation, SchemaFormat, SpecError, converse
-from duologue.graphs.log.parsing import parse
-from duologue.graphs.speakers.formats import is_object, schema_of
-from duologue.nodes.models.adapters.provider_parameters import is_strict
+from duologue.graphs import Conversation, SpecError, converse
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.shape_help import never, play, talk
@@ -115,37 +112,28 @@ def asked(form: str = "structured") -> Conversation:
 
 
 @pytest.mark.parametrize(
-    ("model", "name"),
-    [(Tree, "Tree"), (Box[int], "Box_int"), (Box[list[Tree]], "Box_list_Tree")],
-)
-def test_a_model_of_any_name_and_one_that_holds_itself_is_an_object_with_a_plain_name(
-    model: type[BaseModel], name: str
-) -> None:
-    """L5: every schema has an object as its root and a plain name, as servers require."""
-    schema = schema_of(model)
-    assert (schema["title"], schema["type"]) == (name, "object")
-    assert is_object(model)
-
-
-def test_a_name_that_servers_would_refuse_is_another_one() -> None:
-    long = type("Ä" * 3, (Empty,), {"__doc__": None})
-    assert schema_of(long)["title"] == "answer"
-    assert len(schema_of(type("x" * 99, (Empty,), {}))["title"]) == 64
-
-
-@pytest.mark.parametrize(
-    ("model", "strict"),
+    ("model", "name", "strict"),
     [
-        *((Tree, True), (Box[int], True), (Box[Tree | None], True), (Named, True), (Empty, True)),
-        *((Free, False), (Pair, False), (Anything, False), (Open, False), (Pet, False)),
-        *((Box[set[int]], False), (Box[dict[str, int]], False), (Box[bytes], False)),
+        *((Tree, "Tree", True), (Box[int], "Box_int", True), (Box[list[Tree]], None, True)),
+        *((Box[Tree | None], None, True), (Named, None, True), (Empty, None, True)),
+        *((Free, None, False), (Pair, None, False), (Anything, None, False), (Open, None, False)),
+        *((Pet, None, False), (Box[set[int]], None, False), (Box[dict[str, int]], None, False)),
+        (Box[bytes], None, False),
+        (type("Ä" * 3, (Empty,), {"__doc__": None}), "answer", True),
+        (type("x" * 99, (Empty,), {}), "x" * 64, True),
     ],
 )
-def test_openais_strict_form_is_asked_for_where_it_can_say_the_whole_schema(
-    model: type[BaseModel], strict: bool
+def test_a_schema_has_a_plain_name_and_openais_strict_form_if_it_can_say_it_whole(
+    model: type[BaseModel], name: str | None, strict: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """L5: the strict form closes all objects, so an object with free keys would be empty."""
-    assert is_strict(schema_of(model)) is strict
+    with ScriptedServer(lambda prompt: "{}") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        converse(asked(), schemas={"Wanted": model}, store="memory:")
+        form = server.calls[0].body["response_format"]["json_schema"]
+    assert form["name"] == (name or form["name"])
+    assert form["name"].replace("_", "").isalnum()
+    assert (form["strict"], form["schema"]["type"]) == (strict, "object")
 
 
 @pytest.mark.parametrize(
@@ -165,9 +153,6 @@ def test_each_kind_of_model_goes_over_the_wire(
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         result = converse(asked(), schemas={"Wanted": model}, store="memory:")
         form = server.calls[0].body["response_format"]["json_schema"]
-    assert form["strict"] is is_strict(schema_of(model))
-    assert form["name"].replace("_", "").isalnum()
-    assert form["schema"]["type"] == "object"
     free = form["schema"]["properties"].get("prices", {})
     assert free.get("additionalProperties") is not False
     wanted = model.model_validate_json(text).model_dump(mode="json") if read is None else read
@@ -175,15 +160,15 @@ def test_each_kind_of_model_goes_over_the_wire(
 
 
 def test_numbers_that_no_store_keeps_are_none_whatever_the_model_writes() -> None:
-    found = parse(SchemaFormat(name="x"), '{"number": Infinity}', schema=Endless)
-    assert found.value == {"number": None}
+    result, _ = play(asked("text"), ['{"number": Infinity}'], schemas={"Wanted": Endless})
+    assert result.parsed("Ann") == [{"number": None}]
 
 
 def test_a_field_is_named_as_it_is_given() -> None:
     """L5: the problem shows the name that the reply must use."""
-    problem = parse(SchemaFormat(name="x"), '{"first": 1}', schema=Named).problem
-    assert problem is not None
-    assert "did you mean 'the first'?" in problem
+    script = ['{"first": 1}', '{"the first": 1}']
+    _, model = play(asked("text"), script, schemas={"Wanted": Named})
+    assert "did you mean 'the first'?" in model.calls[1].messages[-1].text
 
 
 @pytest.mark.parametrize("form", ["structured", "text"])

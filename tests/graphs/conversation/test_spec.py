@@ -6,28 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError, create_model
+from pydantic import BaseModel, ValidationError
 
 from duologue.graphs import (
     Conversation,
     DoneToken,
     EndChatMode,
     MaxMessages,
-    Session,
     Speaker,
     SpecError,
     converse,
     load_conversation,
     role_play,
 )
-from duologue.graphs.common.data import Versions
-from duologue.graphs.conversation import conversation as stored
-from duologue.graphs.conversation.fields import SPEC_VERSION
-from duologue.graphs.prompts import prompts
-from duologue.graphs.session import dump
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.graphs import RolePlayForm
+from support.prompts import PROMPTS
 from support.spec_help import as_toml, minimal
 from support.tables import each_row, read_rows
 
@@ -142,7 +137,6 @@ def test_the_short_form_means_the_same_everywhere(short_load: Load) -> None:
     }
     found = short_load(ROLES | fields)
     assert found == role_play("Plan", "Owner", "Gardener", **fields)
-    assert found == RolePlayForm.model_validate(ROLES | fields).conversation()
     assert found.names == ("Owner", "Gardener")
     assert [speaker.checks_completion for speaker in found.speakers] == [True, False]
     assert found.end_chat.max_iterations == 3
@@ -248,70 +242,9 @@ def test_a_version_is_a_whole_number(version: object, load: Load) -> None:
 
 
 def test_a_newer_version_asks_for_an_upgrade(load: Load) -> None:
-    with pytest.raises(
-        SpecError, match=f"versions up to {SPEC_VERSION}, not {SPEC_VERSION + 1}; upgrade"
-    ):
-        load(minimal(version=SPEC_VERSION + 1, what_is_new=True))
-
-
-@pytest.fixture
-def two_releases_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulate a release two versions later, in which the task was first a job, then a chore."""
-
-    def first(data: dict[str, Any]) -> dict[str, Any]:
-        return {"chore": data["job"]} | {k: v for k, v in data.items() if k != "job"}
-
-    def second(data: dict[str, Any]) -> dict[str, Any]:
-        return {"task": data["chore"]} | {k: v for k, v in data.items() if k != "chore"}
-
-    later = create_model("Later", __base__=Conversation, version=(int, SPEC_VERSION + 2))
-    monkeypatch.setattr(stored, "SPEC_VERSIONS", Versions(SPEC_VERSION, (first, second)))
-    monkeypatch.setattr(stored, "Conversation", later)
-
-
-@pytest.mark.usefixtures("two_releases_later")
-def test_an_older_version_is_migrated_step_by_step(load: Load) -> None:
-    people = speakers()
-    for data in (
-        {"version": SPEC_VERSION, "job": "Plan", "speakers": people},
-        {"version": SPEC_VERSION + 1, "chore": "Plan", "speakers": people},
-        {"version": SPEC_VERSION + 2, "task": "Plan", "speakers": people},
-        {"task": "Plan", "speakers": people},
-    ):
-        found = load(data)
-        assert found.task == "Plan"
-        assert found.model_dump()["version"] == SPEC_VERSION + 2
-
-
-def test_each_change_of_a_shape_has_its_step() -> None:
-    assert stored.SPEC_VERSIONS.newest == SPEC_VERSION
-    assert dump.DUMP_VERSIONS.newest == dump.DUMP_VERSION
-
-
-@pytest.mark.parametrize("version", [1, stored.SPEC_VERSIONS.oldest - 1])
-def test_a_version_of_a_development_version_is_refused(version: int, load: Load) -> None:
-    with pytest.raises(
-        SpecError, match=f"version: {version} was written by a development version before 0.1.0"
-    ):
-        load(minimal(version=version))
-
-
-def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ScriptedChatModel(script=["Hi.", "Ho."])
-    conversation = load_conversation(minimal(end_chat={"max_iterations": 1}))
-    converse(conversation, session="s", model=model, store="memory:versions")
-    # When its shape changes later, the old shape must be distinguishable.
-    seen: list[object] = []
-
-    def step(data: dict[str, Any]) -> dict[str, Any]:
-        seen.append(data["version"])
-        return data
-
-    later = create_model("Later", __base__=Conversation, version=(int, SPEC_VERSION + 1))
-    monkeypatch.setattr(stored, "SPEC_VERSIONS", Versions(SPEC_VERSION, (step,)))
-    monkeypatch.setattr(stored, "Conversation", later)
-    assert Session("s", store="memory:versions").state().conversation.task == "Plan"
-    assert set(seen) == {SPEC_VERSION}
+    newest = Conversation.model_fields["version"].default
+    with pytest.raises(SpecError, match=f"versions up to {newest}, not {newest + 1}; upgrade"):
+        load(minimal(version=newest + 1, what_is_new=True))
 
 
 # The JSON schema
@@ -362,7 +295,7 @@ def test_the_json_schema_reaches_every_part_of_a_conversation() -> None:
         "Judge",
     }
     assert parts < set(schema["$defs"])
-    assert schema["properties"]["version"]["const"] == SPEC_VERSION
+    assert schema["properties"]["version"]["const"] == load_conversation(minimal()).version
     assert schema["additionalProperties"] is False
 
 
@@ -385,7 +318,7 @@ def test_what_is_sent_is_hot_for_the_task_cool_for_speakers_and_between_for_verd
         asked = prompt[-1]["content"]
         return (
             '{"objectives_left": [], "complete": true}'
-            if prompts.JUDGE_OWN_TASK in asked
+            if PROMPTS["judge_own_task"] in asked
             else "Dig."
         )
 

@@ -25,11 +25,10 @@ from duologue.graphs import (
     group_solve,
     load_conversation,
 )
-from duologue.graphs.common import validation
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import ScriptedChatModel
 from support.group_play import Troupe, entries, spec_of
 from support.histories import CASTS, Mode, Plan
+from support.prompts import PROMPTS, fill
 from support.tables import check_rows, read_rows
 
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -40,7 +39,7 @@ def short(view: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{role[0]}:{text}" for role, text in view]
 
 
-LEFT = prompts.JUDGE_OWN_TASK
+LEFT = PROMPTS["judge_own_task"]
 
 
 async def test_histories_are_as_spelled_out_by_hand() -> None:
@@ -49,7 +48,7 @@ async def test_histories_are_as_spelled_out_by_hand() -> None:
         lists = {name: tuple(one) for name, one in fields.items() if isinstance(one, list)}
         result, expected = await Troupe().play(Plan(**fields | lists))
         for name, view in views.items():
-            spelled = prompts.fill_template(view, **prompts.PROMPTS).replace("|", "\n\n")
+            spelled = fill(view, **PROMPTS).replace("|", "\n\n")
             assert " ".join(short(entries(result.viewpoint(name))[1:])) == spelled, row
             assert " ".join(short(expected.histories[name])) == spelled, row
 
@@ -239,7 +238,7 @@ def test_a_whole_conversation_is_held_to_the_same() -> None:
         whole = {"speakers": TWO, **fields}
         Path("whole.toml").write_text(tomli_w.dumps(whole))
         with pytest.raises(SpecError) as made:
-            validation.validate(Conversation, whole)
+            Conversation(**whole)
         with pytest.raises(SpecError) as read:
             load_conversation(whole)
         with pytest.raises(SpecError) as in_file:

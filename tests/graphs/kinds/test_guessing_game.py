@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+from support.prompts import PROMPTS
 from support.tables import read_rows
 
 SECRET = "The secret number is 2."  # noqa: S105
@@ -59,7 +59,7 @@ def players(*, last: int = 3) -> ScriptedChatModel:
 
     def answer(prompt: Prompt) -> Line:
         system, *seen = (message["content"] for message in prompt)
-        if seen[-1] == prompts.JUDGE_OWN_TASK:
+        if seen[-1] == PROMPTS["judge_own_task"]:
             won = any("You won" in text.replace("say 'You won'", "") for text in seen)
             return {"objectives_left": [] if won else ["the right guess"], "complete": won}
         return master(seen) if system.startswith("You are Game master") else player(seen, last)

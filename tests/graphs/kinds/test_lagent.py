@@ -20,11 +20,10 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.kinds.coder import BEGIN_WRITING, SATISFIED
-from duologue.graphs.log.parsing import parse
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.log import fields_of, of_kind
+from support.prompts import KIND_PROMPTS
 from support.shape_help import play, shown, texts
 
 
@@ -155,8 +154,8 @@ def interpreter(ran: list[str]) -> BaseTool:
 
 def code_alone(turn: Turn, call: ToolCall) -> ToolCall:
     """Replace the whole text of a call by its code, before the tool runs."""
-    blocks: Any = parse(CODE, call["args"]["command"]).value
-    return ToolCall(name=call["name"], args={"command": blocks[0]["action"]}, id=call["id"])
+    code = call["args"]["command"].partition("```python\n")[2].partition("\n```\n")[0]
+    return ToolCall(name=call["name"], args={"command": code}, id=call["id"])
 
 
 def result_alone(turn: Turn, call: ToolCall, result: ToolMessage) -> ToolMessage:
@@ -293,7 +292,7 @@ def test_writer_and_critic_speak_in_rounds_and_the_writer_has_the_last_word(roun
 
 @pytest.mark.part(1)
 @pytest.mark.parametrize("at", [1, 3, 5])
-@pytest.mark.parametrize("said", [SATISFIED, f"It is good now.\n{SATISFIED}"])
+@pytest.mark.parametrize("said", ["SATISFIED", "It is good now.\nSATISFIED"])
 def test_a_satisfied_critic_ends_it_with_the_version_that_it_has_read(at: int, said: str) -> None:
     """L9: a satisfied critic ends it early, with the version that it has read."""
     result, _ = play(blogger("Bees"), [*WHOLE[:at], said])
@@ -303,7 +302,7 @@ def test_a_satisfied_critic_ends_it_with_the_version_that_it_has_read(at: int, s
 
 
 def test_the_writer_does_not_end_it_nor_does_a_critic_who_only_mentions_the_word() -> None:
-    said = [SATISFIED, f"I am not {SATISFIED} yet.", "Bees dance."]
+    said = ["SATISFIED", "I am not SATISFIED yet.", "Bees dance."]
     result, _ = play(blogger("Bees", rounds=1), said)
     assert [text for _, text in result.transcript] == said
 
@@ -338,7 +337,7 @@ def test_names_prompts_prefix_word_and_parameters_can_be_set() -> None:
 def test_without_a_prefix_the_critic_hears_the_text_alone() -> None:
     _, model = play(blogger("Bees", critic_prefix=None, rounds=1), ["One.", "Two.", "Three."])
     assert texts(model.calls[1]) == ["u:One."]
-    assert texts(model.calls[0]) == [f"u:{BEGIN_WRITING}"]
+    assert texts(model.calls[0]) == [f"u:{KIND_PROMPTS['blogger_begin']}"]
 
 
 def test_the_most_rounds_make_a_conversation_that_can_be_run() -> None:

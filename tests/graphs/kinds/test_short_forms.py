@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_type_hints
+from uuid import uuid4
 
 import pytest
 import tomli_w
@@ -18,6 +19,7 @@ from duologue.graphs import (
     LabelledFormat,
     MaxMessages,
     ModelSettings,
+    SessionError,
     Speaker,
     SpecError,
     ToolCalled,
@@ -26,7 +28,6 @@ from duologue.graphs import (
     load_conversation,
     role_play,
 )
-from duologue.graphs.conversation.conversation_options import first_difference
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.graphs import forms_by_kind
 from support.people_help import play
@@ -272,13 +273,22 @@ def test_what_the_form_fills_in_is_not_compared_when_a_session_goes_on() -> None
     older = given.replace(
         speakers={"Owner": {"system_prompt": "You lead."}}, end_chat={"max_iterations": 8}
     )
-    assert first_difference(older, given) == ""
+
+    def begin_and_go_on(stored: Conversation) -> None:
+        store = f"memory:{uuid4().hex}"
+        with pytest.raises(RuntimeError, match="begun"):
+            play(stored, [RuntimeError("begun")], store=store)
+        play(given, [RuntimeError("resumed")], store=store)
+
+    with pytest.raises(RuntimeError, match="resumed"):
+        begin_and_go_on(older)
     changes: list[tuple[dict[str, Any], str]] = [
-        ({"speakers": {"Owner": {"tools": []}}}, "speakers.0.tools"),
-        ({"end_chat": {"guards": {"echo": 3}}}, "end_chat.guards.echo"),
+        ({"speakers": {"Owner": {"tools": []}}}, "speakers.0.tools differs"),
+        ({"end_chat": {"guards": {"echo": 3}}}, "end_chat.guards.echo differs"),
     ]
     for change, differs in changes:
-        assert first_difference(given.replace(**change), given) == differs
+        with pytest.raises(SessionError, match=differs):
+            begin_and_go_on(given.replace(**change))
 
 
 def search(query: str) -> str:

@@ -1,15 +1,14 @@
 """R14: prompts of models, each in a separate file; a conversation may replace any of them."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from duologue.graphs import Session, SpecError, converse, load_conversation, role_play
-from duologue.graphs.prompts import prompts, prompts as texts
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.graphs import forms_by_kind
+from support.prompts import KIND_PROMPTS, PROMPTS
 from support.tables import each_row
 
 TALK: dict[str, Any] = {
@@ -29,39 +28,21 @@ def placeholders(text: str) -> list[str]:
 
 def other(name: str) -> str:
     """Return another text for a prompt, with its placeholders in another order."""
-    return f"OTHER {name} " + " ".join(
-        f"{{{one}}}" for one in placeholders(prompts.PROMPTS[name])[::-1]
-    )
-
-
-def test_each_prompt_has_a_file_and_nothing_else_stands_there() -> None:
-    """R14: each prompt has a file of its name, and there are no other files."""
-    folder = Path(texts.__file__).parent / "texts"
-    files = {file.stem for file in folder.glob("*")} - {"kinds"}
-    assert files == prompts.PROMPTS.keys()
-    assert all(text == text.strip() and text.name == name for name, text in prompts.PROMPTS.items())
+    return f"OTHER {name} " + " ".join(f"{{{one}}}" for one in placeholders(PROMPTS[name])[::-1])
 
 
 def test_no_prompt_shows_a_form_that_is_nothing_when_it_is_copied() -> None:
     """R14, R15: no prompt has a placeholder like ``<your solution>``; small models copy it."""
-    every: list[str | Path] = [
-        *prompts.PROMPTS.values(),
-        *(Path(texts.__file__).parent / "texts/kinds").glob("*.txt"),
-    ]
-    for one in every:
-        text = one.read_text() if isinstance(one, Path) else one
+    for text in (*PROMPTS.values(), *KIND_PROMPTS.values()):
+        assert text == text.strip()
         assert re.findall(r"<[^>]*>|\[[^\]]*\]", text) == []
 
 
-@pytest.mark.parametrize("name", prompts.PROMPTS)
+@pytest.mark.parametrize("name", PROMPTS)
 def test_any_prompt_may_be_said_in_other_words(name: str) -> None:
     """R14: a text replaces the prompt of that name."""
     conversation = load_conversation(talk(**{name: other(name)}))
-    values = dict.fromkeys(placeholders(prompts.PROMPTS[name]), "x")
-    assert (
-        conversation.render_prompt(prompts.PROMPTS[name], **values).strip()
-        == (f"OTHER {name} " + " ".join("x" for _ in values)).strip()
-    )
+    assert conversation.prompts[name].text == other(name)
     assert load_conversation(conversation.stored()) == conversation
 
 
@@ -85,7 +66,7 @@ def test_other_words_are_what_the_model_is_told() -> None:
     assert sent[0].startswith("Be Ann.")
     assert sent[1] == "Go!"
     assert "Done?" in sent
-    assert prompts.JUDGE_OWN_TASK not in sent
+    assert PROMPTS["judge_own_task"] not in sent
     assert "Left: the beds" in [message.text for message in result.messages]
 
 
@@ -106,13 +87,14 @@ def test_words_that_can_not_be_filled_are_refused_by_name(
 
 def test_braces_that_are_no_placeholder_stay_and_so_do_all_of_a_role_prompt() -> None:
     """R14: only placeholders are replaced."""
-    conversation = load_conversation(
-        talk(begin='Write {"json": {}} { }')
-        | {"speakers": [{"name": "A", "system_prompt": "{you}"}, {"name": "B"}]}
-        | {"end_chat": {}}
-    )
-    assert conversation.render_prompt(prompts.PROMPTS["begin"]) == 'Write {"json": {}} { }'
-    assert conversation.system_prompt(conversation.speakers[0], None) == "{you}"
+    speakers = [{"name": "A", "system_prompt": "{you}"}, {"name": "B"}]
+    given = talk(begin='Write {"json": {}} { }') | {"speakers": speakers, "end_chat": {}}
+    model = ScriptedChatModel(["Yes."] * 10)
+    converse(given, model=model, store="memory:")
+    assert [message.text for message in model.calls[0].messages][:2] == [
+        "{you}\n\nThe task: Plan a garden.",
+        'Write {"json": {}} { }',
+    ]
 
 
 def test_a_registered_text_is_stored_when_the_session_begins() -> None:
@@ -171,4 +153,4 @@ def test_a_role_play_takes_prompts_of_its_own() -> None:
 def test_both_questions_say_that_agreeing_is_not_doing() -> None:
     """R5: judges' prompts explain that agreeing to do something is not the same as doing it."""
     for name in ("judge_own_task", "list_objectives_left", "separate_judge"):
-        assert "Agreeing to do something is not the same as doing it." in prompts.PROMPTS[name]
+        assert "Agreeing to do something is not the same as doing it." in PROMPTS[name]
