@@ -8,7 +8,6 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from duologue.graphs.conversation.sandbox import Level
 from support.sandboxes import Session, need
 
 from .approval_help import Saver
@@ -30,7 +29,7 @@ async def start() -> AsyncIterator[Start]:
     """Yield a function that makes a session of a level; the sessions are closed after the test."""
     sessions: list[Session] = []
 
-    async def make(level: Level, **limits: float) -> Session:
+    async def make(level: str, **limits: float) -> Session:
         await need(level)
         sessions.append(Session(level, **limits))
         return sessions[-1]

@@ -11,13 +11,14 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from duologue.graphs import AnswerError, DuologueError, SpecError, load_conversation
+from duologue.graphs import AnswerError, DuologueError, SpecError, astream
 from duologue.graphs.events import ToolCallFinished
-from duologue.graphs.session.events import events_of
+from duologue.nodes.testing import ScriptedChatModel
 from duologue.tools import Hook
 from support.log import Failure, fields_of, log_of
 from support.tables import read_rows
 
+from .adding import add
 from .approval_help import (
     APPROVE,
     ASKS,
@@ -381,20 +382,26 @@ async def test_what_is_refused_does_not_run_and_is_nobodys_error(
     limits = {"max_call_errors": 1, "max_tool_errors": 1}
     talk = await decided(saver, decision, made=BOTH, fields=limits)
     assert talk.ran == [("look", "it")]
-    refused, done = await talk.results()
+    refused, _ = await talk.results()
     text = f"A person rejected the call of mail, so it did not run. {told}"
     assert (refused.text, refused.status) == (text, "error")
     fields = fields_of(refused)
     assert (fields.failure, fields.decision) == (Failure.PERSON, "reject")
     assert fields.refusal == decision.get("message")
     assert await talk.reasons() == ["max_iterations"]
-    events = events_of(load_conversation(talk.spec), [refused, done])
-    shown = [
+
+
+async def test_an_event_says_that_a_person_refused_a_call() -> None:
+    ann = {"name": "Ann", "tools": ["add"], "interrupt_on": {"add": True}}
+    spec = {"task": "Add.", "speakers": [ann, {"name": "Bob"}], "end_chat": {"max_iterations": 1}}
+    model = ScriptedChatModel([calls(call("add", "c1", a=1, b=2)), *END])
+    decides: Any = {"answer": lambda _: {"decisions": [REJECT]}}
+    found = [
         (event.call_id, event.failed, event.decision)
-        for event in events
+        async for event in astream(spec, model=model, tools=[add], store="memory:", **decides)
         if isinstance(event, ToolCallFinished)
     ]
-    assert shown == [("c1", True, "reject"), ("c2", False, None)]
+    assert found == [("c1", True, "reject")]
 
 
 async def test_who_answers_in_a_tools_place_is_its_result(saver: Saver) -> None:

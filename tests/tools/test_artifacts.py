@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from langchain.agents import create_agent
 from langchain_core.documents import Document
-from langchain_core.messages import ToolCall, ToolMessage
+from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -34,7 +34,6 @@ from duologue import (
     converse,
     stream,
 )
-from duologue.graphs.common.content import bytes_of_file, files_of
 from duologue.graphs.events import ConversationEnded, Notice, ToolCallFinished
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
@@ -163,7 +162,7 @@ async def test_events_bring_the_artifact_and_their_json_leaves_it_out() -> None:
 
 
 async def test_it_survives_a_question_and_its_tool_does_not_run_again(tmp_path: Path) -> None:
-    """The record of the finished call contains the artifact, as after a kill."""
+    """The record of a finished call contains its artifact or its failure, as after a kill."""
     runs: list[str] = []
 
     @tool(response_format="content_and_artifact")
@@ -172,17 +171,24 @@ async def test_it_survives_a_question_and_its_tool_does_not_run_again(tmp_path: 
         runs.append("once")
         return "Drawn.", PICTURE
 
-    conversation, store = talk(once, ask), tmp_path / "sessions.db"
-    both = [ScriptedToolCall(name=name, args={}, id=name) for name in ("once", "ask")]
-    first = ScriptedChatModel([Reply(tool_calls=both)])
+    @tool
+    def fail() -> str:
+        """Fail."""
+        raise OSError("no ink")
+
+    tools, store = [once, ask, fail], tmp_path / "sessions.db"
+    conversation = talk(*tools)
+    made = [ScriptedToolCall(name=one.name, args={}, id=one.name) for one in tools]
+    first = ScriptedChatModel([Reply(tool_calls=made)])
     waiting = await aconverse(conversation, model=first, session="one", store=store)
     assert waiting.pending
     rest = ScriptedChatModel(["There.", "Nice."])
     session = Session("one", store=store)
-    result = await session.aanswer("Bob", model=rest, tools=[once, ask])
-    assert artifacts(result) == [PICTURE, None]
+    result = await session.aanswer("Bob", model=rest, tools=tools)
+    assert artifacts(result) == [PICTURE, None, None]
+    assert [one.status for one in _results(result.messages)] == ["success", "success", "error"]
     assert runs == ["once"]
-    assert artifacts(await session.astate()) == [PICTURE, None]
+    assert artifacts(await session.astate()) == [PICTURE, None, None]
 
 
 async def test_it_survives_forks_dumps_and_copies_without_a_change(tmp_path: Path) -> None:
@@ -420,6 +426,12 @@ def _results(messages: Any) -> list[ToolMessage]:  # noqa: ANN401
     return [one for one in messages if isinstance(one, ToolMessage)]
 
 
+def _files(message: BaseMessage) -> list[bytes]:
+    """Return the bytes of the files in a message."""
+    blocks: list[Any] = [*message.content_blocks]
+    return [b64decode(one["base64"]) for one in blocks if "base64" in one]
+
+
 @pytest.mark.parametrize(("result", "text", "found"), RESULTS.values(), ids=RESULTS)
 def test_bytes_reach_the_model_as_a_file_as_text_or_as_their_number(
     result: object, text: str | None, found: list[bytes]
@@ -432,8 +444,7 @@ def test_bytes_reach_the_model_as_a_file_as_text_or_as_their_number(
     (shown,) = _results(model.calls[1].messages)
     if text is not None:
         assert shown.text.strip() == text.strip()
-    assert [bytes_of_file(one) for one in files_of(answer.content)] == found
-    assert [bytes_of_file(one) for one in files_of(model.calls[1].messages[-1].content)] == found
+    assert _files(answer) == _files(model.calls[1].messages[-1]) == found
     for written in ("b'", 'b"', "\\\\x", "memory", "bytearray"):
         assert written not in str(model.calls[1].prompt[:-1])
 
@@ -469,4 +480,4 @@ def test_each_kind_of_tool_returns_files_in_a_stored_session(
     result = Session("s", store=store).resume(model=model, tools=[tool])
     (answer,) = _results(result.messages)
     assert answer.artifact == (b"\x80" if make is _with_artifact else None)
-    assert [bytes_of_file(one) for one in files_of(model.calls[0].messages[-1].content)] == [PNG]
+    assert _files(model.calls[0].messages[-1]) == [PNG]

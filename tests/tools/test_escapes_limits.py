@@ -5,7 +5,6 @@ import secrets
 
 import pytest
 
-from duologue.graphs.conversation.sandbox import Language, Level
 from support.sandboxes import (
     Session,
     are_gone,
@@ -21,8 +20,8 @@ from .conftest import Start
 
 pytestmark = pytest.mark.process
 
-LEVELS: tuple[Level, ...] = ("host", "bubblewrap", "monty")
-FULL: tuple[Level, ...] = ("host", "bubblewrap")
+LEVELS: tuple[str, ...] = ("host", "bubblewrap", "monty")
+FULL: tuple[str, ...] = ("host", "bubblewrap")
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -30,7 +29,7 @@ FULL: tuple[Level, ...] = ("host", "bubblewrap")
     "code",
     read_rows(__file__, "time_is_limited"),
 )
-async def test_time_is_limited(start: Start, level: Level, code: str) -> None:
+async def test_time_is_limited(start: Start, level: str, code: str) -> None:
     session = await start(level, seconds=1)
     await session("x = 1")
 
@@ -45,7 +44,7 @@ async def test_time_is_limited(start: Start, level: Level, code: str) -> None:
 
 
 @pytest.mark.parametrize("level", FULL)
-async def test_time_of_a_shell_and_all_it_started_is_limited(start: Start, level: Level) -> None:
+async def test_time_of_a_shell_and_all_it_started_is_limited(start: Start, level: str) -> None:
     word = f"600.{secrets.randbelow(10**9)}"
     session = await start(level, seconds=1)
 
@@ -64,7 +63,7 @@ async def test_time_of_a_shell_and_all_it_started_is_limited(start: Start, level
     "command",
     read_rows(__file__, "no_daemon_is_left_behind"),
 )
-async def test_no_daemon_is_left_behind(start: Start, level: Level, command: str) -> None:
+async def test_no_daemon_is_left_behind(start: Start, level: str, command: str) -> None:
     word = f"600.{secrets.randbelow(10**9)}"
     session = await start(level)
 
@@ -166,7 +165,7 @@ def hide():
 
 @pytest.mark.parametrize("level", FULL)
 async def test_a_process_without_its_first_thread_is_not_left_behind(
-    start: Start, level: Level
+    start: Start, level: str
 ) -> None:
     session = await start(level)
     tasks = "print(len(os.listdir(f'/proc/{pid}/task')))"
@@ -187,7 +186,7 @@ async def test_memory_of_a_process_without_its_first_thread_counts(
 
 
 @pytest.mark.parametrize("level", FULL)
-async def test_processes_are_few(start: Start, level: Level) -> None:
+async def test_processes_are_few(start: Start, level: str) -> None:
     """The fork bomb is limited; on the bare host it gets all the processes it asks for."""
     session = await start(level)
 
@@ -207,7 +206,7 @@ async def test_processes_are_few(start: Start, level: Level) -> None:
     ("code", "language"),
     read_rows(__file__, "a_fork_bomb_ends_with_its_time"),
 )
-async def test_a_fork_bomb_ends_with_its_time(start: Start, code: str, language: Language) -> None:
+async def test_a_fork_bomb_ends_with_its_time(start: Start, code: str, language: str) -> None:
     session = await start("bubblewrap", seconds=1)
 
     ran = await session(code, language)
@@ -218,7 +217,7 @@ async def test_a_fork_bomb_ends_with_its_time(start: Start, code: str, language:
 
 @pytest.mark.parametrize("level", ["bubblewrap", "monty"])
 @pytest.mark.parametrize(("mib", "is_had"), [(64, False), (512, True)])
-async def test_memory_is_limited(start: Start, level: Level, mib: int, is_had: bool) -> None:
+async def test_memory_is_limited(start: Start, level: str, mib: int, is_had: bool) -> None:
     session = await start(level, memory_mib=mib)
 
     ran = await session("x = 'a' * (100 << 20)\nx = len(x)\nprint(x)")
@@ -230,7 +229,7 @@ async def test_memory_is_limited(start: Start, level: Level, mib: int, is_had: b
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize(("mib", "code"), [(100, 137), (2000, 0)])
 async def test_memory_of_all_processes_together_is_limited(
-    start: Start, level: Level, mib: int, code: int
+    start: Start, level: str, mib: int, code: int
 ) -> None:
     session = await start(level, memory_mib=mib)
 
@@ -281,7 +280,7 @@ print(total >> 20)
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize("code", read_rows(__file__, "memory_without_a_process"))
 async def test_memory_without_a_process_is_for_the_bare_host(
-    start: Start, level: Level, code: str
+    start: Start, level: str, code: str
 ) -> None:
     session = await start(level)
 
@@ -291,7 +290,7 @@ async def test_memory_without_a_process_is_for_the_bare_host(
 
 
 @pytest.mark.parametrize("level", FULL)
-async def test_a_sockets_buffers_grow_on_the_bare_host_alone(start: Start, level: Level) -> None:
+async def test_a_sockets_buffers_grow_on_the_bare_host_alone(start: Start, level: str) -> None:
     session = await start(level)
     ran = await session(
         "import socket\ns, _ = socket.socketpair()\nkind = socket.SOL_SOCKET\n"
@@ -313,7 +312,7 @@ async def test_sockets_that_a_network_of_its_own_keeps_apart_can_be_had(start: S
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_100_mb_of_output_are_cut(start: Start, level: Level) -> None:
+async def test_100_mb_of_output_are_cut(start: Start, level: str) -> None:
     session = await start(level, output_kib=2)
 
     ran = await session("for _ in range(1000): print('x' * 99_999)\nprint('end')")
@@ -329,7 +328,7 @@ async def test_100_mb_of_output_are_cut(start: Start, level: Level) -> None:
 
 
 @pytest.mark.parametrize("level", FULL)
-async def test_endless_output_is_ended(start: Start, level: Level) -> None:
+async def test_endless_output_is_ended(start: Start, level: str) -> None:
     session = await start(level, output_kib=1)
 
     ran = await session("yes", "shell")
@@ -339,7 +338,7 @@ async def test_endless_output_is_ended(start: Start, level: Level) -> None:
     assert len(ran.output) < 1200
 
 
-async def levels() -> list[Level]:
+async def levels() -> list[str]:
     """Return the levels that work on this machine, at least two."""
     await need("bubblewrap")
     return list(LEVELS)

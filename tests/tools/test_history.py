@@ -9,7 +9,6 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from duologue.graphs import Conversation, Result, Session, converse, load_conversation
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
-from duologue.tools.builtin import NO_HISTORY
 from support.tables import read_rows
 
 SECRET = "The vault opens with 4711."  # noqa: S105
@@ -59,7 +58,9 @@ def test_the_last_lines_stand_there_each_with_who_said_it(limit: object, shown: 
 
 def test_where_nothing_was_said_that_is_told() -> None:
     """Z6."""
-    assert told(run([asks({}), "Hi.", "Ho."], talk(rounds=1))) == [(NO_HISTORY, "success")]
+    assert told(run([asks({}), "Hi.", "Ho."], talk(rounds=1))) == [
+        ("There are no messages yet.", "success")
+    ]
 
 
 @pytest.mark.part(3)

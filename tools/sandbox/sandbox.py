@@ -18,8 +18,6 @@ from ...graphs.conversation.sandbox import CODE_KIB, Kept, Language, Level, Sand
 from .launch import Launch, StartError, launch_bubblewrap, launch_monty, launch_on_host
 from .workers import MOST_MEMORY, CappedOutput, WorkerEnded, Workers
 
-__all__ = ["Ran", "check", "close", "level_for", "run"]
-
 ANEW = (
     "[the interpreter was restarted: variables and files of earlier calls are gone, so define them "
     "again if you need them]\n"
@@ -75,17 +73,10 @@ async def run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> Ra
     return await _LOOP.call(lambda: _run(sandbox, language, code, kept))
 
 
-async def check(
-    sandbox: Sandbox, languages: Collection[Language], at: str = "sandbox.level"
-) -> None:
+async def check(sandbox: Sandbox, languages: Collection[Language]) -> None:
     """Raise SpecError if this machine can't run these languages. Tests a level once per process."""
     for language in languages:
-        await level_for(sandbox, language, at)
-
-
-async def level_for(sandbox: Sandbox, language: Language, at: str = "sandbox.level") -> Level:
-    """Return the level in which code of this language will run."""
-    return await _LOOP.call(lambda: _level(sandbox, language, at))
+        await _LOOP.call(partial(_level, sandbox, language))
 
 
 async def close(key: str) -> None:
@@ -157,11 +148,13 @@ async def _launch(level: Level, sandbox: Sandbox) -> Launch:
     return await asyncio.to_thread(launchers.get(level) or partial(launch_bubblewrap, sandbox))
 
 
-async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level") -> Level:
+async def _level(sandbox: Sandbox, language: Language) -> Level:
+    """Return the level in which code of this language will run."""
     wanted = sandbox.level
     if wanted == "monty" and language == "shell":
         raise SpecError(
-            f"{at}: 'monty' has no shell; set the level to 'bubblewrap', or remove the shell"
+            "sandbox.level: 'monty' has no shell; set the level to 'bubblewrap', or remove the "
+            "shell"
         )
     if wanted == "host":
         return wanted
@@ -171,13 +164,15 @@ async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level"
     if wanted == "bubblewrap" or language == "shell":
         why = "a shell needs it" if wanted == "auto" else "sandbox.level requires it"
         raise SpecError(
-            f"{at}: bubblewrap doesn't work on this machine ({tried}), and {why}; fix it, set the "
-            "level to 'monty' for Python without a shell, or, if you trust the code, to 'host'"
+            f"sandbox.level: bubblewrap doesn't work on this machine ({tried}), and {why}; fix it, "
+            "set the level to 'monty' for Python without a shell, or, if you trust the code, to "
+            "'host'"
         )
     problem = await _problem("monty")
     if problem is not None:
         raise SpecError(
-            f"{at}: monty doesn't work on this machine ({problem}); fix it, or set another level"
+            f"sandbox.level: monty doesn't work on this machine ({problem}); fix it, or set "
+            "another level"
         )
     return "monty"
 

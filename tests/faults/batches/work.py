@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 from duologue.graphs import BatchRun, Session
-from duologue.graphs.batch.status import BatchStatus
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, CELLS, Player, batch, written
 from support.stores import CellsWanted, open_store
@@ -55,7 +54,7 @@ class Work:
                     found[task] = len(result.transcript)
         return found
 
-    async def is_whole(self) -> BatchStatus:
+    async def is_whole(self) -> None:
         """Check each cell against its session."""
         async with open_store(self.store) as opened:
             rows = [row async for row in opened.batches.each(CellsWanted(batch=self.name))]
@@ -74,7 +73,6 @@ class Work:
         assert (status.calls, status.stopped) == (CELLS * CALLS, None)
         asked = self.player.asked[self.began :]
         assert len(set(asked)) == CELLS * CALLS
-        return status
 
     @property
     def repeated(self) -> int:

@@ -1,5 +1,6 @@
 """The judge of a batch, asked about sessions after their ends: verdicts, limits, kills, errors."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ from duologue.graphs import (
     ModelError,
     ModelUnavailableError,
     Price,
+    Result,
     Session,
     SpecError,
     arun_batch,
 )
-from duologue.graphs.session import judging
 from duologue.nodes.testing import Call, Line, Prompt, ScriptedChatModel
 from support.tables import read_rows
 
@@ -144,24 +145,18 @@ async def test_the_judges_calls_obey_the_limits_and_count_for_them(store: str) -
     assert (status.calls, status.stopped) == (5, f"limits.max_tokens of {most} is used up")
 
 
-async def test_a_verdict_that_is_stored_is_not_asked_for_again_after_a_kill(
-    store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Killed(BaseException):
-        pass
+async def test_a_verdict_that_is_stored_is_not_asked_for_again_after_a_stop(store: str) -> None:
+    async def stop(result: Result) -> bool:
+        # A session is scored after its verdict is stored.
+        running.cancel()
+        await asyncio.Event().wait()
+        return True
 
     judge = ScriptedChatModel(lambda prompt: HALF)
-    stored = judging._store
-
-    async def kill(*given: Any) -> None:
-        await stored(*given)
-        raise Killed
-
-    monkeypatch.setattr(judging, "_store", kill)
-    with pytest.raises((Killed, BaseExceptionGroup)):
-        await run(store, judge)
+    running = asyncio.create_task(run(store, judge, score=stop))
+    with pytest.raises(asyncio.CancelledError):
+        await running
     assert len(judge.calls) == 1
-    monkeypatch.undo()
     rows = await run(store, judge)
     assert [(row["score.criteria"], row["calls"]) for row in rows] == [(0.5, 4)] * 2
     assert len(judge.calls) == 2

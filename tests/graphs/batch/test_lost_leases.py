@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from duologue.graphs import BatchError, arun_batch
-from duologue.graphs.batch import driver, worker
 from duologue.nodes.testing import Call, Prompt, ScriptedChatModel
 from support.locks import remove_locks
 from support.stores import CellRow, CellsWanted, open_store
@@ -94,7 +93,7 @@ async def test_a_session_that_is_lost_in_the_middle_of_a_cell_goes_on(path: Path
 async def test_a_session_that_another_run_keeps_is_paused_and_goes_on_later(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "_TAKEOVER", 0.1)
+    monkeypatch.setattr("duologue.graphs.batch.worker._TAKEOVER", 0.1)
     taken, enough = Event(), Event()
 
     async def keep() -> None:
@@ -119,11 +118,12 @@ async def test_a_session_that_another_run_keeps_is_paused_and_goes_on_later(
 
 
 @pytest.mark.part(1)
-@pytest.mark.parametrize("beat", [0.05, driver.BEAT])
+@pytest.mark.parametrize("beat", [0.05, None])
 async def test_a_run_that_loses_its_batch_stops_with_one_error_and_writes_no_row(
-    beat: float, path: Path, monkeypatch: pytest.MonkeyPatch
+    beat: float | None, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "BEAT", beat)
+    if beat is not None:
+        monkeypatch.setattr("duologue.graphs.batch.driver.BEAT", beat)
     left = list[CellRow]()
 
     async def take() -> None:
