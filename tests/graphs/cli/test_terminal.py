@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from duologue.graphs import Reason
+from duologue.graphs import Reason, stream
 from duologue.graphs.cli.follow_up import FollowUp
 from duologue.graphs.cli.terminal.console import Flow, one_line
 from duologue.graphs.cli.terminal.events import Transcript
@@ -27,7 +27,9 @@ from duologue.graphs.events import (
     VerdictGiven,
 )
 from duologue.graphs.rules.outcome import OutcomeStep, OutcomeStepKind
+from duologue.nodes.testing import Reply, ScriptedChatModel
 from support.screens import screen, written
+from support.shape_help import talk
 from support.tables import each_row
 
 
@@ -253,3 +255,18 @@ def test_who_is_asked_is_not_reminded_of_an_answer_that_repeats_its_own_words() 
     for number, (speaker, text) in enumerate([("User", "42"), ("A", "42!"), ("B", "42! Yes.")]):
         transcript.show(MessageSaid(id=str(number), speaker=speaker, text=text))
     assert transcript.unseen("42! Yes.\n\n42!\n\nNew.", "User") == "New."
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_r2_a_message_with_a_done_token_is_shown_once(size: int) -> None:
+    """The token is not streamed, so the streamed text differs from the message."""
+    when = [{"kind": "done_token", "token": "###STOP###"}]
+    said = "Thank you! ###STOP###"
+    chunks = tuple(said[at : at + size] for at in range(0, len(said), size))
+    model = ScriptedChatModel(script=[Reply(text=said, chunks=chunks)])
+    spec = talk(end_chat={"when": when, "allow_unanswered_end": True})
+    console = screen()
+    transcript = Transcript(FollowUp(), console, screen())
+    for event in stream(spec, model=model, store="memory:"):
+        transcript.show(event)
+    assert written(console).count("Thank you!") == 1

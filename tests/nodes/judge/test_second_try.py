@@ -6,9 +6,9 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, Session, converse, load_conversation
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, Script, ScriptedChatModel
 from support.log import fields_of, rejections
+from support.prompts import PROMPTS
 from support.results import reason_of
 
 FORMS: dict[str, tuple[dict[str, Any], Line, Line]] = {
@@ -63,7 +63,7 @@ def test_r17_a_verdict_that_cannot_be_read_is_asked_for_once_more(name: str) -> 
     assert reason_of(result) == "completed"
     assert verdicts(result) == [True]
     first, second = (call.messages[-1].text for call in model.calls[-2:])
-    assert second == prompts.RETRY_FORMAT.replace("{question}", first)
+    assert second == PROMPTS["retry_format"].replace("{question}", first)
     assert model.calls[-2].messages[:-1] == model.calls[-1].messages[:-1]
     assert rejections(result) == ["This is not a readable verdict."]
     # The verdict that was read ended it, not the one before.
@@ -168,12 +168,12 @@ def test_r17_a_speaker_judges_by_its_task_however_short_its_context(name: str) -
 
     def reply(prompt: Prompt) -> Line:
         text = str(prompt[-1]["content"])
-        if prompts.LIST_OBJECTIVES_LEFT in text:
+        if PROMPTS["list_objectives_left"] in text:
             asked.append(prompt)
             return "A price is left."
-        if prompts.JUDGE_OWN_TASK in text:
+        if PROMPTS["judge_own_task"] in text:
             asked.append(prompt)
-        elif prompts.IS_TASK_COMPLETE not in text:
+        elif PROMPTS["is_task_complete"] not in text:
             return f"What would you say to {len(str(prompt))} then?"
         no = {"objectives_left": ["All."], "complete": False}
         return good if len(asked) == 5 else "No." if name == "two_questions" else no

@@ -11,8 +11,10 @@ from langchain_core.tools import BaseTool, tool
 from duologue.graphs import Conversation, Result
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
+from support.prompts import PROMPTS
 from support.shape_help import play as played, talk
 
+BEGIN = PROMPTS["begin"]
 POINTS = ("before_speaker", "after_speaker", "before_tool", "after_tool")
 
 

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -34,17 +34,13 @@ from duologue import (
     load_conversation,
     load_session,
 )
-from duologue.graphs.common.errors import PausedError
-from duologue.graphs.conversation.limits import most_messages, plain_calls
-from duologue.graphs.conversation.usage import Usage
-from duologue.graphs.prompts import prompts
-from duologue.graphs.session.run import run_session
-from duologue.nodes.models.gate import PlannedCall
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import kind_of, of_kind
+from support.prompts import PROMPTS
 from support.results import outcome_of
 
 NAMES = ("Ann", "Bob", "Cid")
+ALL_SPEAK = PROMPTS["all_speak"]
 
 
 def vote(
@@ -84,13 +80,13 @@ def test_each_speaker_hears_the_rounds_before_and_nothing_of_its_own_round() -> 
     assert result.transcript == [
         (name, f"{name} likes bean {number}.") for number in range(3) for name in NAMES
     ]
-    assert heard(used["Bob"], 0) == [f"h: {prompts.ALL_SPEAK}"]
+    assert heard(used["Bob"], 0) == [f"h: {ALL_SPEAK}"]
     assert heard(used["Bob"], 2) == [
-        f"h: {prompts.ALL_SPEAK}",
+        f"h: {ALL_SPEAK}",
         "a: Bob likes bean 0.",
-        f"h: Ann: Ann likes bean 0.\n\nCid: Cid likes bean 0.\n\n{prompts.ALL_SPEAK}",
+        f"h: Ann: Ann likes bean 0.\n\nCid: Cid likes bean 0.\n\n{ALL_SPEAK}",
         "a: Bob likes bean 1.",
-        f"h: Ann: Ann likes bean 1.\n\nCid: Cid likes bean 1.\n\n{prompts.ALL_SPEAK}",
+        f"h: Ann: Ann likes bean 1.\n\nCid: Cid likes bean 1.\n\n{ALL_SPEAK}",
     ]
     # Each prompt continues the one before, so that a provider's cache applies.
     assert heard(used["Cid"], 2)[:3] == heard(used["Cid"], 1)
@@ -252,14 +248,6 @@ def test_a_separate_judge_is_asked_once_in_each_round_about_all_messages() -> No
     assert len(judge.calls) == 2
     assert "Cid likes bean 0." in str(judge.calls[0].messages)
     assert names_of(result) == [*NAMES, *NAMES]
-
-
-@pytest.mark.exhaustive
-def test_bounds_count_whole_rounds() -> None:
-    capped = vote(end_chat=MaxMessages(4))
-    assert most_messages(capped) >= 6
-    result = play(capped, models())
-    assert outcome_of(result).total.calls == plain_calls(capped) == 6
 
 
 # Turns
@@ -466,48 +454,3 @@ def test_the_prompt_of_a_speaker_is_shown_as_it_was_sent(tmp_path: Path) -> None
     for name, model in used.items():
         shown = Session("vote", store=store).prompt(name)
         assert [one.text for one in shown] == [one.text for one in model.calls[-1].messages]
-
-
-class CountingGate:
-    """A gate that lets a number of calls through, and counts the calls in flight."""
-
-    needs_prices = False
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-        self.entered = self.counted = 0
-        self.refused: Callable[[str, float | None], None] = lambda *_: None
-
-    async def enter(self, call: PlannedCall) -> int:
-        if self.left == 0:
-            raise PausedError("the batch is paused")
-        self.left -= 1
-        self.entered += 1
-        return 0
-
-    def count(self, model: str, used: Usage) -> None:
-        self.counted += 1
-
-    async def report_outage(
-        self, model: str, why: str, seconds: float | None, *, is_reached: bool
-    ) -> int | None:
-        return None
-
-    def end_outage(self, model: str, number: int) -> None:
-        """End nothing."""
-
-
-@pytest.mark.exhaustive
-async def test_every_call_of_a_round_passes_the_gate_of_a_batch(tmp_path: Path) -> None:
-    """A round that is paused in its middle continues with the calls that were not made."""
-    used, store = models(), tmp_path / "sessions.db"
-    gate = CountingGate(left=2)
-    given: Any = {"reset": False, "tokens": False, "gate": gate}
-    options: Any = {"store": store, "models": used}
-    with pytest.raises(PausedError):
-        _ = [event async for event in run_session(vote(), "vote", options, **given)]
-    assert gate.entered == 2
-    gate.left = 9
-    _ = [event async for event in run_session(None, "vote", options, **given)]
-    assert sorted(len(model.calls) for model in used.values()) == [2, 2, 2]
-    assert gate.entered == gate.counted == 6

@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 from langchain_core.messages import AIMessage
-from rich.console import Console
 
 from duologue.graphs import (
     Conversation,
@@ -18,13 +16,10 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
-from duologue.graphs.cli.follow_up import FollowUp
-from duologue.graphs.cli.terminal.events import Transcript
-from duologue.graphs.events import CodeStarted, MessageSaid, ReplyRejected
-from duologue.graphs.session.events import events_of_session
-from duologue.graphs.text.words import join_parts
+from duologue.graphs.events import CodeStarted, Event, MessageSaid, ReplyRejected
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
+from support.cli_help import duologue, isolate
 from support.log import fields_of, kind_of
 from support.people_help import Played, play
 from support.results import outcome_of
@@ -53,18 +48,23 @@ def cut_off(result: Result) -> list[bool]:
     return [fields_of(one).cut_off for one in result.messages if kind_of(one) == "speech"]
 
 
+def events_of(conversation: Conversation, *script: Line) -> list[Event]:
+    return [*stream(conversation, model=ScriptedChatModel(script=[*script]), store="memory:")]
+
+
 def drafts(result: Result) -> list[str]:
     return [one.text for one in result.messages if kind_of(one) == "draft"]
 
 
 def test_it_is_marked_in_the_log_and_the_events_and_no_view_changes() -> None:
     """R3."""
-    played = play(talk(), [cut("Once upon a ti"), "Fine."])
+    script: list[Line] = [cut("Once upon a ti"), "Fine."]
+    played = play(talk(), script)
     result = played.result
     assert cut_off(result) == [True, False]
     assert played.transcript == [("Ann", "Once upon a ti"), ("Bob", "Fine.")]
-    events = [one for one in events_of_session(result) if isinstance(one, MessageSaid)]
-    assert [one.cut_off for one in events] == [True, False]
+    said = [one for one in events_of(talk(), *script) if isinstance(one, MessageSaid)]
+    assert [one.cut_off for one in said] == [True, False]
     # It did not cause the end.
     assert [cause.kind.value for cause in result.why()] == ["reason"]
     plain = play(talk(), ["Once upon a ti", "Fine."])
@@ -74,19 +74,17 @@ def test_it_is_marked_in_the_log_and_the_events_and_no_view_changes() -> None:
     assert played.prompts == plain.prompts
 
 
-def test_the_transcript_and_the_page_say_so(tmp_path: Path) -> None:
+def test_the_transcript_and_the_page_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """R3."""
-    store = f"sqlite:///{tmp_path}/sessions.db"
+    isolate(monkeypatch, tmp_path)
     script: list[Line] = [cut("Once upon a ti"), cut("Once up"), "Fine."]
-    played = play(talk(on_length="retry"), script, store=store)
-    console = Console(width=200, record=True, force_terminal=False)
-    transcript = Transcript(FollowUp(store), console, console)
-    for event in events_of_session(played.result):
-        transcript.show(event)
-    shown = console.export_text()
+    played = play(talk(on_length="retry"), script, store=tmp_path / "sessions.db")
+    shown = duologue("show", "s").stdout
     assert "(Cut off at the token limit and asked again: Your message was cut off" in shown
     assert shown.count("(Cut off at the token limit.)") == 1
-    page = Session("s", store=store).export(format="markdown")
+    page = played.result.session.export(format="markdown")
     assert "*Cut off at the token limit and asked again: Your message was cut off" in page
     assert page.count("*Cut off at the token limit*") == 1
 
@@ -119,10 +117,12 @@ def test_a_rest_that_is_blank_leaves_the_first_part() -> None:
 
 def test_a_shorter_one_is_asked_for_once_and_said() -> None:
     """R3."""
-    played = play(talk(on_length="retry"), [cut("Once upon a time the"), "Once.", "Fine."])
+    script: list[Line] = [cut("Once upon a time the"), "Once.", "Fine."]
+    played = play(talk(on_length="retry"), script)
     assert played.transcript == [("Ann", "Once."), ("Bob", "Fine.")]
     assert "Say it again in fewer words" in asked(played)[1]
-    rejected = [one for one in events_of_session(played.result) if isinstance(one, ReplyRejected)]
+    events = events_of(talk(on_length="retry"), *script)
+    rejected = [one for one in events if isinstance(one, ReplyRejected)]
     assert [(one.text, one.cut_off) for one in rejected] == [("Once upon a time the", True)]
 
 
@@ -159,8 +159,7 @@ def test_tokens_are_whole_where_the_history_is_shortened_meanwhile() -> None:
     """R3, R15: the added mark is streamed, too."""
     form = {"lines": ["Say:"], "end": "Over."}
     script: list[Line] = ["Say: Plant them.", "Where?", cut("Say: By"), "Say: By it.", "So."]
-    model = ScriptedChatModel(script=script)
-    events = [*stream(talk(2, format=form), model=model, store="memory:")]
+    events = events_of(talk(2, format=form), *script)
     said = [one.text for one in events if isinstance(one, MessageSaid)]
     assert tokens_by_message(events) == said
     assert said[-2] == "Say: By it.\nOver."
@@ -231,13 +230,12 @@ def test_code_whose_fence_is_not_closed_never_runs(ending: str) -> None:
         coder("Count.", sandbox={"level": "monty"}),
         user_proxy("Count.", human_input_mode="NEVER", sandbox={"level": "monty"}),
     ):
-        played = play(conversation, [half, "It is done. TERMINATE"])
-        told = played.transcript[-2][1]
+        events = events_of(conversation, half, "It is done. TERMINATE")
+        told = [one.text for one in events if isinstance(one, MessageSaid)][-2]
         assert "first half" not in told
         assert told.startswith("Exit code: 1 (it failed)")
         assert "its fence is not closed" in told
-        events = [one for one in events_of_session(played.result) if isinstance(one, CodeStarted)]
-        assert events == []
+        assert not any(isinstance(one, CodeStarted) for one in events)
 
 
 def test_closed_code_in_front_of_a_part_runs() -> None:
@@ -317,10 +315,9 @@ def test_a_stop_text_never_ends_what_was_cut_off(hooks: list[str]) -> None:
 
 def test_tokens_are_those_of_the_whole_message() -> None:
     """R3: the tokens after the newest start are the message; a part alone is not a message."""
-    model = ScriptedChatModel(script=[cut("It is forty-t"), "wo.", "Fine."])
     told: dict[str, str] = {}
     texts: list[str] = []
-    for event in stream(talk(on_length="continue"), model=model, store="memory:cut"):
+    for event in events_of(talk(on_length="continue"), cut("It is forty-t"), "wo.", "Fine."):
         match event.event:
             case "message_start":
                 told[event.speaker] = ""
@@ -333,22 +330,3 @@ def test_tokens_are_those_of_the_whole_message() -> None:
                 # A message that was joined from two answers is streamed whole.
                 assert told.get(event.speaker, event.text) == event.text
     assert texts == ["It is forty-two.", "Fine."]
-
-
-@each_row("two_parts_are_joined")
-def test_two_parts_are_joined(first: str, rest: str, whole: str) -> None:
-    """R3."""
-    assert join_parts(first, rest) == whole
-    # Some models repeat the first part.
-    assert join_parts(first, whole) == whole
-
-
-TEXTS = st.text(alphabet="ab A.\n`é你", max_size=20)
-
-
-@given(TEXTS, TEXTS)
-def test_the_first_part_stays_as_it_was_said(first: str, rest: str) -> None:
-    """R3: joining the first part and the whole message therefore returns the whole message."""
-    whole = join_parts(first, rest)
-    assert whole.startswith(first)
-    assert join_parts(first, whole) == whole

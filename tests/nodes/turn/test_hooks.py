@@ -8,15 +8,15 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from pydantic import BaseModel
 
 from duologue.graphs import Reason, Session, SpecError, converse
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line as Said, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.log import Source, fields_of, of_kind, place_of, without_ids
+from support.prompts import PROMPTS, fill
 from support.results import outcome_of
 from support.shape_help import kinds, shown, talk, texts
 from support.tables import each_row
 
-from .hooks_help import adding, calling, either, hooked, in_form, play, raising
+from .hooks_help import BEGIN, adding, calling, either, hooked, in_form, play, raising
 
 # Before a speaker.
 
@@ -36,7 +36,7 @@ def test_a_hook_changes_what_its_speaker_hears(form: str) -> None:
     assert shown(result.viewpoint("Bob")[1:]) == [*texts(model.calls[3]), "a:Good."]
     assert [text for _, text in result.transcript] == said
     assert shown(result.viewpoint("Ann")[1:]) == [
-        *(f"u:{prompts.BEGIN}", "a:Beans?", "u:Which?", "a:Runner beans.", "u:Good."),
+        *(f"u:{BEGIN}", "a:Beans?", "u:Which?", "a:Runner beans.", "u:Good."),
     ]
     # The log keeps the original message and the speaker's version of it.
     first, second = of_kind(result.messages, "hook_version")
@@ -58,7 +58,7 @@ def test_what_all_said_since_and_what_the_speaker_is_told_is_changed_as_one() ->
         "Ann", "Bob", {"name": "Cid", "hooks": ["loud"], "prefixes": {"Bob": "Mark this: "}}
     )
     _, model = play(spec, ["One.", "Two.", "Three."], hooks={"loud": Hook(before_speaker=loud)})
-    told = prompts.fill_template(prompts.YOUR_TURN, name="Cid")
+    told = fill(PROMPTS["your_turn"], name="Cid")
     assert texts(model.calls[2]) == [f"u:{f'Ann: One.{2 * chr(10)}Mark this: Bob: Two.'.upper()}"
                                      f"\n\n{told.upper()}"]  # fmt: skip
 
@@ -76,9 +76,9 @@ def test_a_hook_that_leaves_all_as_it_is_leaves_nothing_in_the_log() -> None:
     hooks = {"note": Hook(before_speaker=note), "same": Hook(before_speaker=same)}
     result, model = play(hooked("note", "same"), ["Hello.", "Hi."], hooks=hooks)
     plain, _ = play(hooked(), ["Hello.", "Hi."])
-    assert seen == [prompts.BEGIN]
+    assert seen == [BEGIN]
     assert without_ids(result.messages) == without_ids(plain.messages)
-    assert texts(model.calls[0]) == [f"u:{prompts.BEGIN}"]
+    assert texts(model.calls[0]) == [f"u:{BEGIN}"]
 
 
 @either
@@ -112,7 +112,7 @@ def test_a_reply_that_a_hook_gives_is_heard_as_it_was_changed_and_passes_the_hoo
         "sign": Hook(after_speaker=lambda turn, reply: AIMessage(f"{reply.text} (signed)")),
     }
     result, _ = play(hooked("change", "answer", "sign"), ["Hi."], hooks=hooks)
-    said = f"You say: {prompts.BEGIN} Now!"
+    said = f"You say: {BEGIN} Now!"
     assert result.transcript[0] == ("Ann", f"{said} (signed)")
     assert kinds(result) == ["instruction", "hook_version", "unheard_reply", "speech", "speech"]
     assert of_kind(result.messages, "unheard_reply")[0].text == said
@@ -156,7 +156,7 @@ def test_the_hooks_behind_a_speaker_see_what_each_other_made_of_it_in_their_orde
 
     hooks = {letter: adds(letter) for letter in "xyz"}
     result, model = play(hooked("z", "x", "y"), ["Hello ", "Hi."], hooks=hooks)
-    assert texts(model.calls[0]) == [f"u:{prompts.BEGIN}zxy"]
+    assert texts(model.calls[0]) == [f"u:{BEGIN}zxy"]
     assert result.transcript[0] == ("Ann", "Hello zxy")
 
 

@@ -28,14 +28,13 @@ from duologue.graphs.events import (
     ToolCallFinished,
     ToolCallRequested,
 )
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.log import fields_of, of_kind
 from support.results import outcome_of
 from support.shape_help import kinds, never, talk, texts
 
-from .hooks_help import POINTS, adding, called, calling, either, hooked, in_form, play
+from .hooks_help import BEGIN, POINTS, adding, called, calling, either, hooked, in_form, play
 
 # Failures.
 
@@ -148,7 +147,7 @@ def test_a_model_that_fails_behind_a_hook_is_asked_again_with_the_hook_run_again
     with pytest.raises(Exception, match="500"):
         converse(hooked("h"), session=session, hooks=hooks, tools=[adding()], **options)
     result = session.resume(hooks=hooks, tools=[adding()], **options)
-    assert texts(model.calls[1]) == [f"u:({prompts.BEGIN})"]
+    assert texts(model.calls[1]) == [f"u:({BEGIN})"]
     assert kinds(result) == ["instruction", "hook_version", "speech", "speech"]
 
 
@@ -262,7 +261,7 @@ def test_a_speaker_judges_itself_by_what_it_heard_and_said_in_the_end(form: str)
     result, model = play(spec, ["One.", *left, "Two.", "Three.", *done], hooks={"h": hook})
     assert seen == ["One.", "Three."]
     asked = texts(model.calls[-1])
-    assert asked[:2] == [f"u:({prompts.BEGIN})", "a:One.!"]
+    assert asked[:2] == [f"u:({BEGIN})", "a:One.!"]
     assert "u:(Two.)" in asked
     assert "a:Three.!" in asked
     assert outcome_of(result).reason is Reason.COMPLETED
@@ -356,7 +355,7 @@ def test_a_hook_is_given_what_was_heard_and_not_what_a_short_history_puts_before
     """L7: pinned messages come before the newest line, and hooks do not see them again."""
     result = shortened({"kind": "last", "limit": limit})
     heard = [message.text for message in of_kind(result.messages, "hook_version")]
-    assert heard[0] == f"(You like beans.\n\n{prompts.BEGIN})"
+    assert heard[0] == f"(You like beans.\n\n{BEGIN})"
     assert heard[1:] == [f"(Bob says {word}.)" for word in ("one", "two", "three", "four", "five")]
 
 

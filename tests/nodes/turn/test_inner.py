@@ -39,7 +39,6 @@ from duologue.graphs import (
     load_conversation,
     load_session,
 )
-from duologue.graphs.speakers.replies import ConversationReply
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import Source, fields_of
 from support.results import StoredSession, outcome_of
@@ -417,7 +416,8 @@ def test_a_file_contains_an_inner_conversation_or_its_path(tmp_path: Path) -> No
         talks.append(load_conversation(path))
     garden = load_conversation(tmp_path / "parts" / "garden.toml")
     assert talks[0] == talks[1]
-    assert talks[0].speakers[0].replies == (ConversationReply(garden),)
+    (reply,) = talks[0].stored()["speakers"][0]["replies"]
+    assert load_conversation(reply["conversation"]) == garden
     (tmp_path / "copy.toml").write_text(talks[0].to_toml())
     assert load_conversation(tmp_path / "copy.toml") == talks[0]
 

@@ -20,13 +20,12 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.common.content import read_content, tokens_of_files
-from duologue.graphs.prompts import prompts
-from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from support.prompts import PROMPTS
 from support.results import outcome_of
 
-MARK: Final = prompts.LEFT_OUT.partition("}")[2]
+MARK: Final = PROMPTS["left_out"].partition("}")[2]
+TOKENS_OF_IMAGE: Final = 1000
 LIMIT: Final = 4000
 """The tokens that the models accept, of four characters or one Chinese character each."""
 
@@ -37,8 +36,9 @@ def size_of(prompt: Prompt) -> int:
     for one in prompt:
         content = one["content"]
         if not isinstance(content, str):
-            found += tokens_of_files(read_content(content, "content"))
-            content = "".join(part.get("text", "") for part in content)
+            texts = [part["text"] for part in content if "text" in part]
+            found += TOKENS_OF_IMAGE * (len(content) - len(texts))
+            content = "".join(texts)
         text = content + json.dumps(one.get("tool_calls", ""), ensure_ascii=False)
         found += sum(1 if sign > "\u3000" else 0.25 for sign in text).__ceil__()
     return found
@@ -148,7 +148,7 @@ def test_a_turn_larger_than_the_context_ends_as_usual(
     assert outcome_of(found).reason is Reason.MAX_ITERATIONS
     if context is not None and context["limit"] > 1000:
         by_ann = [one for one in chat.calls if one.tools]
-        assert all(sum(map(tokens_of_message, one.messages)) <= 3000 for one in by_ann)
+        assert all(size_of(one.prompt) <= 3000 for one in by_ann)
         assert not model.refused
     stored = [one.text for one in found.messages if isinstance(one, ToolMessage)]
     assert len(stored) == 2 * sum(map(len, rounds))
@@ -266,7 +266,7 @@ def test_a_speaker_judges_its_task_after_a_large_turn() -> None:
     narrow = Narrow(["look"])
 
     def answer(prompt: Prompt) -> Line:
-        if prompt[-1]["content"] != prompts.JUDGE_OWN_TASK or size_of(prompt) > LIMIT:
+        if prompt[-1]["content"] != PROMPTS["judge_own_task"] or size_of(prompt) > LIMIT:
             return narrow(prompt)
         return {"objectives_left": [], "complete": True}
 

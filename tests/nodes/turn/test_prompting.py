@@ -1,4 +1,4 @@
-"""A prompt stays within its limit, with everything that is added to the log's messages."""
+"""Prompts: their limit, with everything that is added to the log's messages, and short ones."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,18 +6,22 @@ from typing import Any
 import pytest
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
-from duologue.graphs import Conversation
-from duologue.graphs.prompts import prompts
+from duologue.graphs import Conversation, role_play
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.text.words import tokens_of_message
+from duologue.nodes.models import model as resolve
+from duologue.nodes.models.adapters import families
+from duologue.nodes.models.adapters.base import SMALL
 from duologue.nodes.models.tool_binding import tokens_of_tools
 from duologue.nodes.turn import prompt as prompting
 from duologue.nodes.turn.node_context import NodeContext, Resources
 from duologue.nodes.turn.prompt import PromptAdditions, build_prompt, turn_additions, view_of
 from duologue.nodes.turn.running_sessions import RunningSession
 from duologue.tools.registry.registry import Registry
-from support.log import make_line, make_metadata
+from support.log import kind_of, make_line, make_metadata
 from support.models import Models
+from support.prompts import PROMPTS, fill
+from support.shape_help import play
 
 LIMIT = 600
 BRIEF = {"system_prompt": "You cook. {task}", "reminder": "Say what to cook next, and why. {task}"}
@@ -88,7 +92,7 @@ def test_a_request_to_mend_and_a_reminder_are_within_the_limit(
 
 def test_a_judges_question_is_within_the_limit() -> None:
     """Y9: the judge's question comes after the speaker's view."""
-    behind = [HumanMessage(prompts.LIST_OBJECTIVES_LEFT * 3)]
+    behind = [HumanMessage(PROMPTS["list_objectives_left"] * 3)]
     for turns in range(1, 40):
         now = moment({"kind": "tokens", "limit": LIMIT}, turns)
         view = view_of(now, PromptAdditions(last=behind))
@@ -114,3 +118,29 @@ def test_what_stands_in_front_is_not_weighed_where_tokens_do_not_count(
     monkeypatch.setattr(prompting, "tokens_of_tools", never)
     now = moment(context, 3)
     assert view_of(now)
+
+
+def test_z2_the_embedded_model_rewrites_no_task_unless_it_is_asked_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The scripted model takes the place of the embedded one."""
+    made = families.adapter_of
+
+    def as_small(*given: Any) -> Any:  # noqa: ANN401
+        adapter = made(*given)
+        adapter.prompting = SMALL
+        return adapter
+
+    monkeypatch.setattr(resolve, "adapter_of", as_small)
+    task, better = "Build a bot", "Build a bot that trades tea."
+    said = ["Instruction: Begin.\nInput: None", "Solution: I began. Next request."]
+    result, _ = play(role_play(task, "Owner", "Coder", max_iterations=1), said)
+    assert result.specified_task == task
+    assert "specified_task" not in {kind_of(one) for one in result.messages}
+    options: dict[str, Any]
+    for options in ({"specify_task": True}, {"task_specification": {"small_models": True}}):
+        spec = role_play(task, "Owner", "Coder", max_iterations=1, **options)
+        result, model = play(spec, [better, *said])
+        assert result.specified_task == better
+        asked = fill(PROMPTS["specify_task_small_model"], task=task)
+        assert model.calls[0].prompt[0]["content"] == asked

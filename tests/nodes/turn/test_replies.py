@@ -24,10 +24,10 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 from support.log import Source, fields_of, of_kind
+from support.prompts import PROMPTS, fill
 from support.results import outcome_of
 from support.shape_help import never, play, talk
 from support.tables import each_row
@@ -142,7 +142,7 @@ def test_a_function_is_given_the_turn_as_its_speaker_sees_it() -> None:
     system, *view = first.messages
     assert isinstance(system, SystemMessage)
     assert system.text.startswith("You are Bob")
-    turn_of_bob = prompts.fill_template(prompts.YOUR_TURN, name="Bob")
+    turn_of_bob = fill(PROMPTS["your_turn"], name="Bob")
     heard = f"Psst.\n\nAnn: Ann's first.\n\n{turn_of_bob}"
     assert [(message.type, message.text) for message in view] == [("human", heard)]
     assert first.heard == heard

@@ -9,8 +9,6 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from duologue.graphs import Conversation, Result, Session, converse, load_session, stream
-from duologue.graphs.cli.follow_up import FollowUp
-from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.events import Event, MessageSaid, MessageToken, ThoughtReceived
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
@@ -18,7 +16,6 @@ from duologue.tools import Hook, Turn
 from support.cli_help import duologue, isolate
 from support.log import fields_of, kind_of, of_kind
 from support.results import outcome_of
-from support.screens import screen, written
 from support.shape_help import talk, tokens_by_message
 
 THOUGHT = "My secret is 42."
@@ -426,19 +423,6 @@ def test_r2_the_command_line_shows_thoughts_on_request(
     told = [json.loads(one) for one in duologue("show", "one", "--json").stdout.splitlines()]
     assert [one["event"] for one in told] == ["thought", "message"] * 2 + ["outcome"]
     assert THOUGHT in duologue("export", "one").stdout
-
-
-@pytest.mark.parametrize("size", [1, 4, 100])
-def test_r2_the_terminal_shows_a_done_token_to_nobody_twice(size: int) -> None:
-    when = [{"kind": "done_token", "token": "###STOP###"}]
-    said = "Thank you! ###STOP###"
-    chunks = tuple(said[at : at + size] for at in range(0, len(said), size))
-    console = screen()
-    transcript = Transcript(FollowUp(), console, screen())
-    spec = talk(end_chat={"when": when, "allow_unanswered_end": True})
-    for event in events(Reply(text=said, chunks=chunks), spec=spec):
-        transcript.show(event)
-    assert written(console).count("Thank you!") == 1
 
 
 def test_r2_an_older_session_keeps_what_it_says(tmp_path: Path) -> None:

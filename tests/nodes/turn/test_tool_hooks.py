@@ -4,13 +4,12 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line as Said, Reply, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.log import fields_of, of_kind
 from support.shape_help import kinds, shown, texts
 
-from .hooks_help import adding, called, calling, either, hooked, in_form, play
+from .hooks_help import BEGIN, adding, called, calling, either, hooked, in_form, play
 
 # Around tools.
 
@@ -135,8 +134,8 @@ def test_hooks_around_a_tool_see_the_turn_and_the_words_beside_the_call() -> Non
     script: list[Said] = [calling(1, 2), calling(3, 4, "c2", "Once more."), "Sum.", "Ok."]
     play(hooked("h"), script, hooks={"h": hook})
     for first, second in turns.values():
-        assert shown(first.messages[1:]) == [f"u:{prompts.BEGIN}"]
-        assert shown(second.messages[1:]) == [f"u:{prompts.BEGIN}", "a:", "t:3", "a:Once more."]
+        assert shown(first.messages[1:]) == [f"u:{BEGIN}"]
+        assert shown(second.messages[1:]) == [f"u:{BEGIN}", "a:", "t:3", "a:Once more."]
 
 
 def test_what_is_said_beside_a_call_passes_the_hooks_too() -> None:
