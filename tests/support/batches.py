@@ -8,15 +8,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from duologue.graphs import BatchRun
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.order import read_selection
 from duologue.graphs.batch.report.page import BatchReport, gather_report
 from duologue.graphs.batch.report.rows import Rows
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.batch.status import BatchStatus
+from duologue.graphs.common.threads import run_coroutine
 from duologue.graphs.store.batches import CellCount, add_counts
 from duologue.nodes.testing import Prompt, Reply
-from support.stores import BatchRow, CellRow
+from support.stores import BatchRow, CellRow, open_store
 
 CELLS, CALLS = 30, 4
 """Number of cells in a batch, and number of calls per cell."""
@@ -104,6 +106,19 @@ def cell_row(number: int, batch: str = "b", **fields: Any) -> CellRow:
     session = f"{batch}-{number}"
     fixed = {"batch": batch, "number": number, "session": session, "updated_at": NOW}
     return CellRow.model_validate(fixed | fields)
+
+
+def store_batch(store: str, batch: BatchRow, rows: Iterable[CellRow]) -> BatchRun:
+    """Write a batch with its rows to a store, and return its handle."""
+
+    async def put() -> None:
+        async with open_store(store) as opened, opened.lock_batch(batch.batch) as lease:
+            await lease.put(batch)
+            for row in rows:
+                await lease.put_cell(row)
+
+    run_coroutine(put())
+    return BatchRun(batch.batch, store=store)
 
 
 def report_of(

@@ -5,19 +5,12 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from duologue.graphs import list_batches
-from duologue.graphs.batch.limiter import Figures
-from duologue.graphs.batch.status import BatchStatus
-from duologue.graphs.cli.terminal.progress import BatchView
-from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, Player, batch, written
 from support.cli_help import (
@@ -29,7 +22,6 @@ from support.cli_help import (
     started,
 )
 from support.pty_help import Terminal, at_terminal
-from support.screens import Screen
 
 pytestmark = pytest.mark.live
 
@@ -317,25 +309,3 @@ def test_on_a_terminal_a_table_is_drawn_and_nothing_of_it_is_left(
         assert re.search(r"\x1b\[[0-9;]*3[0-9]", raw) is None
     if name == "TERM":
         assert "\x1b" not in raw
-
-
-OUTAGE = "the model server at \x1b[1mhttp://127.0.0.1 can't be reached; its calls wait"
-
-
-@pytest.mark.parametrize("is_screen", [True, False])
-def test_an_outage_is_shown_at_once(is_screen: bool) -> None:
-    """In the table as long as it lasts; elsewhere in a line at its beginning and its end."""
-    now = datetime(2026, 1, 2, tzinfo=UTC)
-    status = BatchStatus(batch="b", title="", cells=2, created_at=now, updated_at=now)
-    file, texts = Screen() if is_screen else StringIO(), list[str]()
-    environ = {"TERM": "xterm"}
-    console = Console(file=file, width=60, color_system=None, _environ=environ)
-    with BatchView(console, clock=lambda: 0.0) as view:
-        for outages in ((), (OUTAGE,), (OUTAGE,), ()):
-            before = len(file.getvalue())
-            view.show(status, Figures(Usage(), 0, 0, 0.0, None, outages))
-            texts.append(" ".join(file.getvalue()[before:].split()))
-    assert "\x1b[1mhttp" not in file.getvalue()
-    told = ["The model server at" in text and "its calls wait." in text for text in texts]
-    assert told == [False, True, is_screen, False]
-    assert ("All model servers answer again." in texts[-1]) is not is_screen

@@ -7,15 +7,10 @@ import resource
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
-from langchain_core.messages import AnyMessage
-from langchain_core.messages.tool import ToolCall
 
-from drawn.odd_logs import odd_conversation, odd_line
 from duologue.graphs import (
     BatchError,
     BatchRun,
@@ -23,28 +18,15 @@ from duologue.graphs import (
     Session,
     Speaker,
     SpecError,
-    load_conversation,
 )
-from duologue.graphs.batch.status import cell_columns
-from duologue.graphs.common.threads import run_coroutine as wait_for
-from duologue.graphs.conversation.fields import ConversationFields
-from duologue.graphs.session.export_text import TRAINING, examples
 from duologue.nodes.testing import Line, Reply, ScriptedToolCall
-from duologue.tools.registry.registry import Registry
-from support.batches import NOW, batch_row, cell_row
+from support.batches import NOW, batch_row, cell_row, store_batch
 from support.cli_help import duologue, isolate
 from support.fork_help import run, weather
-from support.fork_talks import TALKS
 from support.graphs import RolePlayForm
-from support.log import Source, make_line, make_tool_line
 from support.results import StoredSession
-from support.stores import CellRow, open_store
+from support.stores import CellRow
 from support.tables import each_row, read_rows
-
-from .trainers import openai_fault, sharegpt_fault
-
-KNOWN_TOOLS = Registry({"tools": [weather]})
-FAULTS = {"openai": openai_fault, "sharegpt": sharegpt_fault}
 
 
 def cell(number: int, result: StoredSession | None = None, **fields: Any) -> CellRow:
@@ -61,19 +43,6 @@ def cell(number: int, result: StoredSession | None = None, **fields: Any) -> Cel
             "calls": ended.total.calls,
         }
     return cell_row(number, **told | fields)
-
-
-def keep(store: str, *rows: CellRow) -> None:
-    """Write the rows of a batch to a store."""
-    batch = batch_row(cells=len(rows))
-
-    async def put() -> None:
-        async with open_store(store) as opened, opened.lock_batch("b") as lease:
-            await lease.put(batch)
-            for row in rows:
-                await lease.put_cell(row)
-
-    wait_for(put())
 
 
 PAIR: dict[str, Any] = {
@@ -108,7 +77,8 @@ def one(store: str) -> StoredSession:
     conversation = Conversation.model_validate(PAIR)
     result = run(conversation, SCRIPT, session="s-1", store=store)
     varied = {"task": "Plan a garden.", "labels.level": "easy \ud83d\u2028"}
-    keep(store, cell(1, result, trial=2, varied=varied, scores={"won": 1}, cost=0.5, seconds=2))
+    row = cell(1, result, trial=2, varied=varied, scores={"won": 1}, cost=0.5, seconds=2)
+    store_batch(store, batch_row(), [row])
     return result
 
 
@@ -152,8 +122,8 @@ def test_rows_hold_what_is_known_of_each_cell(one: StoredSession, store: str) ->
 
 
 def test_no_column_of_a_row_is_called_like_what_may_vary() -> None:
-    own = cell_columns(cell(1)).keys()
-    for form in (ConversationFields, Speaker, RolePlayForm):
+    own = KNOWN.keys() - {"task"}
+    for form in (Conversation, Speaker, RolePlayForm):
         assert own.isdisjoint(form.model_fields), form
 
 
@@ -226,54 +196,6 @@ def test_one_session_is_exported_as_examples_too(
     assert [one["metadata"]["speaker"] for one in found] == ["Ben"]
 
 
-# Formats of trainers
-
-
-def handed_over() -> tuple[Conversation, list[Line]]:
-    """Return three speakers that hand over with a call next to their text."""
-    conversation = load_conversation(
-        {
-            "task": "Plan.",
-            "speakers": [{"name": "Ann", "tools": ["weather"]}, {"name": "Ben"}, {"name": "Cat"}],
-            "turn_order": "handoff",
-            "end_chat": {"max_iterations": 2},
-        }
-    )
-
-    def over(to: str, text: str, *more: ScriptedToolCall) -> Reply:
-        call = ScriptedToolCall(name="hand_off", args={"to": to, "message": text}, id=f"to-{to}")
-        return Reply(tool_calls=(call, *more))
-
-    look = ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")
-    lines: list[Line] = [
-        Reply(text="I look.", tool_calls=(look,)),
-        over("Cat", "Cat first."),
-        over("Ann", "Ann again."),
-        over("Cat", "Once more."),
-        over("Ben", "Ben, too."),
-        over("Ann", ""),
-        "Done.",
-    ]
-    return conversation, lines
-
-
-@pytest.mark.part(3)
-@pytest.mark.parametrize("form", TRAINING)
-@pytest.mark.parametrize("name", [*TALKS, "handed_over"])
-def test_trainers_take_every_example(name: str, form: str) -> None:
-    conversation, lines = TALKS.get(name) or handed_over()
-    result = run(conversation, lines, store="memory:")
-    found = examples(result, registry=KNOWN_TOOLS)
-    assert [one.speaker for one in found] == [*conversation.names]
-    for one in found:
-        row = TRAINING[form](one)
-        assert FAULTS[form](row) is None
-        # The checks refuse the rows that trainers refuse.
-        key = "messages" if form == "openai" else "conversations"
-        assert FAULTS[form]({**row, key: row[key][:-1]}) is not None
-        assert FAULTS[form]({**row, key: [*row[key], row[key][-1]]}) is not None
-
-
 def test_an_example_tells_of_the_tools_where_all_are_known(one: StoredSession, store: str) -> None:
     def told(form: Any, **registered: Any) -> list[Any]:  # noqa: ANN401
         text = Session("s-1", store=store).export(format=form, **registered)
@@ -285,103 +207,6 @@ def test_an_example_tells_of_the_tools_where_all_are_known(one: StoredSession, s
     assert told("openai", tools=[weather]) == [[{"type": "function", "function": known}], None]
     of_cook, of_ben = told("sharegpt", tools=[weather])
     assert (json.loads(of_cook), of_ben) == ([known], None)
-    (first, *_) = examples(run(*handed_over(), store="memory:"), registry=KNOWN_TOOLS)
-    names = [one["function"]["name"] for one in first.tools]
-    assert names == ["weather", "hand_off"]
-    assert [one["name"] for one in json.loads(TRAINING["sharegpt"](first)["tools"])] == ["weather"]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32))
-def test_trainers_take_every_example_of_any_log(seed: int) -> None:
-    random = Random(seed)  # noqa: S311  # a drawn seed, nothing secret
-    conversation = odd_conversation(random)
-    log: list[AnyMessage] = []
-    for _ in range(random.randint(1, 25)):
-        log.append(odd_line(random, conversation.names, log))
-    result = StoredSession("s", conversation, log, "Talk.", None)
-    for one in (one for name in conversation.names for one in examples(result, name, KNOWN_TOOLS)):
-        for form, fault in FAULTS.items():
-            assert fault(TRAINING[form](one)) is None
-
-
-def spoken(number: int, text: str, name: str = "Ann", **line: Any) -> AnyMessage:
-    return make_line(number, text, speaker=name, **line)
-
-
-def made(*log: AnyMessage, **speaker: Any) -> StoredSession:
-    speakers = [{"name": "Ann", **speaker}, {"name": "Ben"}]
-    conversation = Conversation.model_validate({"task": "Plan", "speakers": speakers})
-    return StoredSession("s", conversation, list(log), "Plan", None)
-
-
-def call(number: int, text: str = "") -> AnyMessage:
-    made: list[ToolCall] = [ToolCall(name="weather", args={}, id=f"c{number}", type="tool_call")]
-    return make_line(number, text, "tool_calls", speaker="Ann", tool_calls=made)
-
-
-def turns(result: StoredSession, form: str = "sharegpt") -> list[tuple[str, str]]:
-    """Return the turns of Ann's example without its system prompt."""
-    (one,) = examples(result, "Ann")
-    row = TRAINING[form](one)
-    assert FAULTS[form](row) is None
-    return [
-        (turn.get("from") or turn["role"], turn.get("value") or turn["content"])
-        for turn in next(iter(row.values()))[1:]
-    ]
-
-
-def test_what_was_heard_between_a_result_and_the_next_line_stands_with_the_result() -> None:
-    """Messages heard after a result are joined to it, since two user turns do not alternate."""
-    log = (
-        spoken(0, "Hello.", "Ben"),
-        call(1),
-        make_tool_line(2, "Sun.", speaker="Ann", call_id="c1"),
-        spoken(3, "Stop.", "Ben"),
-        spoken(4, "Well."),
-    )
-    assert turns(made(*log))[1:] == [
-        ("function_call", '{"name": "weather", "arguments": {}}'),
-        ("observation", "Sun.\n\nStop."),
-        ("gpt", "Well."),
-    ]
-    assert [role for role, _ in turns(made(*log), "openai")] == [
-        *("user", "assistant", "tool", "user", "assistant")
-    ]
-
-
-def test_an_example_ends_with_a_line_of_its_own() -> None:
-    log = (
-        spoken(0, "Hello.", "Ben"),
-        spoken(1, "Hi."),
-        spoken(2, "So?", "Ben"),
-        call(3, "Let me see."),
-        make_tool_line(4, "Sun.", speaker="Ann", call_id="c3"),
-        spoken(5, "Bye.", "Ben"),
-    )
-    assert turns(made(*log[:3])) == [("human", "Hello."), ("gpt", "Hi.")]
-    assert turns(made(*log))[-1][0] == "function_call"
-    assert turns(made(*log), "openai")[-1] == ("assistant", "Let me see.")
-
-
-def test_only_what_a_model_an_agent_or_a_person_gave_is_learned() -> None:
-    sources = {Source.MODEL: 1, Source.AGENT: 1, Source.HUMAN: 1, Source.TEXT: 0}
-    sources |= {Source.FUNCTION: 0, Source.CODE: 0, Source.HOOK: 0}
-    log: list[AnyMessage] = []
-    for source in sources:
-        log += [spoken(len(log), "And?", "Ben"), spoken(len(log) + 1, source, source=source)]
-    shown = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]
-    (one,) = examples(made(*log, examples=shown), "Ann")
-    own = [turn for turn in one.messages if turn["role"] == "assistant"]
-    weights = {turn["content"]: turn.get("weight", 1) for turn in own}
-    assert weights == {"A": 0, **{source.value: weight for source, weight in sources.items()}}
-    # Without a speaker's name, only speakers with a model's messages have examples.
-    assert [one.speaker for one in examples(made(*log))] == ["Ann", "Ben"]
-    assert [one.speaker for one in examples(made(*log[4:]))] == ["Ben"]
-    person = made(spoken(0, "And?", "Ben"), spoken(1, "Yes.", source=Source.HUMAN))
-    assert [len(examples(person, name)) for name in ("Ann", "Ben")] == [1, 1]
-    text = made(spoken(0, "Hello.", source=Source.TEXT))
-    assert examples(text, "Ann") == []
 
 
 # Choice of sessions
@@ -404,7 +229,7 @@ def many() -> str:
         cell(5, result),
         cell(2, result, trial=2),
     ]
-    keep(store, *rows)
+    store_batch(store, batch_row(), rows)
     return store
 
 
@@ -435,7 +260,7 @@ def test_a_speaker_that_only_some_sessions_have_is_taken_from_these(
         conversation = Conversation.model_validate({**PAIR, "speakers": speakers})
         lines = ["Beans?", "Peas."]
         rows.append(cell(number, run(conversation, lines, session=f"s-{number}", store=store)))
-    keep(store, *rows)
+    store_batch(store, batch_row(), rows)
     told = BatchRun("b", store=store).export(tmp_path / "f", format="openai", speaker="Cat")
     found = [row["metadata"] for row in rows_of(tmp_path / "f")]
     assert [(one["number"], one["speaker"]) for one in found] == [(2, "Cat"), (3, "Cat")]
@@ -498,13 +323,14 @@ def test_what_is_wrong_is_one_sentence_and_the_old_file_stays(
     assert files_in(tmp_path) == before
 
 
+READ = "duologue.graphs.batch.export.read_session"
+
+
 async def test_an_export_that_is_broken_off_leaves_the_old_file(
     many: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await BatchRun("b", store=many).aexport(tmp_path / "f", trial=2)
     before = files_in(tmp_path)
-    from duologue.graphs.batch import export
-
     begun = asyncio.Event()
 
     async def never(*_: object) -> None:
@@ -515,7 +341,7 @@ async def test_an_export_that_is_broken_off_leaves_the_old_file(
         raise OSError("No space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(export, "read_session", never)
+        patch.setattr(READ, never)
         task = asyncio.create_task(BatchRun("b", store=many).aexport(tmp_path / "f"))
         await begun.wait()
         assert len(files_in(tmp_path)) == 4
@@ -523,7 +349,7 @@ async def test_an_export_that_is_broken_off_leaves_the_old_file(
         with pytest.raises(asyncio.CancelledError):
             await task
         assert files_in(tmp_path) == before
-        patch.setattr(export, "read_session", damaged)
+        patch.setattr(READ, damaged)
         with pytest.raises(OSError, match="No space left"):
             await BatchRun("b", store=many).aexport(tmp_path / "f")
     assert files_in(tmp_path) == before

@@ -3,18 +3,24 @@
 import asyncio
 import pickle
 from bisect import bisect_left
+from datetime import UTC, datetime
+from io import StringIO
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from rich.console import Console
 
 from duologue.graphs import BatchLimits, ModelUnavailableError
-from duologue.graphs.batch.limiter import PATIENCE, Limiter
+from duologue.graphs.batch.limiter import PATIENCE, Figures, Limiter
+from duologue.graphs.batch.status import BatchStatus
+from duologue.graphs.cli.terminal.progress import BatchView
 from duologue.graphs.common.errors import PausedError
 from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.models.gate import PlannedCall, StepGate
 from support.cases import drawn_cases
+from support.screens import Screen
 from support.tables import read_rows
 from support.virtual_time import VirtualLoop, in_virtual_time, virtually
 
@@ -408,3 +414,25 @@ async def test_a_step_with_answers_ends_in_a_pause_but_not_beyond_a_budget() -> 
     begun.count("m", Usage(calls=1, input_tokens=4))
     with pytest.raises(PausedError, match="Ctrl-C"):
         await begun.enter(PlannedCall("m", 1))
+
+
+OUTAGE = "the model server at \x1b[1mhttp://127.0.0.1 can't be reached; its calls wait"
+
+
+@pytest.mark.parametrize("is_screen", [True, False])
+def test_an_outage_is_shown_at_once(is_screen: bool) -> None:
+    """In the table as long as it lasts; elsewhere in a line at its beginning and its end."""
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    status = BatchStatus(batch="b", title="", cells=2, created_at=now, updated_at=now)
+    file, texts = Screen() if is_screen else StringIO(), list[str]()
+    environ = {"TERM": "xterm"}
+    console = Console(file=file, width=60, color_system=None, _environ=environ)
+    with BatchView(console, clock=lambda: 0.0) as view:
+        for outages in ((), (OUTAGE,), (OUTAGE,), ()):
+            before = len(file.getvalue())
+            view.show(status, Figures(Usage(), 0, 0, 0.0, None, outages))
+            texts.append(" ".join(file.getvalue()[before:].split()))
+    assert "\x1b[1mhttp" not in file.getvalue()
+    told = ["The model server at" in text and "its calls wait." in text for text in texts]
+    assert told == [False, True, is_screen, False]
+    assert ("All model servers answer again." in texts[-1]) is not is_screen

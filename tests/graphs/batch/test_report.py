@@ -1,29 +1,27 @@
 """The report of a batch: its figures agree with the rows, and its page runs no text."""
 
-import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import unescape
-from itertools import combinations
 from pathlib import Path
-from statistics import NormalDist, fmean, stdev
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
-from duologue.graphs import BatchRun, DuologueError, Reason, SpecError, aconverse, converse
-from duologue.graphs.batch.order import STORED, RunOrder, Selection
-from duologue.graphs.batch.report.page import BatchReport, describe_end
-from duologue.graphs.batch.report.report import render
-from duologue.graphs.batch.report.rows import Estimate, Rows, Trials, mean_of, pass_hat
+from duologue.graphs import BatchRun, DuologueError, Reason, SpecError, converse, run_batch
 from duologue.nodes.testing import ScriptedChatModel
 from pages import ALLOWED, HOSTILE
-from support.batches import batch_row, cell_row, report_of
+from support.batches import batch_row, cell_row, store_batch
 from support.html import Seen
-from support.stores import BatchRow, CellRow, open_store
+from support.stores import BatchRow, CellRow
+
+SELL = {
+    "task": "Sell.",
+    "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+    "end_chat": {"max_iterations": 1},
+}
 
 
 def batch(cells: int, **fields: Any) -> BatchRow:
@@ -34,9 +32,15 @@ def cell(number: int, **fields: Any) -> CellRow:
     return cell_row(number, "grid", **{"status": "finished", "reason": "completed"} | fields)
 
 
-def report(rows: Iterator[CellRow] | list[CellRow], cells: int = 0, **fields: Any) -> BatchReport:
+def report(rows: Iterable[CellRow], cells: int = 0, **fields: Any) -> Any:  # noqa: ANN401
+    """Return the report of a batch with these rows. Its page is written to the working folder."""
     rows = [*rows]
-    return report_of(batch(cells or len(rows), **fields), rows, written=rows[::2])
+    store = f"memory:{uuid4().hex}"
+    return store_batch(store, batch(cells or len(rows), **fields), rows).report()
+
+
+def page_of(found: Any) -> str:  # noqa: ANN401
+    return Path(found.page).read_text("utf-8")
 
 
 def grid() -> Iterator[CellRow]:
@@ -103,7 +107,7 @@ def test_figures_agree_with_the_rows_and_stand_by_each_value_that_varies() -> No
     with pytest.raises(KeyError):
         found.score("word")
     assert "Score complete, pass^2" in str(found)
-    assert repr(found) == "BatchReport(batch='grid', cells=20, page=None)"
+    assert repr(found) == "BatchReport(batch='grid', cells=20, page='grid.html')"
 
 
 def test_the_best_and_the_worst_values_of_each_field_are_named() -> None:
@@ -117,7 +121,7 @@ def test_the_best_and_the_worst_values_of_each_field_are_named() -> None:
     assert (of_town.best.label, of_town.worst.label) == ("القاهرة", "Lyon")
     told = " ".join(str(found).split())
     assert "Score complete, best speakers.Ann.price 30: 100 % (" in told
-    page = " ".join(re.sub(r"<[^>]+>", "", unescape(render(found))).split())
+    page = " ".join(re.sub(r"<[^>]+>", "", unescape(page_of(found))).split())
     assert "complete: best 30, 100 % (" in page
     assert "; worst 40, 50.0 % (" in page
     assert "If their intervals overlap, the difference may be due to chance." in page
@@ -142,60 +146,49 @@ def test_best_values_are_found_among_all_and_equal_ones_are_counted() -> None:
     assert [one.extremes for one in report(rows[::2]).varied] == [()]
 
 
-def test_a_report_of_a_sample_says_so() -> None:
-    order = RunOrder(sizes=(10, 10), seed=3)
-    stored = json.dumps({STORED: Selection(order=order, sample=12).model_dump()})
-    found = report([cell(1, scores={"own": 1.0})], cells=12, settings=stored)
-    assert (found.cells, found.sample_of, found.seed) == (12, 100, 3)
-    says = "A random sample of 12 of 100 sessions (seed 3)."
+def test_a_report_of_a_sample_says_so(tmp_path: Path) -> None:
+    roles = {"user_role": ["Cook", "Nurse"], "assistant_role": ["Ann", "Bob"]}
+    play = {"kind": "role_play", "task": "Plan.", "specify_task": False, "max_iterations": 1}
+    given: Any = {"conversation": play, "vary": roles, "score": "own"}
+    options: Any = {"model": ScriptedChatModel(lambda _: "Instruction: Dig."), "seed": 3}
+    options |= {"store": f"memory:{tmp_path.name}", "scores": {"own": lambda result: 1}}
+    run_batch(given, name="some", sample=3, **options)
+    found = BatchRun("some", store=options["store"]).report()
+    assert (found.cells, found.sample_of, found.seed) == (3, 4, 3)
+    says = "A random sample of 3 of 4 sessions (seed 3)."
     assert says in str(found)
-    assert f"{says} The figures are estimates for all 100 sessions, with 95 % intervals" in render(
-        found
-    )
-    whole = json.dumps({STORED: Selection(order=order).model_dump()})
-    begun = report([cell(1)], cells=100, settings=whole)
+    estimates = "The figures are estimates for all 4 sessions, with 95 % intervals"
+    assert f"{says} {estimates}" in page_of(found)
+    run_batch(given, name="all", limit=2, **options)
+    begun = BatchRun("all", store=options["store"]).report()
     assert begun.sample is None
-    assert "in a shuffled order (seed 3), so those that are done cover" in render(begun)
+    assert "in a shuffled order (seed 3), so those that are done cover" in page_of(begun)
 
 
-async def test_rows_and_transcripts_are_those_that_ran_first_or_have_the_lowest_scores(
+def test_rows_and_transcripts_are_those_that_ran_first_or_have_the_lowest_scores(
     tmp_path: Path,
 ) -> None:
-    order = RunOrder(sizes=(30, 4), trials=2, seed=5)
+    selection = {"order": {"sizes": [30, 4], "trials": 2, "seed": 5}}
+    known = batch(240, settings=json.dumps({"selection": selection}))
     scores = {number: float(number * 37 % 100) for number in range(1, 241) if number % 10}
-    async with open_store(f"memory:{tmp_path.name}") as store:
-        async with store.lock_batch("grid") as lease:
-            settings = json.dumps({STORED: Selection(order=order).model_dump()})
-            await lease.put(batch(240, settings=settings))
-            for number in range(1, 241):
-                known = {"own": scores[number]} if number in scores else {}
-                await lease.put_cell(cell(number, trial=2 - number % 2, scores=known))
-        handle = BatchRun("grid", store=store.url)
-        page = tmp_path / "r.html"
-        spread = await handle.areport(output=page)
-        assert [line.number for line in spread.lines] == [*order.numbers(240)]
-        lowest = await handle.areport(output=page, sort="own")
-        highest = await handle.areport(output=page, sort="-own")
-        for found, sign in ((lowest, 1), (highest, -1)):
-            own = [line.scores[0] for line in found.lines]
-            assert own[216:] == [None] * 24
-            assert own[:216] == sorted(scores.values(), key=lambda score: sign * score)
-        with pytest.raises(
-            SpecError, match=r"^sort: no session has a score 'won'; did you mean 'own'"
-        ):
-            await handle.areport(output=page, sort="won")
-        async with store.lock_batch("grid") as lease:
-            for number in range(1, 241):
-                await lease.put_cell(cell(number))
-        with pytest.raises(SpecError, match="no session has a score 'own'; leave out sort"):
-            await handle.areport(output=page, sort="own")
-
-
-def test_only_the_rows_with_the_lowest_ranks_are_kept() -> None:
-    rows = Rows(3, lambda row: (row.number * 7 % 11,))
-    for number in range(1, 12):
-        rows.add(cell(number))
-    assert [row.number for row in rows.first] == [11, 8, 5]
+    rows = [
+        cell(number, trial=2 - number % 2, scores={"own": scores[number]} if number % 10 else {})
+        for number in range(1, 241)
+    ]
+    handle = store_batch(f"memory:{tmp_path.name}", known, rows)
+    spread = [line.number for line in handle.report().lines]
+    assert sorted(spread) == [*range(1, 241)]
+    assert [number % 2 for number in spread] == [1] * 120 + [0] * 120
+    assert spread[:120] != sorted(spread[:120])
+    for sort, sign in (("own", 1), ("-own", -1)):
+        own = [line.scores[0] for line in handle.report(sort=sort).lines]
+        assert own[216:] == [None] * 24
+        assert own[:216] == sorted(scores.values(), key=lambda score: sign * score)
+    with pytest.raises(SpecError, match=r"^sort: no session has a score 'won'; did you mean 'own'"):
+        handle.report(sort="won")
+    store_batch(f"memory:{tmp_path.name}", known, map(cell, range(1, 241)))
+    with pytest.raises(SpecError, match="no session has a score 'own'; leave out sort"):
+        handle.report(sort="own")
 
 
 def test_a_report_of_scores_that_are_all_missing_says_why() -> None:
@@ -203,7 +196,7 @@ def test_a_report_of_scores_that_are_all_missing_says_why() -> None:
     found = report([cell(1, error=why), cell(2, error=why)])
     assert (found.scores, [(one.text, one.cells) for one in found.unscored]) == ((), [(why, 2)])
     assert f"In 2 sessions: {why}" in " ".join(str(found).split())
-    assert "the session ended before it was judged" in render(found)
+    assert "the session ended before it was judged" in page_of(found)
 
 
 def test_a_score_that_is_missing_is_counted_and_its_cell_stays_finished() -> None:
@@ -253,7 +246,10 @@ def test_a_histogram_covers_its_numbers_however_far_they_reach(
 
 
 def test_every_reason_has_words() -> None:
-    assert all(describe_end(reason)[0].isupper() for reason in Reason)
+    rows = (cell(number, reason=reason.value) for number, reason in enumerate(Reason, 1))
+    kinds = report(rows).kinds
+    assert {one.name for one in kinds} == {*Reason}
+    assert all(one.words[0].isupper() for one in kinds)
 
 
 @pytest.mark.exhaustive
@@ -275,10 +271,9 @@ def test_hostile_texts_stay_texts_and_a_large_page_stays_small() -> None:
         for number in range(1, 1500)
     ]
     found = report(rows, title=HOSTILE[3], stopped=HOSTILE[2])
-    page = render(found)
+    page = page_of(found)
     seen = Seen(page)
-    assert {"#cells", "grid-sessions/grid-1.html"} <= {*seen.links}
-    assert all(re.fullmatch(r"#cells|grid-sessions/grid-\d+\.html", link) for link in seen.links)
+    assert {*seen.links} == {"#cells"}
     # The only script is the page's own.
     assert re.search(r"script-src 'sha256-[^']+'", unescape(page))
     assert seen.names <= ALLOWED | {"b", "time", "caption"}
@@ -294,34 +289,27 @@ def test_hostile_texts_stay_texts_and_a_large_page_stays_small() -> None:
 
 def test_a_batch_without_a_title_is_called_by_its_name_and_one_bar_is_told_in_words() -> None:
     found = report([cell(1, messages=2), cell(2, messages=2)], title="")
-    page = render(found)
+    page = page_of(found)
     assert '<h1 dir="auto">grid</h1>' in page
     assert "<title>grid</title>" in page
     assert "2 in every session" in page
     assert str(found).startswith("Batch grid\n")
 
 
-async def test_the_page_links_to_the_transcripts_that_were_written(tmp_path: Path) -> None:
+def test_the_page_links_to_the_transcripts_that_were_written(tmp_path: Path) -> None:
     store = f"memory:{uuid4().hex}"
-    spec = {"task": "Sell.", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}
-    ended = {"end_chat": {"max_iterations": 1}}
-    async with open_store(store) as opened:
-        async with opened.lock_batch("grid") as lease:
-            await lease.put(batch(5, stopped="max_cost: 1 is used up."))
-            for number in (1, 2, 3):
-                model = ScriptedChatModel(script=["Forty.", "Done."])
-                await aconverse(spec | ended, model=model, session=f"grid-{number}", store=store)
-                await lease.put_cell(cell(number, messages=2))
-            failed = cell(4, status="failed", reason=None, error="It has no model.")
-            await lease.put_cell(failed)
-        found = await BatchRun("grid", store=store).areport(
-            output=tmp_path / "r.html", transcripts=3
-        )
+    for number in (1, 2, 3):
+        model = ScriptedChatModel(script=["Forty.", "Done."])
+        converse(SELL, model=model, session=f"grid-{number}", store=store)
+    rows = [cell(number, messages=2) for number in (1, 2, 3)]
+    rows.append(cell(4, status="failed", reason=None, error="It has no model."))
+    handle = store_batch(store, batch(5, stopped="max_cost: 1 is used up."), rows)
+    found = handle.report(output=tmp_path / "r.html", transcripts=3)
     # The cell that never began has no row to write, and two more rows are written.
     written = sorted(path.name for path in (tmp_path / "r-sessions").iterdir())
     assert written == ["grid-1.html", "grid-2.html"]
     assert (found.pages, found.page) == (2, str(tmp_path / "r.html"))
-    page = (tmp_path / "r.html").read_text("utf-8")
+    page = page_of(found)
     links = {*Seen(page).links} - {"#cells"}
     assert links == {f"r-sessions/{name}" for name in written}
     assert "duologue show SESSION --html" in page
@@ -331,110 +319,24 @@ async def test_the_page_links_to_the_transcripts_that_were_written(tmp_path: Pat
 
 def test_what_can_not_be_read_or_written_is_one_sentence(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 's.db'}"
-    spec = {"task": "Sell.", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}
-    model = ScriptedChatModel(script=["Forty.", "Done."])
-    converse(spec | {"end_chat": {"max_iterations": 1}}, model=model, session="x", store=store)
+    converse(SELL, model=ScriptedChatModel(script=["Forty.", "Done."]), session="x", store=store)
     with pytest.raises(DuologueError, match="There is no batch 'grid' in sqlite:"):
         BatchRun("grid", store=store).report()
-
-    async def begin() -> None:
-        async with open_store(store) as opened, opened.lock_batch("grid") as lease:
-            await lease.put(batch(2))
-
-    asyncio.run(begin())
+    handle = store_batch(store, batch(2), ())
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecError, match="can't be written: "):
-        BatchRun("grid", store=store).report(output=tmp_path / "file" / "r.html")
-    found = BatchRun("grid", store=store).report(output=tmp_path / "r.html")
+        handle.report(output=tmp_path / "file" / "r.html")
+    found = handle.report(output=tmp_path / "r.html")
     assert (found.cells, found.left) == (2, 2)
-    assert "No session has begun." in (tmp_path / "r.html").read_text("utf-8")
+    assert "No session has begun." in page_of(found)
 
 
 def test_the_report_begins_with_the_scores_also_with_those_that_no_session_has() -> None:
     rows = [cell(number, scores={"solved": 1.0}) for number in (1, 2)]
     settings = json.dumps({"score": ["solved", "complete", "found"]})
-    shown = render(report([*rows, cell(3, scores={"solved": 0, "found.a": 1})], settings=settings))
+    more = cell(3, scores={"solved": 0, "found.a": 1})
+    shown = page_of(report([*rows, more], settings=settings))
     assert report(rows, settings=settings).absent == ("complete", "found")
     assert re.search("<bdi>complete</bdi></th><td>.</td><td>0</td><td>3</td>", shown)
     assert "<bdi>found</bdi></th>" not in shown
     assert shown.index('id="scores"') < shown.index('id="stands"')
-
-
-# Means of a batch's scores, and pass^k, with intervals that are meaningful and possible.
-
-
-PASSES = st.lists(
-    st.integers(1, 7).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))),
-    min_size=1,
-    max_size=12,
-)
-"""Number of trials per combination, and number of passes among them."""
-
-
-def drawn(n: int, c: int, k: int) -> float:
-    """Return the fraction of draws of k trials that contain only passes."""
-    trials = [place < c for place in range(n)]
-    return fmean(all(one) for one in combinations(trials, k))
-
-
-@given(PASSES)
-@settings(max_examples=60)
-def test_pass_k_is_the_share_of_draws_of_k_that_all_pass(
-    counts: list[tuple[int, int]],
-) -> None:
-    found = pass_hat(Trials(n, c) for n, c in counts)
-    assert len(found) == max(n for n, _ in counts)
-    for k, one in enumerate(found, 1):
-        enough = [(n, c) for n, c in counts if n >= k]
-        assert one.value == pytest.approx(fmean(drawn(n, c, k) for n, c in enough))
-        assert (one.combinations, one.sessions) == (len(enough), sum(n for n, _ in enough))
-        assert one.low is not None
-        assert one.high is not None
-        assert 0 <= one.low <= one.value <= one.high <= 1
-        # Even if all pass, or none does, other trials may differ.
-        assert one.high > one.low
-        if k > 1 and one.combinations == found[0].combinations:
-            assert one.high <= (found[k - 2].high or 0)
-    assert mean_of([Trials(n, c) for n, c in counts], is_share=True) == found[0]
-
-
-def width(one: Estimate) -> float:
-    assert one.low is not None
-    assert one.high is not None
-    return one.high - one.low
-
-
-def test_trials_that_resemble_each_other_tell_less_than_as_many_that_do_not() -> None:
-    alike = [Trials(4, 4), Trials(4, 0)] * 8
-    mixed = [Trials(4, 3), Trials(4, 1)] * 8
-    one_by_one = [Trials(1, 1), Trials(1, 0)] * 8
-    whole, half, single = (mean_of(one, is_share=True) for one in (alike, mixed, one_by_one))
-    assert whole.value == half.value == single.value == 0.5
-    # Four equal trials are no more informative than one.
-    assert width(whole) >= width(single) > width(half)
-
-
-def test_a_batch_without_trials_has_wilsons_interval() -> None:
-    found = mean_of([Trials(1, 1)] * 18 + [Trials(1, 0)] * 2, is_share=True)
-    assert found.value == 0.9
-    assert found.low == pytest.approx(0.6990, abs=1e-4)
-    assert found.high == pytest.approx(0.9721, abs=1e-4)
-
-
-def test_the_mean_of_numbers_has_students_interval_over_combinations() -> None:
-    units = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0]
-    found = mean_of([Trials(2, 2 * one) for one in units], is_share=False)
-    assert found.value == pytest.approx(5)
-    assert found.high == pytest.approx(5 + 2.5706 * stdev(units) / 6**0.5, abs=1e-3)
-    # For many trials it is the normal interval.
-    many = mean_of([Trials(1, one) for one in units] * 500, is_share=False)
-    normal = NormalDist().inv_cdf(0.975) * stdev(units * 500) / 3000**0.5
-    assert width(many) == pytest.approx(2 * normal, rel=1e-3)
-
-
-def test_one_combination_is_judged_by_its_trials_and_one_session_by_nothing() -> None:
-    found = mean_of([Trials(4, 8)], is_share=False, spread=4.0)
-    assert (found.value, found.combinations, found.sessions) == (2, 1, 4)
-    assert width(found) == pytest.approx(2 * 3.1824, abs=1e-3)
-    alone = mean_of([Trials(1, 3)], is_share=False)
-    assert (alone.value, alone.low, alone.high) == (3, None, None)

@@ -28,11 +28,8 @@ from duologue.graphs import (
     list_sessions,
     run_batch,
 )
-from duologue.graphs.batch.status import BatchStatus
-from duologue.graphs.common.settings import environment_variables, load_settings
-from duologue.graphs.store.session_lease import SessionLease
 from duologue.nodes.testing import Call, Line, Prompt, Reply, ScriptedChatModel
-from support.stores import CellRow, CellsWanted, open_store
+from support.stores import CellRow, CellsWanted, SessionLease, open_store
 from support.tables import each_row
 
 ROLES = ["Cook", "Teacher", "Nurse", "Owner"]
@@ -353,7 +350,7 @@ async def test_one_driver_runs_no_more_sessions_at_once_than_asked_for(store: st
         at_once -= 1
         return "Hello."
 
-    async def run() -> BatchStatus:
+    async def run() -> Any:  # noqa: ANN401
         options: dict[str, Any] = {"functions": {"slow": slow}, "concurrency": 3}
         return await arun_batch(greetings, name="b", store=store, **options)
 
@@ -368,26 +365,6 @@ def test_a_batch_that_ray_should_run_says_what_to_install(
         SpecError, match=r"^ray: needs more packages; run `pip install '\.\[ray\]'` or "
     ):
         run_batch(batch(), name="b", model=Player().model, ray="auto", store=store)
-
-
-def test_a_process_elsewhere_has_the_settings_of_this_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Another process gets the settings without the file, and no key of an unrelated address."""
-    for name in environment_variables():
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OPENAI_API_KEY", "of the environment")
-    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "1")
-    monkeypatch.chdir(tmp_path)
-    Path(".env").write_text("OPENAI_BASE_URL=http://127.0.0.1:9/v1\nDUOLOGUE_MODEL=m\n")
-    here, sent = load_settings(), environment_variables()
-    assert (here.api_key, here.model, here.max_retries) == (None, "m", 1)
-    monkeypatch.chdir(tmp_path.parent)
-    for name, value in sent.items():
-        monkeypatch.delenv(name, raising=False)
-        if value is not None:
-            monkeypatch.setenv(name, value)
-    assert load_settings().model_dump() == here.model_dump()
 
 
 async def test_deleting_a_batch_deletes_its_sessions_and_no_others(store: str) -> None:

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from duologue.graphs import ModelError, SpecError, astream, converse, list_sessions, role_play
 from duologue.graphs.common.addresses import check_address, is_loopback, show_address
-from duologue.graphs.common.settings import Settings, load_settings
+from duologue.graphs.common.settings import Settings, environment_variables, load_settings
 from duologue.graphs.events import Notice
 from duologue.nodes.models.client.failures import address_of
 from duologue.nodes.testing import ScriptedChatModel
@@ -253,3 +253,23 @@ def test_the_key_of_the_environment_never_reaches_an_address_of_the_file(
     if is_here:
         assert len(notices) == (not filed)
         assert all("but the key is in the environment" in notice for notice in notices)
+
+
+def test_a_process_elsewhere_has_the_settings_of_this_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another process gets the settings without the file, and no key of an unrelated address."""
+    for name in environment_variables():
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "of the environment")
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "1")
+    monkeypatch.chdir(tmp_path)
+    Path(".env").write_text("OPENAI_BASE_URL=http://127.0.0.1:9/v1\nDUOLOGUE_MODEL=m\n")
+    here, sent = load_settings(), environment_variables()
+    assert (here.api_key, here.model, here.max_retries) == (None, "m", 1)
+    monkeypatch.chdir(tmp_path.parent)
+    for name, value in sent.items():
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert load_settings().model_dump() == here.model_dump()
