@@ -27,32 +27,26 @@ from duologue.graphs import (
     EndChat,
     EndChatMode,
     Guards,
-    Handoff,
+    HumanReply,
     InterruptOn,
-    Moderator,
     Reason,
     Result,
     Sandbox,
     Session,
     Speaker,
-    TurnFunction,
+    SpecError,
     ask,
     build_graph,
+    chat,
     converse,
     draw,
     load_conversation,
 )
-from duologue.graphs.batch.cells import Cells
-from duologue.graphs.batch.spec import load_batch
-from duologue.graphs.common.settings import environment_variables
-from duologue.graphs.conversation.judges import Concurrent, RoundRobin
 from duologue.graphs.events import Event
 from duologue.graphs.scenarios import load_suite
-from duologue.graphs.speakers.replies import HumanInputMode
 from duologue.nodes.testing import Script
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
-from duologue.tools.mcp.servers import configured_servers
 from support.cli_help import app
 from support.graphs import GroupSolveForm, forms_by_kind
 from support.page_replies import REPLIES
@@ -150,11 +144,13 @@ def test_batches_in_files_are_those_that_the_pages_show(tmp_path: Path) -> None:
     for text in (whole, *parts):
         # A part is shown without the conversation that it varies.
         given = [f'{name} = "{value}"' for name, value in fields.items() if name not in text]
-        conversation = "\n".join(["", "[conversation]", 'kind = "role_play"', *given])
+        given += ['kind = "role_play"', 'judge.criteria = ["It is done."]']
+        conversation = "\n".join(["", "[conversation]", *given])
         (tmp_path / "batch.toml").write_text(text if text is whole else text + conversation)
-        cells = Cells.of(load_batch(tmp_path / "batch.toml"), "docs")
-        cells.grid.check()
-        assert len(cells) == (24 if text is whole else 2 if "vary" in text else 1)
+        ran = CliRunner().invoke(app, ["batch", "run", "batch.toml", "--dry-run", "--json"])
+        assert ran.exit_code == 0, ran.output
+        cells = json.loads(ran.stdout)["sessions"]
+        assert cells == (24 if text is whole else 2 if "vary" in text else 1)
 
 
 def _reply(messages: list[dict[str, str]]) -> str:
@@ -234,7 +230,9 @@ def test_the_file_of_mcp_servers_is_read(
     file.write_text(block.text, encoding="utf-8")
     monkeypatch.setenv("DUOLOGUE_MCP_SERVERS", str(file))
     monkeypatch.setenv("SEARCH_TOKEN", "any")
-    assert set(configured_servers()) == set(json.loads(block.text)["mcpServers"])
+    for name in json.loads(block.text)["mcpServers"]:
+        with pytest.raises(SpecError, match="it is an MCP server, so name one of its tools"):
+            converse(chat("Hi.", tools=[name]), store="memory:")
 
 
 def test_the_entry_points_are_of_a_group_that_there_is() -> None:
@@ -379,16 +377,18 @@ def _options_of_ask() -> set[str]:
     return named - ({*_options()} - {"tools"})
 
 
-def _kinds(*kinds: type[Any]) -> list[str]:
-    return [kind.model_fields["kind"].default for kind in kinds]
-
-
 def _members(annotation: object) -> list[type[Any]]:
     """Return the models of a union, however they are annotated."""
     inner = get_args(annotation)
     if isinstance(annotation, type) or not inner:
         return [annotation] if hasattr(annotation, "model_fields") else []  # type: ignore[list-item]
     return [member for one in inner for member in _members(one)]
+
+
+def _kinds_of(model: type[Any], *fields: str) -> list[str]:
+    """Return the kinds of the members of these fields."""
+    members = [one for field in fields for one in _members(model.model_fields[field].annotation)]
+    return [one.model_fields["kind"].default for one in members]
 
 
 def _exit_codes() -> list[str]:
@@ -422,9 +422,9 @@ def test_every_kind_has_a_graph_for_studio_and_a_public_function() -> None:
     [
         ("kind", "docs/conversations.md", GRAPHS),
         ("graph", "docs/studio.md", GRAPHS),
-        ("turn_order", None, _kinds(RoundRobin, Concurrent, TurnFunction, Moderator, Handoff)),
+        ("turn_order", None, _kinds_of(Conversation, "turn_order")),
         ("field of a speaker", None, Speaker.model_fields),
-        ("human_input_mode", None, HumanInputMode),
+        ("human_input_mode", None, HumanReply.model_fields["human_input_mode"].annotation),
         ("decision", None, InterruptOn().allowed_decisions),
         ("tool", None, entry_points(group="duologue.tools").names),
         ("sandbox.level", None, get_args(Sandbox.model_fields["level"].annotation)),
@@ -432,11 +432,7 @@ def test_every_kind_has_a_graph_for_studio_and_a_public_function() -> None:
         (
             "kind",
             "docs/speakers.md",
-            _kinds(
-                *_members(Speaker.model_fields["replies"].annotation),
-                *_members(Speaker.model_fields["format"].annotation),
-                *_members(Speaker.model_fields["context"].annotation),
-            ),
+            _kinds_of(Speaker, "replies", "format", "context"),
         ),
         ("function", "docs/speakers.md", [field.name for field in fields(Hook)]),
         ("option", None, _options()),
@@ -446,7 +442,6 @@ def test_every_kind_has_a_graph_for_studio_and_a_public_function() -> None:
         ("command", None, _group().commands),
         ("exit code", None, _exit_codes()),
         ("extra", None, metadata("duologue").get_all("Provides-Extra")),
-        ("variable", None, [*environment_variables(), "DUOLOGUE_TRACEBACK"]),
     ],
 )
 def test_a_table_names_all_that_there_is(

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from duologue.graphs.log.heard_text import done_tokens
+from duologue.graphs import DoneToken
 from endings.adapter import Rules, conversation_of
 from endings.dialogue import Case, Dialogue, half_of
 from endings.readers import texts
@@ -88,5 +88,4 @@ def test_the_last_byte_of_the_ids_hash_decides_its_half() -> None:
 
 def test_a_conversation_has_the_words_of_its_dialogue() -> None:
     conversation = conversation_of(texts.dialogue_of(STOPS["a done token"], "any", "own"))
-    assert done_tokens(conversation, "Ann", "STOP") == ["STOP"]
-    assert done_tokens(conversation, "Bob", "STOP") == []
+    assert conversation.end_chat.when == DoneToken("STOP", by="Ann")

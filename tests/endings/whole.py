@@ -13,12 +13,12 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
 from duologue.graphs import converse
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from endings.adapter import conversation_of
 from endings.dialogue import Dialogue
+from support.prompts import PROMPTS
 
-_ASKED_AGAIN = prompts.REWRITE_REPLY.rpartition("}")[2].strip()
+_ASKED_AGAIN = PROMPTS["rewrite_reply"].rpartition("}")[2].strip()
 """Last words of the request to rewrite a reply."""
 
 

@@ -60,8 +60,6 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
-from duologue.graphs.conversation.judges import RoundRobin
-from duologue.graphs.ends.end import AllOf, AnyOf
 from duologue.graphs.events import (
     ConversationEnded,
     MessageSaid,
@@ -73,8 +71,6 @@ from duologue.graphs.events import (
     ToolCallFinished,
     ToolCallRequested,
 )
-from duologue.graphs.kinds.role_play import RolePlayForm
-from duologue.graphs.speakers.replies import HumanInputMode
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
@@ -195,7 +191,7 @@ conversations: list[Conversation] = [
     Conversation(
         task="Plan.",
         speakers=[ann, bob],
-        turn_order=RoundRobin(),
+        turn_order={"kind": "round_robin"},
         end_chat=EndChat(when="stop_requested"),
     ),
     Conversation(
@@ -240,7 +236,7 @@ conversations: list[Conversation] = [
         user={"keep_self_reflection": True},
         sandbox="bubblewrap",
     ),
-    user_proxy("Hi.", human_input_mode=HumanInputMode.NEVER, interrupt_on={"mail": InterruptOn()}),
+    user_proxy("Hi.", human_input_mode="NEVER", interrupt_on={"mail": InterruptOn()}),
     group_solve(
         [ann, eve, {"name": "Hal", "task": "Help."}],
         shift_owner="Ann",
@@ -257,11 +253,7 @@ conversations: list[Conversation] = [
     load_conversation({"kind": "chat", "message": "Hi."}),
     load_conversation("garden.toml"),
 ]
-ends = [
-    AnyOf(of=[MaxCost(limit=1), DoneToken(token="X")]),
-    AllOf(of=(MaxCost(limit=1),)),
-    CodeFormat(languages=["python"]),
-]
+ends = [MaxCost(limit=1) | DoneToken(token="X"), CodeFormat(languages=["python"])]
 by_position = [
     Conversation("Agree on a price.", [Speaker("Ann", "You sell."), eve], seed=3),
     Conversation(None, speakers=[ann, bob]),
@@ -270,7 +262,6 @@ by_position = [
 ends_by_position = [
     DoneToken("DEAL", by="Ann") | MaxMessages(12) | MaxSeconds(60) | MaxCost(0.5, by="Ann"),
     ToolCalled(search, by="Ann") & ToolCalled("clock"),
-    AnyOf([MaxCalls(3), "stop_requested"]),
 ]
 parts_by_position = [
     LastMessages(3),
@@ -380,8 +371,6 @@ asyncio.run(main())
 graph = build_graph(model=model, tools=[search])
 graph.invoke({"conversation": role_play("Plan", "Owner", "Gardener"), "messages": "Hi."})
 graph.invoke({"conversation": {"task": "Plan.", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}})
-by_form = build_graph(form=RolePlayForm, model=model)
-by_form.invoke({"task": "Plan", "user_role": "Owner", "assistant_role": "Gardener"})
 served = build_graph(conversation="garden.toml", name="garden", description="Plans gardens.")
 history: list[AnyMessage] = [HumanMessage("Hi.")]
 for messages in ("Hi.", ("user", "Hi."), [{"role": "user", "content": "Hi."}], history):

@@ -2,60 +2,56 @@
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import typer
 
-from duologue.graphs import BatchError, SessionError, SpecError, list_sessions
-from duologue.graphs.cli import sessions
-from duologue.graphs.store import rows
-from support.cli_help import duologue
-from support.stores import BatchRow, CellRow, open_store
+from duologue.graphs import (
+    Batch,
+    BatchError,
+    SessionError,
+    SpecError,
+    chat,
+    converse,
+    list_sessions,
+    role_play,
+    run_batch,
+)
+from duologue.nodes.testing import Script, ScriptedChatModel
+from support.cli_help import ANSWER, DONE, FIRST, duologue
+from support.stores import open_store
+
+AGES = {"day": 1, "ten": 10, "twenty": 20, "thirty": 30, "forty": 40}
+"""The days since the last change of each session."""
+
+GARDEN = role_play("Plan", "Owner", "Gardener", specify_task=False)
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> str:
+def store() -> str:
     """Return a store with sessions of 1, 10, 20 … days, the oldest of them finished."""
-    ages = {"day": 1, "ten": 10, "twenty": 20, "thirty": 30, "forty": 40}
-
-    async def fill() -> None:
-        async with open_store("kept.db") as opened:
-            for name, days in reversed(ages.items()):
-                then = datetime.now(UTC) - timedelta(days=days)
-                row = rows.new_row(name, f"Plan {name}", "{}").model_copy(
-                    update={"created_at": then, "updated_at": then}
-                )
-                with monkeypatch.context() as patched:
-                    patched.setattr(
-                        "duologue.graphs.store.session_lease.new_row", lambda *_, row=row: row
-                    )
-                    async with opened.lock(name) as held:
-                        await held.add(title="", spec="")
-                        if days > 15:
-                            patched.setattr(
-                                "duologue.graphs.store.sql_tables.moment",
-                                lambda _, then=then: rows.moment(then),
-                            )
-                            await held.finish("quit" if days > 35 else "done_token")
-            async with opened.lock_batch("lot") as lease:
-                now = datetime.now(UTC)
-                await lease.put(
-                    BatchRow(
-                        batch="lot",
-                        title="",
-                        spec="{}",
-                        settings="{}",
-                        cells=1,
-                        created_at=now,
-                        updated_at=now,
-                    )
-                )
-                await lease.put_cell(
-                    CellRow(batch="lot", number=1, session="twenty", updated_at=now)
-                )
-
-    asyncio.run(fill())
+    unfinished: Script = [RuntimeError("stopped")]
+    for name in reversed(AGES):
+        talk = chat(title="Plan forty") if name == "forty" else GARDEN.replace(title=f"Plan {name}")
+        script: Script = unfinished if AGES[name] < 15 else [FIRST, ANSWER, DONE]
+        options: dict[str, Any] = {"model": ScriptedChatModel(script), "store": "kept.db"}
+        with suppress(RuntimeError):
+            if name == "twenty":
+                run_batch(Batch(conversation=talk), name="lot", **options)
+            else:
+                converse(talk, session=name, answer=lambda question: "exit", **options)
+    with closing(sqlite3.connect("kept.db")) as database, database:
+        for name, days in AGES.items():
+            then = datetime.now(UTC) - timedelta(days=days)
+            database.execute(
+                "UPDATE duologue_sessions SET session = ?, updated_at = ? WHERE title = ?",
+                (name, then.isoformat(timespec="microseconds"), f"Plan {name}"),
+            )
+        database.execute("UPDATE duologue_cells SET session = 'twenty'")
     return "kept.db"
 
 
@@ -127,7 +123,7 @@ def test_old_sessions_are_counted_then_deleted(store: str, monkeypatch: pytest.M
     refused = duologue(*old)
     assert refused.exit_code == 2
     assert "--yes: 3 sessions would be deleted" in refused.stderr
-    monkeypatch.setattr(sessions, "can_ask", lambda: True)
+    monkeypatch.setattr("duologue.graphs.cli.sessions.can_ask", lambda: True)
     assert "Nothing was deleted." in duologue(*old, lines="n\n").stdout
     assert len(listed()) == 5
     assert "Deleted 3 sessions." in duologue(*old, lines="y\n").stdout
@@ -146,7 +142,7 @@ def test_a_session_that_runs_again_before_it_is_deleted_stays(
         asyncio.run(use())
         return True
 
-    monkeypatch.setattr(sessions, "can_ask", lambda: True)
+    monkeypatch.setattr("duologue.graphs.cli.sessions.can_ask", lambda: True)
     monkeypatch.setattr(typer, "confirm", confirm)
     assert duologue("delete", "--older-than", "35d", "--store", store).stdout == (
         "Deleted 0 sessions.\n"

@@ -32,9 +32,7 @@ from duologue import (
     simulate,
     stream,
 )
-from duologue.graphs.common.errors import hide_frames
-from duologue.nodes.testing import ScriptedChatModel
-from duologue.nodes.testing.script import ScriptExhaustedError
+from duologue.nodes.testing import ScriptedChatModel, ScriptExhaustedError
 
 USER = Path(__file__)
 
@@ -190,7 +188,7 @@ def test_an_exhausted_script_shows_the_user_s_frames_only() -> None:
 def test_a_fault_of_the_library_keeps_all_frames() -> None:
     # The standard library raises it, and not this package.
     with pytest.raises(TypeError) as caught:
-        hide_frames(json.loads)(3)  # type: ignore[arg-type]
+        converse(GARDEN, model=ScriptedChatModel(json.loads), store="memory:")
     assert [one.name for one in traceback.extract_tb(caught.value.__traceback__)][-1] == "loads"
 
 

@@ -9,6 +9,7 @@ from duologue.graphs import (
     Batch,
     Conversation,
     DoneToken,
+    DuologueError,
     Scenario,
     SeparateJudge,
     Session,
@@ -20,9 +21,6 @@ from duologue.graphs import (
     role_play,
     simulate,
 )
-from duologue.graphs.common.errors import function_error
-from duologue.graphs.common.settings import load_settings
-from duologue.graphs.session.fork import apply_changes
 from duologue.nodes.testing import ScriptedChatModel
 from support.tables import check_rows, each_row, read_rows
 
@@ -38,23 +36,32 @@ class Thing:
 PUBLIC = (Batch, Conversation, DoneToken, Scenario, SeparateJudge, Session, Speaker, Thing)
 
 
+TALK = Conversation("Talk.", [Speaker("One"), Speaker("Two")])
+
+
 def names() -> dict[str, Any]:
-    one, two = Speaker("One"), Speaker("Two")
     return {
         "agent": RunnableLambda(lambda messages: "Hi."),
         "model": ScriptedChatModel([]),
         "speak": speak,
-        "one": one,
-        "two": two,
-        "talk": Conversation("Talk.", [one, two]),
+        "one": TALK.speakers[0],
+        "two": TALK.speakers[1],
+        "talk": TALK,
         **{kind.__name__: kind for kind in PUBLIC},
         "chat": chat,
         "converse": converse,
         "simulate": simulate,
         "run": lambda fields: build_graph().invoke({"conversation": fields}),
         "role_play": role_play,
-        "apply_changes": apply_changes,
+        "fork": begin_session().fork,
     }
+
+
+def begin_session() -> Session:
+    store = "memory:guesses"
+    with pytest.raises(RuntimeError):
+        converse(TALK, session="s", model=ScriptedChatModel([RuntimeError()]), store=store)
+    return Session("s", store=store)
 
 
 def test_a_wrong_guess_gets_the_right_form() -> None:
@@ -82,7 +89,7 @@ def test_a_key_that_is_still_a_placeholder_is_refused(
 ) -> None:
     monkeypatch.setenv(name, key)
     with pytest.raises(SpecError, match="is still a placeholder; set your own key"):
-        load_settings()
+        converse(TALK, model=ScriptedChatModel([]), store="memory:")
 
 
 def test_an_unknown_model_of_a_server_that_is_an_agent_is_explained() -> None:
@@ -90,6 +97,15 @@ def test_an_unknown_model_of_a_server_that_is_an_agent_is_explained() -> None:
         status_code = 404
         request = type("Request", (), {"url": "http://127.0.0.1:1/v1"})
 
-    told = str(function_error("agent", "shop", NotFoundError("no model")))
-    assert told.endswith("; name the model of this server by agent_model (--agent-model)")
-    assert "agent_model" not in str(function_error("tool", "shop", NotFoundError("no model")))
+    def shop(turn: object) -> str:
+        raise NotFoundError("no model")
+
+    def find_error(speaker: Speaker) -> str:
+        with pytest.raises(DuologueError) as caught:
+            converse(Conversation("Talk.", [speaker, Speaker("Two")]), store="memory:")
+        return str(caught.value)
+
+    remedy = "; name the model of this server by agent_model (--agent-model)"
+    agent = Speaker("One", replies=[RunnableLambda(shop, name="shop")])
+    assert find_error(agent).endswith(remedy)
+    assert "agent_model" not in find_error(Speaker("One", replies=[shop]))

@@ -1,6 +1,7 @@
 """Settings from the environment and a .env file, with one error that names the fault."""
 
 import asyncio
+import re
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def test_without_any_variable_there_is_no_key_no_server_and_no_model() -> None:
     assert (settings.timeout, settings.max_retries) == (120, 4)
     assert settings.embedded_context == 8192
     assert settings.max_reply_size == 16 * 2**20
+
+
+def test_the_page_names_all_variables() -> None:
+    page = Path(__file__).parents[3].joinpath("docs/models.md").read_text(encoding="utf-8")
+    columns = "".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
+    named = re.findall(r"`((?:DUOLOGUE|OPENAI)_[A-Z_]+)`", columns)
+    assert {*named} == {*environment_variables(), "DUOLOGUE_TRACEBACK"}
 
 
 def text_of(value: object) -> str:
