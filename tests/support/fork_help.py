@@ -15,7 +15,7 @@ from duologue.graphs.store.in_memory import MemorySaver
 from duologue.graphs.store.saver import SqlSaver
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Turn
-from support.log import Source, fields_of, kind_of, place_of
+from support.log import Source, fields_of, kind_of, place_of, without_ids
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 NO: dict[str, Any] = {"objectives_left": ["water"], "complete": False}
@@ -128,12 +128,28 @@ def run(conversation: Conversation, lines: Sequence[Line], **options: Any) -> Re
     return result
 
 
-def go_on(session: str, store: str, lines: Sequence[Line]) -> Result:
+def go_on(session: Session, lines: Sequence[Line]) -> Result:
     """Resume a session on a script, all of whose lines must be used."""
     model = ScriptedChatModel(script=lines)
-    result = Session(session, store=store).resume(model=model, **FUNCTIONS)
+    result = session.resume(model=model, **FUNCTIONS)
     assert len(model.calls) == len(lines)
     return result
+
+
+def finish(session: Session, lines: Sequence[Line]) -> Result:
+    """Resume a session on the part of a script that its log does not contain yet."""
+    return go_on(session, lines[calls_in(session.state()) :])
+
+
+def assert_same(one: Result, other: Result) -> None:
+    """Check that two conversations have said the same and ended alike."""
+    assert without_ids(one.messages) == without_ids(other.messages)
+    assert timeless(one.outcome) == timeless(other.outcome)
+
+
+def texts(result: Result) -> list[str]:
+    """Return the texts that were said."""
+    return [text for _, text in result.transcript]
 
 
 def ids(result: Result) -> list[str]:
@@ -184,11 +200,14 @@ def timeless(ended: Outcome | None) -> Outcome:
     return ended.model_copy(update={"seconds": 0})
 
 
-def stopped(conversation: Conversation, lines: Sequence[Line], store: str, session: str) -> None:
+def stopped(
+    conversation: Conversation, lines: Sequence[Line], store: str, session: str = "one"
+) -> Session:
     """Leave a session unfinished after so many calls, because its model fails."""
     model = ScriptedChatModel(script=[*lines, Reply(error=500)])
     with pytest.raises(Exception, match="500"):
         converse(conversation, session=session, store=store, model=model, **FUNCTIONS)
+    return Session(session, store=store)
 
 
 def seen(result: Result, name: str) -> list[tuple[str, str]]:

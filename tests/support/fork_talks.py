@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from duologue import Conversation
+from duologue import Conversation, Result
 from duologue.nodes.testing import Line, Reply
 
-from .fork_help import with_verdicts
+from .fork_help import run, with_verdicts
 from .tables import read_rows
 
 
@@ -22,3 +22,9 @@ TALKS: dict[str, tuple[Conversation, list[Line]]] = {
     )
     for name, row in read_rows(__file__, "fork_talks").items()
 }
+
+
+def run_talk(name: str, store: str) -> tuple[Result, list[Line]]:
+    """Run a conversation as session "one"; return its result and its script."""
+    conversation, lines = TALKS[name]
+    return run(conversation, lines, session="one", store=store), lines

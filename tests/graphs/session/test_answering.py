@@ -224,32 +224,34 @@ def status(store: str, session: str = "one") -> str:
 
 
 def test_a_waiting_session_is_listed_as_such_until_it_ends(store: str) -> None:
+    one = Session("one", store=store)
     waiting(store)
     assert status(store) == "waiting"
     said = ScriptedChatModel(script=["Hi."])
-    assert Session("one", store=store).answer("Hello.", model=said).outcome is None
+    assert one.answer("Hello.", model=said).outcome is None
     assert status(store) == "waiting"
-    assert Session("one", store=store).answer("exit").outcome is not None
+    assert one.answer("exit").outcome is not None
     assert status(store) == "finished"
 
 
 def test_a_session_that_failed_behind_an_answer_does_not_wait(store: str) -> None:
+    one = Session("one", store=store)
     waiting(store)
     with pytest.raises(Exception, match="script"):
-        Session("one", store=store).answer("Hello.", model=ScriptedChatModel(script=[]))
+        one.answer("Hello.", model=ScriptedChatModel(script=[]))
     assert status(store) == "unfinished"
-    assert Session("one", store=store).state().transcript == [("User", "Hello.")]
+    assert one.state().transcript == [("User", "Hello.")]
 
 
 def test_answers_in_between_and_a_callable_share_one_session(store: str) -> None:
     """A9: after `Session.answer`, a callable answers the following questions of the session."""
     said = ScriptedChatModel(script=["One.", "Two.", "Three."])
     person = Person("Second.", None)
-    converse(chat(), store=store, model=said, session="one")
-    Session("one", store=store).answer("First.", model=said)
-    result = Session("one", store=store).resume(model=said, answer=person)
+    one = converse(chat(), store=store, model=said, session="one").session
+    one.answer("First.", model=said)
+    result = one.resume(model=said, answer=person)
     assert len(person.asked) == 2
-    result = Session("one", store=store).answer("Third.", model=said, answer=Person("exit"))
+    result = one.answer("Third.", model=said, answer=Person("exit"))
     assert result.transcript == [
         ("User", "First."),
         ("Assistant", "One."),
@@ -263,19 +265,20 @@ def test_answers_in_between_and_a_callable_share_one_session(store: str) -> None
 
 def test_an_answer_to_what_is_not_asked_is_one_clear_error(store: str) -> None:
     """An answer needs an open question: not an answered, unknown or ended one."""
+    one = Session("one", store=store)
     said = ScriptedChatModel(script=["Hi."])
     before = waiting(store)
-    Session("one", store=store).answer("Hello.", question=before, model=said)
-    kept = Session("one", store=store).state()
+    one.answer("Hello.", question=before, model=said)
+    kept = one.state()
     with pytest.raises(SessionError, match=r"'one' does not wait for an .* already answered"):
-        Session("one", store=store).answer("Hello too.", question=before, model=said)
-    assert Session("one", store=store).state() == kept
+        one.answer("Hello too.", question=before, model=said)
+    assert one.state() == kept
     with pytest.raises(SessionError, match="'two'"):
         Session("two", store=store).answer("Hello.")
     assert status(store) == "waiting"
-    Session("one", store=store).answer("exit")
+    one.answer("exit")
     with pytest.raises(SessionError, match="'one' has ended and does not wait for an answer"):
-        Session("one", store=store).answer("Hello?")
+        one.answer("Hello?")
 
 
 def test_a_session_that_asks_nothing_takes_no_answer(store: str) -> None:
@@ -314,6 +317,7 @@ def test_an_answer_that_does_not_fit_is_asked_again(store: str, bad: object) -> 
 @pytest.mark.parametrize("bad", [7, "  "], ids=["number", "blank"])
 def test_what_never_fits_leaves_the_session_waiting(store: str, bad: object) -> None:
     """After five wrong answers there is an error; nothing is lost, and the next run asks again."""
+    one = Session("one", store=store)
     seen: list[Question] = []
 
     def answer(question: Question) -> object:
@@ -324,24 +328,25 @@ def test_what_never_fits_leaves_the_session_waiting(store: str, bad: object) -> 
         converse(chat("Hi."), session="one", store=store, model=model(), answer=answer)
     assert len(seen) == 5
     assert status(store) == "waiting"
-    kept = Session("one", store=store).state()
+    kept = one.state()
     assert kept.transcript == [("User", "Hi."), ("Assistant", DRAFTS[0])]
     assert len(kept.pending) == 1
     with pytest.raises(AnswerError, match="does not fit"):
-        Session("one", store=store).answer(bad)
-    assert Session("one", store=store).state() == kept
-    assert Session("one", store=store).answer("exit").outcome is not None
+        one.answer(bad)
+    assert one.state() == kept
+    assert one.answer("exit").outcome is not None
 
 
 def test_an_answer_may_be_blank_where_that_means_something(store: str) -> None:
     """A4: an answer may be blank if that means an automatic reply, or the end."""
+    one = Session("one", store=store)
     result = converse(proxy("ALWAYS"), session="one", store=store, model=model())
     assert isinstance(result.pending[0], MessageQuestion)
     assert result.pending[0].empty == "auto_reply"
-    result = Session("one", store=store).answer(" ", model=ScriptedChatModel(script=[WORD]))
+    result = one.answer(" ", model=ScriptedChatModel(script=[WORD]))
     assert isinstance(result.pending[0], MessageQuestion)
     assert result.pending[0].empty == "stop"
-    assert Session("one", store=store).answer("\t").outcome is not None
+    assert one.answer("\t").outcome is not None
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
@@ -358,6 +363,8 @@ def test_an_answer_may_be_blank_where_that_means_something(store: str) -> None:
 def test_what_fails_to_answer_is_named_and_leaves_the_session_waiting(
     raised: Exception, error: str | None, is_async: bool, store: str
 ) -> None:
+    one = Session("one", store=store)
+
     def fail(question: Question) -> str:
         raise raised
 
@@ -368,8 +375,8 @@ def test_what_fails_to_answer_is_named_and_leaves_the_session_waiting(
     with pytest.raises(SpecError, match=error) if error else nullcontext():
         converse(chat("Hi."), session="one", store=store, **given)
     assert status(store) == "waiting"
-    assert len(Session("one", store=store).state().pending) == 1
-    assert Session("one", store=store).answer("exit").outcome is not None
+    assert len(one.state().pending) == 1
+    assert one.answer("exit").outcome is not None
 
 
 @pytest.mark.parametrize("point", ["before_speaker", "after_speaker"])
@@ -378,6 +385,7 @@ def test_a_hook_that_fails_behind_an_answer_costs_no_answer(
     store: str, point: str, answer: str
 ) -> None:
     """L7: the answer is kept, and the resumed run does not ask again; an exit runs no hook."""
+    one = Session("one", store=store)
     talk = Conversation.model_validate(
         {
             "speakers": [{"name": "User", "replies": ["human"], "hooks": ["odd"]}, {"name": "Bot"}],
@@ -393,18 +401,17 @@ def test_a_hook_that_fails_behind_an_answer_costs_no_answer(
     broken = {"odd": Hook(**{point: odd})}
     if answer == "exit":
         result = converse(talk, session="one", answer=person, hooks=broken, store=store, **run)
-        assert result.outcome is not None
-        assert result.outcome.reason == "quit"
+        assert result.stop_reason == "quit"
         return
     with pytest.raises(SpecError, match="not yet"):
         converse(talk, session="one", answer=person, hooks=broken, store=store, **run)
-    session = Session("one", store=store)
+    session = one
     assert (session.state().pending, status(store)) == ((), "unfinished")
     with pytest.raises(SessionError, match="does not wait for an answer"):
         session.answer("Other words.", hooks=broken, **run)
     with pytest.raises(SpecError, match="not yet"):
         session.resume(answer=person, hooks=broken, **run)
-    result = Session("one", store=store).resume(answer=person, hooks={"odd": Hook()}, **run)
+    result = one.resume(answer=person, hooks={"odd": Hook()}, **run)
     assert result.transcript == [("User", "Hello."), ("Bot", "Hi.")]
     assert len(person.asked) == 1
 
@@ -423,12 +430,12 @@ def test_what_is_made_of_a_waiting_session_asks_too(
 ) -> None:
     """L2: copies and forks of a waiting session ask the question, too."""
     said = ScriptedChatModel(script=["Hi.", "You too.", "Me too."])
-    converse(chat("Hello."), session="one", store=store, model=said)
-    new = make(Session("one", store=store)).id
+    one = converse(chat("Hello."), session="one", store=store, model=said).session
+    new = make(one).id
     result = Session(new, store=store).resume()
     assert result.outcome is None
     (question,) = result.pending
-    (first,) = Session("one", store=store).state().pending
+    (first,) = one.state().pending
     assert isinstance(question, MessageQuestion)
     assert question.model_copy(update={"id": first.id}) == first
     for session, answer in ((new, "Bye."), ("one", "Well.")):

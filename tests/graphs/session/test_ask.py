@@ -37,6 +37,7 @@ from duologue import (
     role_play,
 )
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.results import outcome_of
 from support.shape_help import shown, texts
 from support.tables import read_rows
 
@@ -72,12 +73,12 @@ def test_an_agent_answers_once_by_its_prompt_and_no_more(store: str) -> None:
         ["s:You plan meals.", "u:Plan a menu."]
     ]
     assert answer.transcript == [("User", "Plan a menu."), ("Chef", "Soup, then fish.")]
-    assert answer.outcome is not None
-    assert answer.outcome.reason is Reason.MAX_ITERATIONS
+    assert answer.stop_reason == "max_iterations"
 
 
 def test_one_session_remembers_and_another_does_not_until_it_is_reset(store: str) -> None:
     """L2: the session's id selects the memory, and a prompt is the beginning of the next one."""
+    menu = Session("menu", store=store)
     model = model_of("Soup.", "Plums.", "For whom?", "Rice.", "Beans.", "Lentils.")
 
     def asked(text: str, session: str, **options: Any) -> str:
@@ -86,10 +87,10 @@ def test_one_session_remembers_and_another_does_not_until_it_is_reset(store: str
     assert asked("A starter?", "menu") == "Soup."
     assert asked("And a dessert?", "menu") == "Plums."
     assert asked("And a dessert?", "other") == "For whom?"
-    Session("menu", store=store).reset()
+    menu.reset()
     assert asked("A side dish?", "menu") == "Rice."
     assert asked("Another one?", "menu", reset=True) == "Beans."
-    asked_on = Session("menu", store=store).stream(message="One more?", model=model)
+    asked_on = menu.stream(message="One more?", model=model)
     assert "".join(one.text for one in asked_on if one.event == "token") == "Lentils."
     first, second, *others = (shown(call.messages) for call in model.calls)
     assert second == [*first, "a:Soup.", "u:And a dessert?"]
@@ -164,8 +165,7 @@ def test_an_answer_that_a_budget_prevents_or_a_person_delays_is_no_error(store: 
     said = '{"starter": "Soup", "courses": 3}'
     assert ask(CHEF, "?", model=model_of(said), **options).output
     late = ask(CHEF, "And now?", model=model_of(), **options)
-    assert late.outcome is not None
-    assert (late.outcome.reason, late.text) == (Reason.MAX_CALLS, "")
+    assert (outcome_of(late).reason, late.text) == (Reason.MAX_CALLS, "")
     careful = CHEF.replace(tools=[price], interrupt_on={"price": True})
     model = model_of(calling("price", dish="Soup"))
     assert ask(careful, "?", schema=Menu, model=model, store=store).pending
@@ -217,8 +217,7 @@ def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
 
     def asked() -> tuple[Reason, str]:
         answer = ask(CHEF, "?", session="s", end_when=MaxCalls(2), model=model, store=store)
-        assert answer.outcome is not None
-        return answer.outcome.reason, answer.text
+        return outcome_of(answer).reason, answer.text
 
     assert [asked() for _ in range(3)] == [
         (Reason.MAX_ITERATIONS, "One."),
@@ -342,8 +341,7 @@ def test_tasks_solved_alone_come_before_a_group_and_stay_private(store: str) -> 
     # Each prompt is the beginning of its speaker's next one, memory included.
     first, second = [texts(call) for call in model.calls[1:] if call.speaker == "Master"]
     assert second[: len(first)] == first
-    assert result.outcome is not None
-    assert (result.outcome.rounds, result.outcome.messages) == (1, 4)
+    assert (outcome_of(result).rounds, outcome_of(result).messages) == (1, 4)
 
 
 def test_several_conversations_are_remembered_in_order_each_call_with_its_result(
@@ -413,17 +411,17 @@ def test_what_is_remembered_is_part_of_the_session_whatever_becomes_of_it(store:
     assert view[:2] == ["u:Choose a word.", "a:Quince."]
     assert load_conversation(spec.stored()) == spec
     assert load_conversation(json.loads(json.dumps(spec.stored()))) == spec
-    load_session(Session("game", store=store).dump(), into="copy", store=store)
+    load_session(result.session.dump(), into="copy", store=store)
     assert seen(Session("copy", store=store).state(), "Master") == view
-    assert "Quince" not in Session("game", store=store).export(format="markdown")
+    assert "Quince" not in result.session.export(format="markdown")
     with pytest.raises(SpecError, match=r"Master\.memory: can't be changed in a fork"):
-        Session("game", store=store).fork(speakers={"Master": {"memory": []}})
-    forked = Session("game", store=store).fork(end_chat={"max_iterations": 3}).id
+        result.session.fork(speakers={"Master": {"memory": []}})
+    forked = result.session.fork(end_chat={"max_iterations": 3}).id
     more = model_of("Warm.", "9?")
     assert seen(Session(forked, store=store).resume(model=more), "Master")[: len(view)] == view
     assert texts(more.calls[0])[:2] == view[:2]
-    Session("game", store=store).reset(speaker="Master")
-    assert "a:Quince." not in seen(Session("game", store=store).state(), "Master")
+    result.session.reset(speaker="Master")
+    assert "a:Quince." not in seen(result.session.state(), "Master")
 
 
 def test_a_short_context_leaves_out_what_it_came_with_before_its_secret(store: str) -> None:

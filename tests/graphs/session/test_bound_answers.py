@@ -27,11 +27,9 @@ from duologue import (
     converse,
     list_sessions,
 )
-from duologue.graphs.store.base import Store
-from duologue.graphs.store.session_lease import SessionLease
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.people_help import call, calls
-from support.stores import EACH_STORE, store_address
+from support.stores import EACH_STORE, SessionLease, Store, store_address
 
 T = TypeVar("T")
 
@@ -132,6 +130,7 @@ UNNAMED: dict[str, Answers] = {
 def test_an_answer_does_not_approve_a_call_that_nobody_has_seen(
     late: Answers, each_store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
 ) -> None:
+    session = Session("s", store=each_store)
     run: dict[str, Any] = {"tools": tools}
     model = ScriptedChatModel(script=wiring(100, 10_000))
     (question,) = converse(WIRES, session="s", model=model, store=each_store, **run).pending
@@ -139,19 +138,17 @@ def test_an_answer_does_not_approve_a_call_that_nobody_has_seen(
     after: list[Result] = []
     with pytest.raises(SessionError, match="was already answered") as refused:
         overtakes(
-            lambda: late(Session("s", store=each_store), question.id, {**run, "model": unasked}),
-            lambda: after.append(
-                Session("s", store=each_store).answer(APPROVE, model=model, **run)
-            ),
+            lambda: late(session, question.id, {**run, "model": unasked}),
+            lambda: after.append(session.answer(APPROVE, model=model, **run)),
         )
     assert ran == [100]
     # Nothing is lost, and the next question waits for its answer.
-    assert Session("s", store=each_store).state() == after[0]
+    assert session.state() == after[0]
     (following,) = after[0].pending
     assert f"it now waits for an answer to {following.id!r}" in str(refused.value)
     assert [row.status for row in list_sessions(store=each_store)] == ["waiting"]
     done = ScriptedChatModel(script=["Done."])
-    Session("s", store=each_store).answer(APPROVE, question=following.id, model=done, **run)
+    session.answer(APPROVE, question=following.id, model=done, **run)
     assert ran == [100, 10_000]
 
 
@@ -186,6 +183,7 @@ def test_an_answer_whose_question_is_gone_says_how_things_are(
 def test_an_answer_that_was_given_when_nobody_was_asked_answers_nothing(
     store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
 ) -> None:
+    session = Session("s", store=store)
     run: dict[str, Any] = {"tools": tools}
     with pytest.raises(Exception, match="script"):
         converse(WIRES, session="s", model=ScriptedChatModel(script=[]), store=store, **run)
@@ -194,11 +192,11 @@ def test_an_answer_that_was_given_when_nobody_was_asked_answers_nothing(
         SessionError, match="no question was waiting when the answer was given; it now waits"
     ):
         overtakes(
-            lambda: Session("s", store=store).answer(APPROVE, **run),
-            lambda: Session("s", store=store).resume(model=model, **run),
+            lambda: session.answer(APPROVE, **run),
+            lambda: session.resume(model=model, **run),
         )
     assert ran == []
-    assert len(Session("s", store=store).state().pending) == 1
+    assert len(session.state().pending) == 1
 
 
 @pytest.mark.part(1)
@@ -207,22 +205,23 @@ def test_each_question_of_one_tool_takes_an_answer_of_its_own(
     named: bool, store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
 ) -> None:
     """Each question of a tool needs its own answer, although all belong to one step."""
+    session = Session("s", store=store)
     run: dict[str, Any] = {"tools": tools}
     model = ScriptedChatModel(script=[calls(call("pay", 1, first=7)), "Done."])
     (question,) = converse(WIRES, session="s", model=model, store=store, **run).pending
     known: dict[str, Any] = {"question": question.id} if named else {}
     with pytest.raises(SessionError, match="was already answered"):
         overtakes(
-            lambda: Session("s", store=store).answer("late", **known, **run),
-            lambda: Session("s", store=store).answer("yes", model=model, **run),
+            lambda: session.answer("late", **known, **run),
+            lambda: session.answer("yes", model=model, **run),
         )
     with pytest.raises(SessionError, match="was already answered"):
-        Session("s", store=store).answer("again", question=question.id, model=model, **run)
-    result = Session("s", store=store).state()
+        session.answer("again", question=question.id, model=model, **run)
+    result = session.state()
     assert asked(result) == ['A tool asks: "Pay 8?"']
     for answer in ("no", "maybe"):
         (question,) = result.pending
-        result = Session("s", store=store).answer(answer, question=question.id, model=model, **run)
+        result = session.answer(answer, question=question.id, model=model, **run)
     assert ran == [["yes", "no", "maybe"]]
 
 
@@ -232,22 +231,23 @@ def test_of_several_questions_each_keeps_its_answer(
     named: bool, store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
 ) -> None:
     """An answer is accepted while its question waits, even if others were answered."""
+    session = Session("s", store=store)
     run: dict[str, Any] = {"tools": tools}
     both = calls(call("pay", 1, first=1), call("pay", 2, first=5))
     model = ScriptedChatModel(script=[both, "Done."])
     one, other = converse(WIRES, session="s", model=model, store=store, **run).pending
 
     def first() -> Result:
-        return Session("s", store=store).answer("first", question=one.id, model=model, **run)
+        return session.answer("first", question=one.id, model=model, **run)
 
     if not named:
         first()
         # The tool's next question now waits together with the other one.
         with pytest.raises(SessionError, match="waits for several answers; name the question"):
-            Session("s", store=store).answer("which?", model=model, **run)
+            session.answer("which?", model=model, **run)
         return
     result = overtakes(
-        lambda: Session("s", store=store).answer("late", question=other.id, model=model, **run),
+        lambda: session.answer("late", question=other.id, model=model, **run),
         first,
     )
     assert sorted(asked(result)) == ['A tool asks: "Pay 2?"', 'A tool asks: "Pay 6?"']
@@ -256,18 +256,19 @@ def test_of_several_questions_each_keeps_its_answer(
 def test_a_fork_is_not_answered_by_its_sources_question(
     store: str, ran: list[object], tools: list[BaseTool]
 ) -> None:
+    session = Session("s", store=store)
     run: dict[str, Any] = {"tools": tools}
     model = ScriptedChatModel(script=wiring(100))
     (question,) = converse(WIRES, session="s", model=model, store=store, **run).pending
-    forked = Session("s", store=store).fork().id
-    (own,) = Session(forked, store=store).resume(**run).pending
+    forked = session.fork()
+    (own,) = forked.resume(**run).pending
     done = ScriptedChatModel(script=["Done."])
-    Session("s", store=store).answer(APPROVE, question=question.id, model=done, **run)
+    session.answer(APPROVE, question=question.id, model=done, **run)
     with pytest.raises(SessionError, match="does not wait for an answer to"):
-        Session(forked, store=store).answer(APPROVE, question=question.id, **run)
+        forked.answer(APPROVE, question=question.id, **run)
     assert ran == [100]
     done = ScriptedChatModel(script=["Done."])
-    Session(forked, store=store).answer(APPROVE, question=own.id, model=done, **run)
+    forked.answer(APPROVE, question=own.id, model=done, **run)
     assert ran == [100, 100]
 
 
@@ -299,14 +300,14 @@ def test_a_message_answers_no_question_that_came_after_it(
     late: Callable[[str], object], error: str, answer: str, store: str, overtakes: Overtakes
 ) -> None:
     model = ScriptedChatModel(script=["What is it?"])
-    converse(chat(), session="s", store=store, model=model)
+    session = converse(chat(), session="s", store=store, model=model).session
     after: list[Result] = []
     with pytest.raises(SessionError, match=error):
         overtakes(
             lambda: late(store),
-            lambda: after.append(Session("s", store=store).answer(answer, model=model)),
+            lambda: after.append(session.answer(answer, model=model)),
         )
-    assert Session("s", store=store).state() == after[0]
+    assert session.state() == after[0]
 
 
 def test_of_two_that_begin_a_chat_one_says_its_message(store: str, overtakes: Overtakes) -> None:

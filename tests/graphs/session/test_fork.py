@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from duologue import (
-    EndChatMode,
     Reason,
+    Result,
     Session,
     SessionError,
     SpecError,
@@ -20,25 +20,26 @@ from duologue import (
     converse,
     list_sessions,
 )
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.cases import thorough
 from support.fork_help import (
-    NO,
-    YES,
+    assert_same,
     calls_in,
     calls_in_log,
+    finish,
     go_on,
     ids,
     killed_before_checkpoint,
     plain,
     run,
+    texts,
     timeless,
     told,
 )
-from support.fork_talks import TALKS
-from support.log import KINDS, kind_of, place_name, place_of, without_ids
+from support.fork_talks import TALKS, run_talk
+from support.log import KINDS, fields_of, kind_of, place_name, place_of, without_ids
+from support.results import outcome_of
 from support.stores import EACH_STORE, open_store, store_address
 from support.tables import check_rows, read_rows
 
@@ -53,27 +54,29 @@ def any_store(request: pytest.FixtureRequest) -> str:
     return store_address(request.param, request)
 
 
-FORKED_ELSEWHERE = {
-    *(
-        "summary",
-        "inner_session",
-        "memory_reset",
-        "pending_answer",
-        "removed",
-        "earlier_end",
-        "input",
-    )
+FORKED_ELSEWHERE = {"summary", "inner_session", "memory_reset", "pending_answer"} | {
+    *("removed", "earlier_end", "input")
 }
 """Kinds of messages that none of these conversations contains."""
 
+LINES: list[Line] = ["A1", "B1", "A2", "B2"]
+NEWS = "From now on, your task is: Rest"
+"""The announcement of a new task."""
+
+
+def in_order(result: Result) -> list[str]:
+    """Return the ids that the messages of a log must have."""
+    return [place_name(number) for number in range(len(result.messages))]
+
+
+def kinds(result: Result) -> list[str]:
+    """Return the kinds of the messages, without announcements of a new task."""
+    return [kind_of(message) for message in result.messages if message.text != NEWS]
+
 
 def test_the_forked_conversations_hold_every_kind_of_line(tmp_path: Path) -> None:
-    kinds = {
-        kind_of(message)
-        for conversation, lines in TALKS.values()
-        for message in run(conversation, lines, store=f"memory:{tmp_path.name}").messages
-    }
-    assert kinds == {*KINDS} - FORKED_ELSEWHERE
+    found = (run(*talk, store=f"memory:{tmp_path.name}") for talk in TALKS.values())
+    assert {kind for result in found for kind in kinds(result)} == {*KINDS} - FORKED_ELSEWHERE
 
 
 # Messages do not matter to a store, so one store runs all talks and each other store one.
@@ -88,46 +91,37 @@ def test_the_forked_conversations_hold_every_kind_of_line(tmp_path: Path) -> Non
     indirect=["any_store"],
 )
 def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, name: str) -> None:
-    conversation, lines = TALKS[name]
-    whole = run(conversation, lines, session="one", store=any_store)
-    assert timeless(whole.outcome).reason is (
-        Reason.TOOL_CALLED if name == "chosen" else Reason.COMPLETED
-    )
-    for at in ids(whole):
-        new = Session("one", store=any_store).fork(at=at, into=f"at-{at}").id
-        forked = Session(new, store=any_store).state()
+    whole, lines = run_talk(name, any_store)
+    assert whole.stop_reason == ("tool_called" if name == "chosen" else "completed")
+    for place, at in enumerate(ids(whole)):
+        new = whole.session.fork(at=at, into=f"at-{at}")
+        forked = new.state()
         kept = len(forked.messages)
         assert at in ids(forked)
         assert forked.messages == whole.messages[:kept]
         # Only the messages of one step must stay together.
-        before = whole.messages[: ids(whole).index(at)]
-        assert calls_in(forked) <= 1 + calls_in_log(before)
+        assert calls_in(forked) <= 1 + calls_in_log(whole.messages[:place])
         assert (forked.outcome is None) is (kept < len(whole.messages))
         # A fork continues from its messages; every third fork is run to show that.
-        if ids(whole).index(at) % 3:
-            continue
-        ended = go_on(new, any_store, lines[calls_in(forked) :])
-        assert without_ids(ended.messages) == without_ids(whole.messages)
-        assert timeless(ended.outcome) == timeless(whole.outcome)
-        assert ended.specified_task == whole.specified_task
-    assert Session("one", store=any_store).state() == whole
+        if place % 3 == 0:
+            ended = finish(new, lines)
+            assert_same(ended, whole)
+            assert ended.specified_task == whole.specified_task
+    assert whole.session.state() == whole
 
 
 @pytest.mark.exhaustive
 def test_a_fork_of_a_fork_goes_on_from_any_message_too(any_store: str) -> None:
-    lines = TALKS["structured"][1]
-    whole = run(TALKS["structured"][0], lines, session="one", store=any_store)
-    Session("one", store=any_store).fork(at="m0012", into="two")
-    go_on("two", any_store, lines[calls_in(Session("two", store=any_store).state()) :])
-    Session("one", store=any_store).delete()
+    whole, lines = run_talk("structured", any_store)
+    two = whole.session.fork(at="m0012", into="two")
+    finish(two, lines)
+    whole.session.delete()
     for at in ids(whole):
-        new = Session("two", store=any_store).fork(at=at, into=f"at-{at}").id
-        forked = Session(new, store=any_store).state()
+        new = two.fork(at=at, into=f"at-{at}")
+        forked = new.state()
         assert without_ids(forked.messages) == without_ids(whole.messages[: len(forked.messages)])
         assert at in ids(forked)[-4:]
-        ended = go_on(new, any_store, lines[calls_in(forked) :])
-        assert without_ids(ended.messages) == without_ids(whole.messages)
-        assert timeless(ended.outcome) == timeless(whole.outcome)
+        assert_same(finish(new, lines), whole)
 
 
 async def everything(target: str, session: str) -> list[Any]:
@@ -148,92 +142,74 @@ async def everything(target: str, session: str) -> list[Any]:
 
 @pytest.mark.part(1)
 async def test_the_original_is_left_as_it_is(store: str) -> None:
-    lines = TALKS["structured"][1]
-    whole = await asyncio.to_thread(run, TALKS["structured"][0], lines, session="one", store=store)
+    whole, lines = await asyncio.to_thread(run_talk, "structured", store)
     before = await everything(store, "one")
+    changes: dict[str, Any] = {
+        "task": "Plan a park",
+        "speakers": {"Ann": {"task": "Rest"}},
+        "end_chat": {"mode": "all_task_must_complete", "max_iterations": 9},
+    }
     for number, at in enumerate(ids(whole)):
-        changes: dict[str, Any] = {
-            "task": "Plan a park",
-            "speakers": {"Ann": {"task": "Rest"}},
-            "end_chat": {"mode": "all_task_must_complete", "max_iterations": 9},
-        }
-        await Session("one", store=store).afork(at=at, into=f"f{number}", **changes)
-    new = (await Session("one", store=store).afork(at="m0010")).id
-    rest = lines[calls_in(Session(new, store=store).state()) :]
-    await asyncio.to_thread(go_on, new, store, rest)
+        await whole.session.afork(at=at, into=f"f{number}", **changes)
+    await asyncio.to_thread(finish, await whole.session.afork(at="m0010"), lines)
     assert await everything(store, "one") == before
 
 
 def test_a_fork_is_listed_and_told_apart(store: str) -> None:
-    run(TALKS["structured"][0], TALKS["structured"][1], session="one", store=store)
-    new = Session("one", store=store).fork(at="m0009").id
+    one = run_talk("structured", store)[0].session
+    new = one.fork(at="m0009").id
     assert re.fullmatch(r"one-fork-[0-9a-f]{12}", new)
-    assert Session("one", store=store).fork(at="m0009").id != new
+    assert one.fork(at="m0009").id != new
     rows = {row.session: row for row in list_sessions(store=store)}
     assert (rows[new].status, rows[new].reason) == ("unfinished", None)
     assert rows[new].title == "Plan a garden"
     assert rows[new].spec == rows["one"].spec
-    long = Session("one", store=store).fork(at="m0009", into="x" * 128).id
-    assert re.fullmatch(r"x{110}-fork-[0-9a-f]{12}", Session(long, store=store).fork().id)
+    long = one.fork(at="m0009", into="x" * 128)
+    assert re.fullmatch(r"x{110}-fork-[0-9a-f]{12}", long.fork().id)
 
 
 def test_a_fork_that_is_at_its_end_is_finished_and_asks_no_model(store: str) -> None:
-    whole = run(TALKS["structured"][0], TALKS["structured"][1], session="one", store=store)
-    Session("one", store=store).fork(into="two")
+    whole, _ = run_talk("structured", store)
+    two = whole.session.fork(into="two")
     rows = {row.session: (row.status, row.reason) for row in list_sessions(store=store)}
     assert rows["two"] == rows["one"] == ("finished", "completed")
-    again = go_on("two", store, [])
+    again = go_on(two, [])
     assert timeless(again.outcome) == timeless(whole.outcome)
     assert run(TALKS["structured"][0], [], session="two", store=store) == again
 
 
 def test_a_fork_that_new_rules_end_is_finished(store: str) -> None:
-    run(TALKS["structured"][0], TALKS["structured"][1], session="one", store=store)
+    whole, _ = run_talk("structured", store)
     # After Ben's first verdict; a round of two is not over yet.
-    after_ann = place_name(16)
-    whole = Session("one", store=store).state()
-    assert whole.messages[16].additional_kwargs["duologue"]["verdict"]["speaker"] == "Ann"
-    new = Session("one", store=store).fork(at=after_ann, end_chat={"max_iterations": 1}).id
-    ended = go_on(new, store, [])
-    assert ended.outcome is not None
-    assert ended.outcome.reason is Reason.MAX_ITERATIONS
-    assert (ended.outcome.rounds, ended.outcome.messages) == (1, 4)
+    assert fields_of(whole.messages[16]).verdict.speaker == "Ann"
+    ended = go_on(whole.session.fork(at=place_name(16), end_chat={"max_iterations": 1}), [])
+    outcome = outcome_of(ended)
+    assert (outcome.reason, outcome.rounds, outcome.messages) == (Reason.MAX_ITERATIONS, 1, 4)
 
 
 def test_another_task_stands_as_it_is_given(store: str) -> None:
     conversation = plain(task_specification={"word_limit": 4})
-    lines = ["Plan a very, very big garden.", "Plan a big garden.", "A1", "B1", "A2", "B2"]
-    run(conversation, lines, session="one", store=store)
+    lines = ["Plan a very, very big garden.", "Plan a big garden.", *LINES]
+    one = run(conversation, lines, session="one", store=store).session
     # This includes the rejected rewrite, when there is no final task yet.
     for at in ("m0000", "m0001", "m0003"):
-        new = Session("one", store=store).fork(at=at, task="Plan a park").id
         model = ScriptedChatModel(script=["A", "B", "A again", "B again"])
-        ended = Session(new, store=store).resume(model=model)
-        assert ended.specified_task == "Plan a park"
-        assert ended.conversation.task == "Plan a park"
+        ended = one.fork(at=at, task="Plan a park").resume(model=model)
+        assert ended.specified_task == ended.conversation.task == "Plan a park"
         assert len(ended.transcript) == 4
         assert all("The task: Plan a park" in call.messages[0].text for call in model.calls)
-        assert ids(ended) == [place_name(number) for number in range(len(ended.messages))]
+        assert ids(ended) == in_order(ended)
         assert list_sessions(store=store)[0].title == "Plan a park"
-    kept = Session("one", store=store).fork(at="m0003", title="A garden").id
-    assert Session(kept, store=store).state().specified_task == "Plan a big garden."
+    assert one.fork(at="m0003", title="A garden").state().specified_task == "Plan a big garden."
     assert list_sessions(store=store)[0].title == "A garden"
-
-
-def test_a_task_that_is_no_longer_rewritten_stands_as_it_is_given(store: str) -> None:
-    conversation = plain(task_specification={"word_limit": 4})
-    lines = ["Plan a very, very big garden.", "Plan a big garden.", "A1", "B1", "A2", "B2"]
-    run(conversation, lines, session="one", store=store)
-    new = Session("one", store=store).fork(at="m0000", task_specification=None).id
-    ended = go_on(new, store, lines[2:])
+    # A task that is no longer rewritten is used as it was given first.
+    ended = go_on(one.fork(at="m0000", task_specification=None), LINES)
     assert ended.specified_task == "Plan a garden"
-    assert [kind_of(message) for message in ended.messages[:2]] == ["draft", "instruction"]
+    assert kinds(ended)[:2] == ["draft", "instruction"]
 
 
 def test_a_speaker_goes_on_by_another_prompt_and_model(store: str) -> None:
-    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
-    session = Session("one", store=store)
-    new = session.fork(
+    new = run(plain(), LINES, session="one", store=store).session.fork(
         at="m0002",
         speakers={"Ann": {"system_prompt": "You are a pirate."}, "Ben": {"model": "other"}},
         model="usual",
@@ -248,119 +224,54 @@ def test_a_speaker_goes_on_by_another_prompt_and_model(store: str) -> None:
 
 def test_a_new_task_of_a_speakers_own_is_in_its_system_prompt(store: str) -> None:
     conversation = plain(speakers=[{"name": "Ann", "task": "Dig"}, {"name": "Ben"}])
-    whole = run(conversation, ["A1", "B1", "A2", "B2"], session="one", store=store)
-    new = Session("one", store=store).fork(at="m0002", speakers={"Ann": {"task": "Rest"}}).id
-    assert Session(new, store=store).state().messages == whole.messages[:3]
+    whole = run(conversation, LINES, session="one", store=store)
+    new = whole.session.fork(at="m0002", speakers={"Ann": {"task": "Rest"}})
+    assert new.state().messages == whole.messages[:3]
     model = ScriptedChatModel(script=["A", "B"])
-    Session(new, store=store).resume(model=model)
+    new.resume(model=model)
     assert "Your own task: Rest" in model.calls[0].messages[0].text
 
 
-@pytest.mark.part(1)
+@pytest.mark.part(2)
+@pytest.mark.parametrize(("name", "who"), [("structured", "Ann"), ("hooked", "Ben")])
 @thorough
 def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
-    thorough: bool, store: str
+    thorough: bool, name: str, who: str, store: str
 ) -> None:
-    """A speaker's new task is announced after opening answers, but before the current turn."""
-    lines = TALKS["structured"][1]
-    whole = run(TALKS["structured"][0], lines, session="one", store=store)
-    news = prompts.fill_template(prompts.NEW_TASK, task="Rest")
+    """L7: the announcement precedes the current turn, and messages that wait for hooks."""
+    whole, lines = run_talk(name, store)
     for at in ids(whole)[: -1 : 1 if thorough else 4]:
-        new = Session("one", store=store).fork(at=at, speakers={"Ann": {"task": "Rest"}}).id
-        forked = Session(new, store=store).state()
-        ended = go_on(new, store, lines[calls_in(forked) :])
-        stands = at != "m0000"
-        assert told(ended, "Ann") == (["Dig", news] if stands else ["Rest"])
-        assert told(ended, "Ben") == ["Plant"]
+        new = whole.session.fork(at=at, speakers={who: {"task": "Rest"}})
+        ended = finish(new, lines)
+        stands = name == "hooked" or at != "m0000"
+        assert "Rest" in told(ended, who)[-1]
+        assert (NEWS in told(ended, who)) is stands
         assert len(ended.messages) == len(whole.messages) + stands
-        assert ids(ended) == [place_name(number) for number in range(len(ended.messages))]
-        assert ended.transcript == whole.transcript
-        assert [kind_of(one) for one in ended.messages if one.text != news] == [
-            kind_of(one) for one in whole.messages
-        ]
-
-
-@pytest.mark.part(1)
-@thorough
-def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(thorough: bool, store: str) -> None:
-    """L7: a new task is announced before messages that wait for hooks."""
-    conversation, lines = TALKS["hooked"]
-    whole = run(conversation, lines, session="one", store=store)
-    news = prompts.fill_template(prompts.NEW_TASK, task="Rest")
-    for at in ids(whole)[: -1 : 1 if thorough else 4]:
-        new = Session("one", store=store).fork(at=at, speakers={"Ben": {"task": "Rest"}}).id
-        forked = Session(new, store=store).state()
-        ended = go_on(new, store, lines[calls_in(forked) :])
-        assert "Rest" in told(ended, "Ben")[-1]
-        assert ids(ended) == [place_name(number) for number in range(len(ended.messages))]
-        by_ann = [
-            [text for name, text in one.transcript if name == "Ann"] for one in (whole, ended)
-        ]
-        assert by_ann[0] == by_ann[1]
-        assert [kind_of(one) for one in ended.messages if one.text != news] == [
-            kind_of(one) for one in whole.messages
-        ]
+        assert ids(ended) == in_order(ended)
+        assert kinds(ended) == kinds(whole)
+        # With hooks, the speaker repeats the announcement that it hears.
+        others = [[line for line in one.transcript if line[0] != who] for one in (ended, whole)]
+        assert others[0] == others[1]
 
 
 def test_a_new_task_is_told_in_a_two_question_verdict(store: str) -> None:
-    conversation, lines = TALKS["two_questions"]
-    whole = run(conversation, lines, session="one", store=store)
+    whole, lines = run_talk("two_questions", store)
     first = next(message for message in whole.messages if kind_of(message) == "reflection")
-    new = (
-        Session("one", store=store).fork(at=place_of(first), speakers={"Ben": {"task": "Rest"}}).id
-    )
-    forked = Session(new, store=store).state()
-    assert [kind_of(message) for message in forked.messages[-3:]] == [
-        "instruction",
-        "judge_question",
-        "reflection",
-    ]
-    assert go_on(new, store, lines[calls_in(forked) :]).transcript == whole.transcript
+    new = whole.session.fork(at=place_of(first), speakers={"Ben": {"task": "Rest"}})
+    found = [kind_of(message) for message in new.state().messages[-3:]]
+    assert found == ["instruction", "judge_question", "reflection"]
+    assert finish(new, lines).transcript == whole.transcript
 
 
 def test_a_fork_before_a_forks_beginning_goes_on_by_the_forks_rules(store: str) -> None:
-    lines = TALKS["structured"][1]
-    run(TALKS["structured"][0], lines, session="one", store=store)
+    whole, _ = run_talk("structured", store)
     changes: dict[str, Any] = {"speakers": {"Ann": {"task": "Rest"}}, "task": "Plan a park"}
-    Session("one", store=store).fork(at="m0014", into="two", **changes)
-    new = Session("two", store=store).fork(at="m0009").id
-    forked = Session(new, store=store).state()
-    assert told(forked, "Ann") == ["Dig", prompts.fill_template(prompts.NEW_TASK, task="Rest")]
+    two = whole.session.fork(at="m0014", into="two", **changes)
+    forked = two.fork(at="m0009").state()
+    assert told(forked, "Ann") == ["Dig", NEWS]
     assert forked.specified_task == "Plan a park"
     # An announced change is not announced again.
-    again = Session(Session("two", store=store).fork().id, store=store).state()
-    assert told(again, "Ann") == told(forked, "Ann")
-
-
-MODES = list(EndChatMode)
-ENDS: dict[EndChatMode, list[Line]] = {
-    EndChatMode.MAX_ITERATIONS_ONLY: ["A2", "B2"],
-    EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION: [],
-    EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION: ["A2"],
-    EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION: ["A2", "B2"],
-    EndChatMode.ALL_TASK_MUST_COMPLETE: ["A2", YES],
-}
-"""Messages after Ben completes its task in the first round of two."""
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("before", MODES[1:])
-def test_a_fork_after_a_completion_owes_what_the_new_mode_promises(
-    before: EndChatMode, mode: EndChatMode, tmp_path: Path
-) -> None:
-    store = f"memory:{tmp_path.name}"
-    stoppers = [
-        {"name": "Ann", "checks_completion": True},
-        {"name": "Ben", "checks_completion": True},
-    ]
-    conversation = plain(speakers=stoppers, end_chat={"mode": before.value, "max_iterations": 2})
-    lines: list[Line] = ["A1", NO, "B1", YES, *ENDS[before]]
-    run(conversation, lines, session="one", store=store)
-    new = Session("one", store=store).fork(at="m0006", end_chat={"mode": mode.value}).id
-    ended = go_on(new, store, ENDS[mode])
-    assert ended.outcome is not None
-    only_cap = mode is EndChatMode.MAX_ITERATIONS_ONLY
-    assert ended.outcome.reason is (Reason.MAX_ITERATIONS if only_cap else Reason.COMPLETED)
+    assert told(two.fork().state(), "Ann") == told(forked, "Ann")
 
 
 def test_a_running_session_can_be_forked(store: str) -> None:
@@ -372,47 +283,48 @@ def test_a_running_session_can_be_forked(store: str) -> None:
             forks.append(await Session("one", store=store).afork(**changes))
 
     conversation = plain(speakers=[{"name": "Ann", "hooks": ["fork"]}, {"name": "Ben"}])
-    model = ScriptedChatModel(script=["A1", "B1", "A2", "B2"])
     hooks = {"fork": Hook(before_speaker=fork)}
+    model = ScriptedChatModel(script=LINES)
     whole = converse(conversation, session="one", store=store, model=model, hooks=hooks)
-    assert [text for _, text in whole.transcript] == ["A1", "B1", "A2", "B2"]
+    assert texts(whole) == LINES
     (new,) = forks
-    ended = go_on(new.id, store, ["A3", "B3"])
-    assert [text for _, text in ended.transcript] == ["A1", "B1", "A3", "B3"]
+    assert texts(go_on(new, ["A3", "B3"])) == ["A1", "B1", "A3", "B3"]
 
 
-async def test_what_a_killed_fork_leaves_is_in_nobodys_way(store: str) -> None:
-    lines: list[Line] = ["A1", "B1", "A2", "B2"]
-    whole = await asyncio.to_thread(run, plain(), lines, session="one", store=store)
-    await Session("one", store=store).afork(at="m0003", into="two")
-    async with open_store(store) as opened:
-        async with opened.lock("two") as held:
-            await held._remove()
-        assert [row.session for row in await opened.list()] == ["one"]
+async def lose_row(store: str, session: str) -> dict[str, str]:
+    """Delete the row of a session, as if a kill had prevented its creation; return its data."""
+    async with open_store(store) as opened, opened.lock(session) as held:
+        row = await opened.get(session)
+        assert row is not None
+        await held._remove()
+        return {"title": row.title, "spec": row.spec}
+
+
+def test_what_a_killed_fork_leaves_is_in_nobodys_way(store: str) -> None:
+    whole = run(plain(), LINES, session="one", store=store)
+    two = whole.session.fork(at="m0003", into="two")
+    asyncio.run(lose_row(store, "two"))
+    assert [row.session for row in list_sessions(store=store)] == ["one"]
     with pytest.raises(SessionError, match="no session 'two'"):
-        Session("two", store=store).resume()
-    await Session("one", store=store).afork(at="m0002", into="two")
-    ended = await asyncio.to_thread(go_on, "two", store, lines[2:])
+        two.resume()
+    ended = go_on(whole.session.fork(at="m0002", into="two"), LINES[2:])
     assert without_ids(ended.messages) == without_ids(whole.messages)
     # Nor does another conversation with that session id continue it.
-    await Session("one", store=store).afork(at="m0003", into="three")
-    async with open_store(store) as opened, opened.lock("three") as held:
-        await held._remove()
-    new = await asyncio.to_thread(run, plain(), lines, session="three", store=store)
+    whole.session.fork(at="m0003", into="three")
+    asyncio.run(lose_row(store, "three"))
+    new = run(plain(), LINES, session="three", store=store)
     assert without_ids(new.messages) == without_ids(whole.messages)
 
 
 async def test_a_fork_killed_before_its_end_was_listed_is_finished_without_a_call(
     store: str,
 ) -> None:
-    whole = await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=store)
-    await Session("one", store=store).afork(into="two")
+    whole = await asyncio.to_thread(run, plain(), LINES, session="one", store=store)
+    two = await whole.session.afork(into="two")
+    row = await lose_row(store, "two")
     async with open_store(store) as opened, opened.lock("two") as held:
-        row = await opened.get("two")
-        assert row is not None
-        await held._remove()
-        await held.add(title=row.title, spec=row.spec)
-    ended = await asyncio.to_thread(go_on, "two", store, [])
+        await held.add(**row)
+    ended = await asyncio.to_thread(go_on, two, [])
     assert timeless(ended.outcome) == timeless(whole.outcome)
 
 
@@ -422,9 +334,8 @@ def test_a_session_with_failed_calls_can_be_forked(store: str) -> None:
         converse(plain(), session="one", store=store, model=model)
     whole = Session("one", store=store).resume(model=model)
     for at in ids(whole):
-        new = Session("one", store=store).fork(at=at).id
-        rest = ["A1", "B1", "A2", "B2"][calls_in(Session(new, store=store).state()) :]
-        assert without_ids(go_on(new, store, rest).messages) == without_ids(whole.messages)
+        ended = finish(whole.session.fork(at=at), LINES)
+        assert without_ids(ended.messages) == without_ids(whole.messages)
 
 
 @pytest.mark.part(3)
@@ -432,25 +343,23 @@ def test_a_session_with_failed_calls_can_be_forked(store: str) -> None:
 def test_what_was_said_before_a_kill_is_in_a_fork(
     any_store: str, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    lines: list[Line] = ["A1", "B1", "A2", "B2"]
     with killed_before_checkpoint(monkeypatch, number):
-        run(plain(), lines, session="one", store=any_store)
+        run(plain(), LINES, session="one", store=any_store)
     left = Session("one", store=any_store).state()
     assert left.messages
     for at in (*ids(left), None):
-        new = Session("one", store=any_store).fork(at=at).id
-        forked = Session(new, store=any_store).state()
-        assert forked.messages == left.messages[: ids(left).index(at or ids(left)[-1]) + 1]
-        ended = go_on(new, any_store, lines[calls_in(forked) :])
-        assert [text for _, text in ended.transcript] == lines
+        new = left.session.fork(at=at)
+        kept = ids(left).index(at or ids(left)[-1]) + 1
+        assert new.state().messages == left.messages[:kept]
+        assert texts(finish(new, LINES)) == LINES
 
 
 def test_changes_that_no_fork_can_make_are_named(store: str) -> None:
-    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
+    one = run(plain(), LINES, session="one", store=store).session
 
     def check(changes: dict[str, Any], said: str) -> None:
         with pytest.raises(SpecError, match=f"^{re.escape(said)}"):
-            Session("one", store=store).fork(**changes)
+            one.fork(**changes)
 
     rows = read_rows(__file__, "changes_that_no_fork_can_make")
     missing = "task: is missing, and 'Ann' has no task either; set one"
@@ -459,24 +368,22 @@ def test_changes_that_no_fork_can_make_are_named(store: str) -> None:
 
 
 def test_what_can_not_be_forked_or_made_is_named(store: str) -> None:
-    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
-    run(plain(), ["A1", "B1", "A2", "B2"], session="two", store=store)
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"session": "nobody"}, "There is no session 'nobody' in "),
-        ({"session": "../x"}, "'../x' is not a valid session id"),
-        ({"session": "one", "into": "a b"}, "'a b' is not a valid session id"),
-        ({"session": "one", "into": ""}, "'' is not a valid session id"),
-        ({"session": "one", "into": "two"}, "Session 'two' already exists in "),
-        ({"session": "one", "into": "one"}, "Session 'one' already exists in "),
-        (
-            {"session": "one", "at": "m0099"},
-            "Session 'one' has no message 'm0099'; it has m0000 to m0004.",
-        ),
-        ({"session": "one", "at": ""}, "Session 'one' has no message ''"),
+    for session in ("one", "two"):
+        run(plain(), LINES, session=session, store=store)
+    none = "Session 'one' has no message "
+    wrong: list[tuple[str, dict[str, Any], str]] = [
+        ("nobody", {}, "There is no session 'nobody' in "),
+        ("../x", {}, "'../x' is not a valid session id"),
+        ("one", {"into": "a b"}, "'a b' is not a valid session id"),
+        ("one", {"into": ""}, "'' is not a valid session id"),
+        ("one", {"into": "two"}, "Session 'two' already exists in "),
+        ("one", {"into": "one"}, "Session 'one' already exists in "),
+        ("one", {"at": "m0099"}, f"{none}'m0099'; it has m0000 to m0004."),
+        ("one", {"at": ""}, f"{none}''"),
     ]
-    for arguments, said in wrong:
+    for session, arguments, said in wrong:
         with pytest.raises(SessionError, match=f"^{re.escape(said)}"):
-            Session(arguments.pop("session"), store=store).fork(**arguments)
+            Session(session, store=store).fork(**arguments)
     assert len(list_sessions(store=store)) == 2
 
 
@@ -484,11 +391,11 @@ def test_what_can_not_be_forked_or_made_is_named(store: str) -> None:
 async def test_an_id_that_is_being_run_and_a_session_without_messages_are_refused(
     store: str,
 ) -> None:
-    await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=store)
+    whole = await asyncio.to_thread(run, plain(), LINES, session="one", store=store)
     async with open_store(store) as opened:
         async with opened.lock("two"):
             with pytest.raises(SessionError, match="'two' is busy"):
-                await Session("one", store=store).afork(into="two")
+                await whole.session.afork(into="two")
         async with opened.lock("empty") as held:
             await held.add(title="", spec=json.dumps(plain().stored()))
     with pytest.raises(SessionError, match="'empty' has no message yet to fork at"):

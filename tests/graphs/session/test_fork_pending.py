@@ -17,18 +17,16 @@ from duologue import (
     Hook,
     MaxCalls,
     ModelError,
-    Reason,
     Result,
     Session,
     Speaker,
     converse,
     load_session,
 )
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 from support.cases import drawn_cases
-from support.fork_help import timeless
+from support.fork_help import assert_same
 from support.log import kind_of, place_of, without_ids
 
 
@@ -47,11 +45,9 @@ def test_a_fork_from_any_line_goes_on_as_the_original_did(
     player = Player(conversation, seed)
     whole = converse(conversation, session="one", store=store, **model_of(player))
     for place in data.draw(st.lists(st.integers(0, len(whole.messages) - 1), max_size=4)):
-        new = Session("one", store=store).fork(at=place_of(whole.messages[place])).id
+        new = whole.session.fork(at=place_of(whole.messages[place]))
         again = Player(conversation, seed)
-        ended = Session(new, store=store).resume(**model_of(again))
-        assert without_ids(ended.messages) == without_ids(whole.messages)
-        assert timeless(ended.outcome) == timeless(whole.outcome)
+        assert_same(new.resume(**model_of(again)), whole)
         asked = len(again.answered)
         assert again.answered == player.answered[len(player.answered) - asked :]
 
@@ -85,42 +81,38 @@ REGISTERED: dict[str, Any] = {
 }
 
 
-def shaped(**fields: Any) -> Conversation:
-    """Return a conversation with opening answers, in which Ann digs and has hooks."""
-    ann = {"name": "Ann", "task": "Dig.", "tools": ["dig"], "hooks": ["all"]}
-    return Conversation.model_validate(
-        {
-            "speakers": [ann, {"name": "Ben", "task": "Look on."}],
-            "opening": {"answers": True, "first_speaker": "Ann"},
-            "end_chat": {"max_iterations": 1},
-            **fields,
-        }
-    )
-
-
-CALL = Reply(
-    text="I dig", tool_calls=[ScriptedToolCall(name="dig", args={"place": "here"}, id="c")]
+SHAPED = Conversation(
+    speakers=[
+        {"name": "Ann", "task": "Dig.", "tools": ["dig"], "hooks": ["all"]},
+        {"name": "Ben", "task": "Look on."},
+    ],
+    opening={"answers": True, "first_speaker": "Ann"},
+    end_chat={"max_iterations": 1},
 )
-SAID: list[Line] = ["I will dig", "I will look on.", CALL, "I have dug", "I see."]
+"""A conversation with opening answers, in which Ann digs and has hooks."""
+
+CALL = ScriptedToolCall(name="dig", args={"place": "here"}, id="c")
+SAID: list[Line] = [
+    *("I will dig", "I will look on.", Reply(text="I dig", tool_calls=[CALL])),
+    *("I have dug", "I see."),
+]
 
 
-def run(session: str, store: str, script: list[Line], *, into: bool = False) -> Result:
-    """Run or resume a session on a script that must be used up."""
+def go_on(session: Session, script: list[Line], **options: Any) -> Result:
+    """Resume a session on a script that must be used up."""
     model = ScriptedChatModel(script=script)
-    if into:
-        result = Session(session, store=store).resume(model=model, **REGISTERED)
-    else:
-        result = converse(shaped(), session=session, store=store, model=model, **REGISTERED)
+    result = session.resume(model=model, **options)
     assert len(model.calls) == len(script)
     return result
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> tuple[str, Result]:
-    """Return the store and the result of a whole run."""
+def whole(tmp_path: Path) -> Result:
+    """Return the result of a whole run."""
     RAN.clear()
-    store = str(tmp_path / "store.db")
-    return store, run("one", store, SAID)
+    model = ScriptedChatModel(script=SAID)
+    store = tmp_path / "store.db"
+    return converse(SHAPED, session="one", store=store, model=model, **REGISTERED)
 
 
 def found(result: Result, kind: str, text: str) -> str:
@@ -136,59 +128,36 @@ WAITING = {
 }
 
 
-@pytest.mark.part(1)
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
 def test_what_waits_for_hooks_is_said_by_the_new_rules(
-    whole: tuple[str, Result], kind: str, text: str, rest: list[Line]
+    whole: Result, kind: str, text: str, rest: list[Line]
 ) -> None:
     """L7: a reply that waits for hooks follows the fork's rules, with hooks or without."""
-    store, before = whole
-    at = found(before, kind, text)
-    same = run(Session("one", store=store).fork(at=at).id, store, rest, into=True)
-    assert without_ids(same.messages) == without_ids(before.messages)
-    new = Session("one", store=store).fork(at=at, speakers={"Ann": {"hooks": []}}).id
-    plain = run(new, store, rest, into=True)
-    aloud = {
-        one.text
-        for one in plain.messages
-        if kind_of(one) not in ("unheard_reply", "unheard_result")
-    }
+    at = found(whole, kind, text)
+
+    def fork(rest: list[Line], **changes: Any) -> Result:
+        return go_on(whole.session.fork(at=at, **changes), rest, **REGISTERED)
+
+    assert without_ids(fork(rest).messages) == without_ids(whole.messages)
+    plain = fork(rest, speakers={"Ann": {"hooks": []}})
+    waits = ("unheard_reply", "unheard_result")
+    aloud = {one.text for one in plain.messages if kind_of(one) not in waits}
     assert text in aloud
-    assert f"{text}!" not in aloud
-    assert f"{text} Well done." not in aloud
+    assert aloud.isdisjoint({f"{text}!", f"{text} Well done."})
     # A tool whose result is in the log is not run again.
     assert len(RAN) == (3 if text == "I dig" else 1)
-
-
-@pytest.mark.part(1)
-@pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
-def test_what_is_answered_is_said_before_new_rules_end_it(
-    whole: tuple[str, Result], kind: str, text: str, rest: list[Line]
-) -> None:
-    """A hard stop of the fork waits until the hooks have run."""
-    store, before = whole
-    at = found(before, kind, text)
-    new = Session("one", store=store).fork(at=at, end_chat={"when": MaxCalls(limit=1)}).id
-    assert Session(new, store=store).state().outcome is None
-    ended = run(new, store, [], into=True)
-    assert timeless(ended.outcome).reason is Reason.MAX_CALLS
-    newest = ended.messages[-1]
-    assert newest.text == (f"{text} Well done." if text == "Dug here." else f"{text}!")
-
-
-@pytest.mark.part(1)
-@pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
-def test_a_new_task_is_told_in_front_of_what_waits(
-    whole: tuple[str, Result], kind: str, text: str, rest: list[Line]
-) -> None:
-    """A new task is announced before pending messages, and the ids are in order."""
-    store, before = whole
-    at = found(before, kind, text)
-    new = Session("one", store=store).fork(at=at, speakers={"Ann": {"task": "Plant."}}).id
-    told = prompts.fill_template(prompts.NEW_TASK, task="Plant.")
-    ended = run(new, store, rest, into=True)
+    # A hard stop of the fork waits until the hooks have run.
+    limit = {"when": MaxCalls(limit=1)}
+    assert whole.session.fork(at=at, end_chat=limit).state().outcome is None
+    ended = fork([], end_chat=limit)
+    assert ended.stop_reason == "max_calls"
+    assert ended.messages[-1].text == f"{text}{' Well done.' if text == 'Dug here.' else '!'}"
+    # A new task is announced before pending messages, and the ids are in order.
+    ended = fork(rest, speakers={"Ann": {"task": "Plant."}})
     texts = [str(one.text) for one in ended.messages]
-    assert [one.text for one in before.messages] == [one for one in texts if one != told]
+    told = "From now on, your task is: Plant."
+    assert [one.text for one in whole.messages] == [one for one in texts if one != told]
     assert texts.index(told) < texts.index(text)
     assert [place_of(one) for one in ended.messages] == [f"m{n:04d}" for n in range(len(texts))]
 
@@ -206,38 +175,29 @@ LONG = "This is said at some length. " * 9
     ],
     ids=["same", "all", "last", "over"],
 )
-def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: bool) -> None:
+def test_a_fork_at_a_summary_goes_on_with_it(
+    changes: dict[str, Any], is_kept: bool, store: str
+) -> None:
     """The summary is not made again, and replaces the earlier messages under any policy."""
-    store = f"memory:{uuid4().hex}"
     context = {"kind": "summary", "limit": 350, "words": 9}
-    conversation = Conversation.model_validate(
-        {
-            "task": "Dig.",
-            "speakers": [{"name": "Ann", "context": context}, {"name": "Ben"}],
-            "end_chat": {"max_iterations": 3},
-        }
-    )
+    speakers: list[Any] = [{"name": "Ann", "context": context}, {"name": "Ben"}]
+    conversation = Conversation("Dig.", speakers, end_chat={"max_iterations": 3})
     turns = [f"{LONG}{word}." for word in ("One", "Two", "Three", "Four", "Five", "Six")]
     script: list[Line] = [*turns[:4], "They dig.", *turns[4:]]
     model = ScriptedChatModel(script=script)
-    before = converse(conversation, session="one", store=store, model=model)
+    before = converse(conversation, store=store, model=model)
     assert len(model.calls) == len(script)
-    at = found(before, "summary", "They dig.")
-    new = Session("one", store=store).fork(at=at, **changes).id
-    rest = script[5:] if is_kept else []
-    model = ScriptedChatModel(script=rest)
-    ended = Session(new, store=store).resume(model=model)
-    assert len(model.calls) == len(rest)
-    assert ended.outcome is not None
+    new = before.session.fork(at=found(before, "summary", "They dig."), **changes)
+    model = ScriptedChatModel(script=script[5:] if is_kept else [])
+    ended = new.resume(model=model)
     assert (without_ids(ended.messages) == without_ids(before.messages)) is is_kept
+    assert len(model.calls) == (2 if is_kept else 0)
     if is_kept:
-        heard = prompts.fill_template(prompts.SUMMARY_HEADING, summary="They dig.")
-        heard = conversation.mark_instruction(conversation.speakers[0], heard)
-        first = model.calls[0].prompt[1]["content"]
-        assert first.startswith(heard)
+        heard = "Moderator: Summary of the conversation so far:\nThey dig."
+        assert model.calls[0].prompt[1]["content"].startswith(heard)
         assert "One." not in str(model.calls[0].prompt)
     else:
-        assert ended.outcome.reason is Reason.MAX_CALLS
+        assert ended.stop_reason == "max_calls"
 
 
 # Forks of sessions in which a message was inserted before another or replaced it
@@ -250,24 +210,18 @@ def said(result: Result) -> list[tuple[str, str, str]]:
 
 def test_a_reset_before_calls_that_wait_is_in_the_fork(store: str) -> None:
     """A fork contains a memory reset that comes before pending calls."""
-    conversation = Conversation(
-        task="Talk.",
-        speakers=(Speaker(name="Ann", tools=("clock",)), Speaker(name="Ben")),
-        end_chat=EndChat(max_iterations=2),
-    )
+    speakers = [Speaker("Ann", tools=["clock"]), Speaker("Ben")]
+    conversation = Conversation("Talk.", speakers, end_chat=EndChat(max_iterations=2))
     calls = Reply(text="One moment.", tool_calls=[ScriptedToolCall(name="clock", args={}, id="c")])
     model = ScriptedChatModel(script=[calls, *(f"a{number} beans" for number in range(9))])
-    converse(conversation, session="one", model=model, store=store)
-    Session("one", store=store).fork(at="m0001", into="waits")
-    Session("waits", store=store).reset(speaker="Ben")
-    Session("waits", store=store).fork(into="again")
-    kinds = [kind for _, kind, _ in said(Session("again", store=store).state())]
+    waits = converse(conversation, model=model, store=store).session.fork(at="m0001")
+    waits.reset(speaker="Ben")
+    again = waits.fork()
+    kinds = [kind for _, kind, _ in said(again.state())]
     assert kinds == ["instruction", "memory_reset", "tool_calls"]
-    assert said(Session("again", store=store).state()) == said(
-        Session("waits", store=store).state()
-    )
+    assert said(again.state()) == said(waits.state())
     model = ScriptedChatModel(script=[f"b{number} peas" for number in range(9)])
-    assert Session("again", store=store).resume(model=model).outcome is not None
+    assert again.resume(model=model).outcome is not None
 
 
 @pytest.mark.parametrize("at", ["m0004", None])
@@ -276,20 +230,22 @@ def test_what_was_said_in_anothers_place_is_in_the_fork(
     loaded: bool, at: str | None, store: str
 ) -> None:
     """Another speaker takes over: its message replaces the cue of the first, with the cue's id."""
-    conversation = Conversation(
-        task="Talk.", speakers=tuple(Speaker(name=name) for name in ("Ann", "Ben", "Cy"))
-    )
-    model = ScriptedChatModel(script=["one is 1", "two is 22", ModelError("gone")])
-    with pytest.raises(ModelError):
-        converse(conversation, session="one", model=model, store=store)
-    taken_over = Session("one", store=store).add_message("Ann", "I take over.")
-    source = "one"
+    conversation = Conversation("Talk.", [Speaker(name) for name in ("Ann", "Ben", "Cy")])
+    source = broken_off(conversation, store, "one is 1", "two is 22")
+    taken_over = source.add_message("Ann", "I take over.")
     if loaded:
-        source = load_session(Session("one", store=store).dump(), into="loaded", store=store).id
-    Session(source, store=store).fork(at=at, into="other")
-    found = said(Session("other", store=store).state())
+        source = load_session(source.dump(), into="loaded", store=store)
+    found = said(source.fork(at=at).state())
     assert found == said(taken_over)
     assert ("m0004", "speech", "I take over.") in found
+
+
+def broken_off(conversation: Conversation, store: str, *script: Line) -> Session:
+    """Run a conversation until its script is used up and the model fails."""
+    model = ScriptedChatModel(script=[*script, ModelError("gone")])
+    with pytest.raises(ModelError):
+        converse(conversation, session="one", model=model, store=store)
+    return Session("one", store=store)
 
 
 def test_a_fork_from_a_task_that_is_being_rewritten_keeps_what_speakers_know(store: str) -> None:
@@ -302,10 +258,7 @@ def test_a_fork_from_a_task_that_is_being_rewritten_keeps_what_speakers_know(sto
         task_specification={"word_limit": 5},
         end_chat=EndChat(max_iterations=1),
     )
-    model = ScriptedChatModel(script=["Plan a garden with very many beans.", ModelError("gone")])
-    with pytest.raises(ModelError):
-        converse(conversation, session="one", model=model, store=store)
-    fork = Session("one", store=store).fork(task_specification=None)
-    result = fork.resume(model=ScriptedChatModel(script=["One.", "Two."]))
+    one = broken_off(conversation, store, "Plan a garden with very many beans.")
+    result = go_on(one.fork(task_specification=None), ["One.", "Two."])
     assert [one.text for one in result.memory("Ann")][:2] == ["We met.", "Hi."]
     assert [one.text for one in result.memory("Ben")][:1] == ["You hate beans."]

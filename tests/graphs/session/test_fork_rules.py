@@ -1,11 +1,11 @@
 """Forks with other rules: the next speaker, the instructions, and the ends that still apply."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from duologue import (
-    Conversation,
     DoneToken,
     EndChat,
     EndChatMode,
@@ -22,17 +22,9 @@ from duologue import (
     converse,
     list_sessions,
 )
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.fork_help import NO, YES, go_on, plain, run, timeless, told, with_verdicts
-from support.log import (
-    fields_of,
-    kind_of,
-    of_kind,
-    place_of,
-    without_ids,
-)
-from support.stores import open_store
+from support.log import fields_of, kind_of, of_kind, place_of, without_ids
 from support.tables import check_rows, read_rows
 
 TRIO = [{"name": "Ann"}, {"name": "Ben"}, {"name": "Cat"}]
@@ -40,7 +32,13 @@ STOPPERS = [{"name": "Ann", "checks_completion": True}, {"name": "Ben", "checks_
 MET: dict[str, Any] = {"criterion_1": "met"}
 NOT_MET: dict[str, Any] = {"criterion_1": "not_met"}
 MAX_COST: dict[str, Any] = {"kind": "max_cost"}
+PRICES = {"ScriptedChatModel": {"input": 1e6, "output": 1e6}}
 BEGIN = "Please begin."
+
+FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
+ONE = EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION
+GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
+ALL = EndChatMode.ALL_TASK_MUST_COMPLETE
 
 
 def turn(name: str) -> str:
@@ -54,95 +52,89 @@ def reason(result: Result) -> Reason:
 def test_a_finished_talk_of_three_goes_on_with_a_higher_cap_and_each_is_told_its_turn_once(
     store: str,
 ) -> None:
-    first = ["A1", "B1", "C1"]
-    run(plain(speakers=TRIO, end_chat={"max_iterations": 1}), first, session="one", store=store)
-    new = Session("one", store=store).fork(end_chat={"max_iterations": 2}).id
-    assert told(Session(new, store=store).state(), "Ann") == [BEGIN, turn("Ann")]
-    ended = go_on(new, store, ["A2", "B2", "C2"])
-    assert [text for _, text in ended.transcript] == [*first, "A2", "B2", "C2"]
+    first, rest = ["A1", "B1", "C1"], ["A2", "B2", "C2"]
+    one = run(plain(speakers=TRIO, end_chat={"max_iterations": 1}), first, store=store).session
+    new = one.fork(end_chat={"max_iterations": 2})
+    assert told(new.state(), "Ann") == [BEGIN, turn("Ann")]
+    ended = go_on(new, rest)
     assert told(ended, "Ann") == [BEGIN, turn("Ann")]
     assert told(ended, "Ben") == [turn("Ben")] * 2
     assert told(ended, "Cat") == [turn("Cat")] * 2
-    whole = run(plain(speakers=TRIO), [*first, "A2", "B2", "C2"], session="w", store=store)
+    whole = run(plain(speakers=TRIO), [*first, *rest], store=store)
     assert without_ids(ended.messages) == without_ids(whole.messages)
 
 
-ASKED_FIRST: list[tuple[dict[str, Any], list[Line]]] = [
-    ({"turn_order": {"kind": "moderator"}}, [{"next_speaker": "Cat"}]),
-    (
-        {
-            "end_chat": {"mode": "all_task_must_complete"},
-            "speakers": {"Ann": {"checks_completion": True}},
-        },
+ASKED_FIRST: dict[str, tuple[dict[str, Any], list[Line], str]] = {
+    "order": ({"turn_order": {"kind": "moderator"}}, [{"next_speaker": "Cat"}], "Cat"),
+    "speaker": (
+        {"end_chat": {"mode": ALL}, "speakers": {"Ann": {"checks_completion": True}}},
         [NO],
+        "Ben",
     ),
-    (
+    "separate": (
         {
             "judge": {"kind": "separate", "criteria": ["They agree."]},
-            "end_chat": {
-                "mode": "end_chat_after_first_completion",
-                "allow_unanswered_end": True,
-            },
+            "end_chat": {"mode": FIRST, "allow_unanswered_end": True},
         },
         [NOT_MET],
+        "Ben",
     ),
-]
-"""Changes that make the fork ask another speaker before the turn after Ann's."""
+}
+"""Changes that make the fork ask another speaker before the turn after Ann's, and the next one."""
 
 
-@pytest.mark.parametrize(("changes", "asked"), ASKED_FIRST, ids=["order", "speaker", "separate"])
+@pytest.mark.parametrize(("changes", "asked", "following"), ASKED_FIRST.values(), ids=ASKED_FIRST)
 def test_nobody_is_told_of_a_turn_before_it_is_asked_whose_it_is(
-    changes: dict[str, Any], asked: list[Line], store: str
+    changes: dict[str, Any], asked: list[Line], following: str, store: str
 ) -> None:
-    run(
-        *(plain(speakers=TRIO, end_chat={"max_iterations": 1}), ["A1", "B1", "C1"]),
-        session="one",
-        store=store,
-    )
-    new = Session("one", store=store).fork(at="m0001", **changes).id
-    before = Session(new, store=store).state()
-    assert [message.text for message in before.messages] == [BEGIN, "A1"]
+    conversation = plain(speakers=TRIO, end_chat={"max_iterations": 1})
+    one = run(conversation, ["A1", "B1", "C1"], store=store).session
+    new = one.fork(at="m0001", **changes)
+    assert [message.text for message in new.state().messages] == [BEGIN, "A1"]
     model = ScriptedChatModel(script=[*asked, RuntimeError("enough")])
     with pytest.raises(RuntimeError, match="enough"):
-        Session(new, store=store).resume(model=model)
-    after = Session(new, store=store).state()
-    following = "Cat" if "turn_order" in changes else "Ben"
-    turns = [message.text for message in after.messages if "it is your turn" in message.text]
+        new.resume(model=model)
+    turns = [one.text for one in new.state().messages if "it is your turn" in one.text]
     assert turns == [turn(following)]
 
 
 def test_a_turn_that_new_rules_end_is_not_told(store: str) -> None:
-    run(plain(speakers=TRIO), list("ABCDEF"), session="one", store=store)
-    new = Session("one", store=store).fork(at="m0001", end_chat={"when": MaxMessages(limit=1)}).id
-    ended = go_on(new, store, [])
-    assert (reason(ended), [one.text for one in ended.messages]) == (
-        Reason.MAX_MESSAGES,
-        [BEGIN, "A"],
-    )
+    one = run(plain(speakers=TRIO), list("ABCDEF"), store=store).session
+    ended = go_on(one.fork(at="m0001", end_chat={"when": MaxMessages(limit=1)}), [])
+    assert reason(ended) is Reason.MAX_MESSAGES
+    assert [one.text for one in ended.messages] == [BEGIN, "A"]
 
 
 def test_an_order_that_is_chosen_becomes_a_round_robin_and_back(store: str) -> None:
     end_chat = {"max_iterations": 2, "when": MaxMessages(limit=2)}
     conversation = plain(speakers=TRIO, turn_order={"kind": "moderator"}, end_chat=end_chat)
-    run(conversation, ["A1", {"next_speaker": "Cat"}, "C1"], session="one", store=store)
-    robin = (
-        Session("one", store=store)
-        .fork(turn_order={"kind": "round_robin"}, end_chat={"when": None})
-        .id
-    )
-    ended = go_on(robin, store, ["A2", "B2", "C2", "A3"])
+    one = run(conversation, ["A1", {"next_speaker": "Cat"}, "C1"], store=store).session
+    robin = one.fork(turn_order={"kind": "round_robin"}, end_chat={"when": None})
+    ended = go_on(robin, ["A2", "B2", "C2", "A3"])
     assert [name for name, _ in ended.transcript] == ["Ann", "Cat", "Ann", "Ben", "Cat", "Ann"]
-    back = Session(robin, store=store).fork(at="m0004", turn_order=Moderator(form="word")).id
-    ended = go_on(back, store, ["Ben", "B", "Ann", "A", "cat", "C", "Ben", "B"])
+    back = robin.fork(at="m0004", turn_order=Moderator(form="word"))
+    ended = go_on(back, ["Ben", "B", "Ann", "A", "cat", "C", "Ben", "B"])
     assert [name for name, _ in ended.transcript] == ["Ann", "Cat", "Ben", "Ann", "Cat", "Ben"]
 
 
 # Modes, in the middle of last words and after them.
 
-FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
-ONE = EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION
-GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
-ALL = EndChatMode.ALL_TASK_MUST_COMPLETE
+
+@pytest.mark.parametrize("mode", EndChatMode)
+@pytest.mark.parametrize("before", [FIRST, ONE, GROUP, ALL])
+def test_a_fork_after_a_completion_owes_what_the_new_mode_promises(
+    before: EndChatMode, mode: EndChatMode, store: str
+) -> None:
+    # The messages after Ben completes its task in the first round of two.
+    rest: dict[EndChatMode, list[Line]] = {
+        **{FIRST: [], ONE: ["A2"], GROUP: ["A2", "B2"], ALL: ["A2", YES]},
+        EndChatMode.MAX_ITERATIONS_ONLY: ["A2", "B2"],
+    }
+    conversation = plain(speakers=STOPPERS, end_chat={"mode": before, "max_iterations": 2})
+    one = run(conversation, ["A1", NO, "B1", YES, *rest[before]], store=store).session
+    ended = go_on(one.fork(at="m0006", end_chat={"mode": mode}), rest[mode])
+    only_cap = mode is EndChatMode.MAX_ITERATIONS_ONLY
+    assert reason(ended) is (Reason.MAX_ITERATIONS if only_cap else Reason.COMPLETED)
 
 
 def test_last_words_are_not_promised_twice_nor_spoken_to_oneself(store: str) -> None:
@@ -176,8 +168,8 @@ def test_a_completion_just_found_owes_last_words_though_the_next_was_chosen_alre
     model = ScriptedChatModel(script=["A1", YES, *choice, RuntimeError("enough")])
     with pytest.raises(RuntimeError, match="enough"):
         converse(conversation, session="one", model=model, store=store)
-    new = Session("one", store=store).fork(end_chat={"mode": GROUP}).id
-    ended = go_on(new, store, ["B, last", "C, last", "A, last"])
+    new = Session("one", store=store).fork(end_chat={"mode": GROUP})
+    ended = go_on(new, ["B, last", "C, last", "A, last"])
     assert reason(ended) is Reason.COMPLETED
     assert [name for name, _ in ended.transcript] == ["Ann", "Ben", "Cat", "Ann"]
     turns = [one.text for one in ended.messages if "it is your turn" in one.text]
@@ -191,19 +183,16 @@ def test_a_completion_just_found_owes_last_words_though_the_next_was_chosen_alre
 def test_what_is_now_another_task_is_not_complete(mode: EndChatMode, store: str) -> None:
     last: dict[EndChatMode, list[Line]] = {FIRST: [], ONE: ["A2"], GROUP: ["A2", "B2"]}
     conversation = plain(end_chat={"mode": mode, "max_iterations": 2})
-    run(conversation, ["A1", "B1", YES, *last[mode]], session="one", store=store)
+    one = run(conversation, ["A1", "B1", YES, *last[mode]], store=store).session
 
-    def check(changes: dict[str, Any], asked: bool) -> None:
-        new = Session("one", store=store).fork(at="m0004", **changes).id
-        ended = Session(new, store=store).resume(model=answering())
-        assert (reason(ended) is Reason.MAX_ITERATIONS) is asked
+    def check(row: dict[str, Any]) -> None:
+        ended = one.fork(at="m0004", **row["changes"]).resume(model=answering())
+        assert (reason(ended) is Reason.MAX_ITERATIONS) is row["asked"]
         verdicts = [one for one in ended.messages if fields_of(one).verdict is not None]
-        assert (len(verdicts) > 1) is asked
-        assert timeless(ended.outcome).completed == (() if asked else ("Ben",))
+        assert (len(verdicts) > 1) is row["asked"]
+        assert timeless(ended.outcome).completed == (() if row["asked"] else ("Ben",))
 
-    check_rows(
-        [(row["changes"], row["asked"]) for row in read_rows(__file__, "judged_again")], check
-    )
+    check_rows([(row,) for row in read_rows(__file__, "judged_again")], check)
 
 
 def answering() -> ScriptedChatModel:
@@ -213,7 +202,7 @@ def answering() -> ScriptedChatModel:
         last = str(prompt[-1]["content"])
         if "criterion" in last:
             return NOT_MET
-        return NO if prompts.JUDGE_OWN_TASK in last else f"Line {len(prompt)}."
+        return NO if "Is your task complete?" in last else f"Line {len(prompt)}."
 
     return ScriptedChatModel(script=script)
 
@@ -221,15 +210,14 @@ def answering() -> ScriptedChatModel:
 def test_more_criteria_are_judged_anew_and_the_same_are_not(store: str) -> None:
     judge = {"kind": "separate", "criteria": ["They agree."]}
     conversation = plain(judge=judge, end_chat={"mode": FIRST})
-    ended = run(conversation, ["A1", "B1", MET], session="one", store=store)
-    assert timeless(ended.outcome).explanations == ("the judge found all criteria met",)
-    same = Session("one", store=store).fork(judge={"prompt": "You are strict.", "form": "lines"}).id
-    assert go_on(same, store, []).outcome == ended.outcome
+    ended = run(conversation, ["A1", "B1", MET], store=store)
+    same = ended.session.fork(judge={"prompt": "You are strict.", "form": "lines"})
+    assert go_on(same, []).outcome == ended.outcome
     more = SeparateJudge(criteria=("They agree.", "They are kind."))
-    new = Session("one", store=store).fork(judge=more).id
     both = {"criterion_1": "met", "criterion_2": "met"}
-    again = go_on(new, store, ["A2", "B2", both])
-    assert timeless(again.outcome).explanations == ("the judge found all criteria met",)
+    again = go_on(ended.session.fork(judge=more), ["A2", "B2", both])
+    for one in (ended, again):
+        assert timeless(one.outcome).explanations == ("the judge found all criteria met",)
 
 
 # Other ends and guards.
@@ -254,31 +242,33 @@ def test_other_ends_may_be_of_another_kind_and_given_as_objects(
     when: object, lines: list[Line], why: Reason, store: str
 ) -> None:
     end_chat = {"max_iterations": 2, "when": {"kind": "done_token", "token": "STOP"}}
-    run(plain(end_chat=end_chat), ["A1", "B1", "STOP"], session="one", store=store)
-    new = Session("one", store=store).fork(at="m0002", end_chat={"when": when}).id
-    assert reason(go_on(new, store, lines)) is why
-    assert Session("one", store=store).state().conversation == plain(end_chat=end_chat)
+    one = run(plain(end_chat=end_chat), ["A1", "B1", "STOP"], store=store).session
+    new = one.fork(at="m0002", end_chat={"when": when})
+    assert reason(go_on(new, lines)) is why
+    assert one.state().conversation == plain(end_chat=end_chat)
 
 
 def test_how_it_ends_may_be_given_whole(store: str) -> None:
-    run(plain(end_chat={"max_iterations": 1, "mode": FIRST}), ["A1", "B1", NO], session="one",
-        store=store)  # fmt: skip
-    new = Session("one", store=store).fork(end_chat=EndChat(max_iterations=2)).id
-    forked = Session(new, store=store).state().conversation
+    one = run(
+        plain(end_chat={"max_iterations": 1, "mode": FIRST}),
+        ["A1", "B1", NO],
+        store=store,
+    ).session
+    new = one.fork(end_chat=EndChat(max_iterations=2))
+    forked = new.state().conversation
     assert forked.end_chat == EndChat(max_iterations=2)
-    assert reason(go_on(new, store, ["A2", "B2"])) is Reason.MAX_ITERATIONS
+    assert reason(go_on(new, ["A2", "B2"])) is Reason.MAX_ITERATIONS
 
 
 def test_what_ended_it_may_be_taken_away_and_else_ends_the_fork_too(store: str) -> None:
     end_chat = {"when": {"kind": "predicate", "name": "enough"}, "max_iterations": 2}
-    ended = run(plain(end_chat=end_chat), ["A1", "Enough."], session="one", store=store)
+    ended = run(plain(end_chat=end_chat), ["A1", "Enough."], store=store)
     assert reason(ended) is Reason.PREDICATE
-    same = go_on(Session("one", store=store).fork().id, store, [])
-    assert timeless(same.outcome) == timeless(ended.outcome)
-    more = Session("one", store=store).fork(end_chat={"max_iterations": 3}).id
-    assert timeless(go_on(more, store, []).outcome) == timeless(ended.outcome)
-    without = Session("one", store=store).fork(end_chat={"when": None}).id
-    assert reason(go_on(without, store, ["A2", "B2"])) is Reason.MAX_ITERATIONS
+    for changes in ({}, {"end_chat": {"max_iterations": 3}}):
+        same = go_on(ended.session.fork(**changes), [])  # type: ignore[arg-type]
+        assert timeless(same.outcome) == timeless(ended.outcome)
+    without = ended.session.fork(end_chat={"when": None})
+    assert reason(go_on(without, ["A2", "B2"])) is Reason.MAX_ITERATIONS
 
 
 def test_what_a_guard_stopped_goes_on_with_the_guard_off(store: str) -> None:
@@ -288,11 +278,11 @@ def test_what_a_guard_stopped_goes_on_with_the_guard_off(store: str) -> None:
         ended = run(conversation, row["lines"], session=name, store=store)
         assert reason(ended).value == name
         # Without a change the fork has ended, too.
-        same = go_on(ended.session.fork().id, store, [])
+        same = go_on(ended.session.fork(), [])
         assert timeless(same.outcome) == timeless(ended.outcome)
         for off in ({name: 0}, Guards.model_validate(guards | {name: 0})):
-            new = ended.session.fork(end_chat={"guards": off}).id
-            assert reason(go_on(new, store, row["rest"])) is Reason.MAX_ITERATIONS
+            new = ended.session.fork(end_chat={"guards": off})
+            assert reason(go_on(new, row["rest"])) is Reason.MAX_ITERATIONS
 
     check_rows([(row,) for row in read_rows(__file__, "guards")], check)
 
@@ -307,11 +297,11 @@ def test_calls_that_a_guard_did_not_run_are_run_with_the_guard_off(store: str) -
         speakers=[{"name": "Ann", "tools": ["weather"]}, {"name": "Ben"}],
         end_chat={"max_iterations": 1, "guards": {"same_tool_calls": 2}},
     )
-    ended = run(conversation, calls, session="one", store=store)
+    ended = run(conversation, calls, store=store)
     assert reason(ended) is Reason.SAME_TOOL_CALLS
     assert kind_of(ended.messages[-1]) == "tool_calls"
-    new = Session("one", store=store).fork(end_chat={"guards": {"same_tool_calls": 0}}).id
-    again = go_on(new, store, ["Sun.", "Good."])
+    new = ended.session.fork(end_chat={"guards": {"same_tool_calls": 0}})
+    again = go_on(new, ["Sun.", "Good."])
     assert reason(again) is Reason.MAX_ITERATIONS
     results = of_kind(again.messages, "tool_result")
     assert [one.text for one in results] == ["Monday: sun"] * 2
@@ -320,10 +310,10 @@ def test_calls_that_a_guard_did_not_run_are_run_with_the_guard_off(store: str) -
 def test_unreadable_verdicts_count_on_in_a_fork(store: str) -> None:
     guards = {"unreadable_verdicts": 1}
     conversation = plain(end_chat={"mode": FIRST, "max_iterations": 3, "guards": guards})
-    ended = run(conversation, ["A1", "B1", "Hm.", "Hm."], session="one", store=store)
+    ended = run(conversation, ["A1", "B1", "Hm.", "Hm."], store=store)
     assert reason(ended) is Reason.UNREADABLE_VERDICTS
-    new = Session("one", store=store).fork(end_chat={"guards": {"unreadable_verdicts": 2}}).id
-    assert reason(go_on(new, store, ["A2", "B2", "Hm.", "Hm."])) is Reason.UNREADABLE_VERDICTS
+    new = ended.session.fork(end_chat={"guards": {"unreadable_verdicts": 2}})
+    assert reason(go_on(new, ["A2", "B2", "Hm.", "Hm."])) is Reason.UNREADABLE_VERDICTS
 
 
 @pytest.mark.parametrize("speakers", [2, 3])
@@ -333,8 +323,7 @@ async def test_what_was_stopped_from_outside_goes_on_in_a_fork(speakers: int, st
     class Asked(ScriptedChatModel):
         async def ainvoke(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if len(self.calls) == 1:
-                async with open_store(store) as opened:
-                    await opened.request_stop("one")
+                assert not await Session("one", store=store).astop()
             return await super().ainvoke(*args, **kwargs)
 
     names = TRIO[:speakers]
@@ -342,43 +331,38 @@ async def test_what_was_stopped_from_outside_goes_on_in_a_fork(speakers: int, st
     model = Asked(script=["A1", "B1"])
     ended = await aconverse(conversation, session="one", store=store, model=model)
     assert reason(ended) is Reason.STOP_REQUESTED
-    new = (await Session("one", store=store).afork(end_chat={"max_iterations": 2})).id
+    new = await ended.session.afork(end_chat={"max_iterations": 2})
     rest = ["C1", "A2", "B2", "C2"] if speakers == 3 else ["A2", "B2"]
-    other = ScriptedChatModel(script=rest)
-    again = await Session(new, store=store).aresume(model=other)
-    assert (reason(again), len(other.calls)) == (Reason.MAX_ITERATIONS, len(rest))
+    again = await asyncio.to_thread(go_on, new, rest)
+    assert reason(again) is Reason.MAX_ITERATIONS
     assert told(again, "Cat") == ([turn("Cat")] * 2 if speakers == 3 else [])
-    assert not next(
-        row for row in await alist_sessions(store=store) if row.session == new
-    ).stop_requested
+    rows = {row.session: row.stop_requested for row in await alist_sessions(store=store)}
+    assert not rows[new.id]
 
 
 # Values that a fork keeps.
 
 
-def secret() -> Conversation:
-    return Conversation.model_validate(
-        {
-            "task": "Guess",
-            "speakers": [
-                {"name": "Ann", "private_opening": {"prompt": "Choose a number."}},
-                {"name": "Ben", "private_opening": {"lines": ["You love sevens."]}},
-                {"name": "Cat"},
-            ],
-            "end_chat": {"max_iterations": 1},
-        }
-    )
+SECRET: dict[str, Any] = {
+    "task": "Guess",
+    "speakers": [
+        {"name": "Ann", "private_opening": {"prompt": "Choose a number."}},
+        {"name": "Ben", "private_opening": {"lines": ["You love sevens."]}},
+        {"name": "Cat"},
+    ],
+    "end_chat": {"max_iterations": 1},
+}
 
 
 @pytest.mark.part(2)
 @pytest.mark.parametrize("at", [None, "m0002", "m0003", "m0005"])
 def test_a_secret_stays_its_owners_in_a_fork(at: str | None, store: str) -> None:
     """Y16: in a fork, only the owner's view and prompts contain a secret."""
-    whole = run(secret(), ["My number is 7.", "A1", "B1", "C1"], session="one", store=store)
+    whole = run(plain(**SECRET), ["My number is 7.", "A1", "B1", "C1"], store=store)
     secrets = [one for one in whole.messages if "7" in one.text]
-    new = Session("one", store=store).fork(at=at, end_chat={"max_iterations": 2}).id
+    new = whole.session.fork(at=at, end_chat={"max_iterations": 2})
     model = ScriptedChatModel(script=lambda prompt: f"Line after {len(prompt)}.")
-    ended = Session(new, store=store).resume(model=model)
+    ended = new.resume(model=model)
     assert [one for one in ended.messages if "7" in one.text] == secrets
     for call in model.calls:
         owner = "You are Ann" in call.messages[0].text
@@ -389,41 +373,35 @@ def test_a_secret_stays_its_owners_in_a_fork(at: str | None, store: str) -> None
     assert "love sevens" not in str(ended.viewpoint("Cat"))
 
 
-@pytest.mark.parametrize("opening", [{"prompt": "Choose a word."}, {"lines": ["x"]}, None])
-def test_what_was_known_before_can_not_change(opening: object, store: str) -> None:
-    run(secret(), ["7", "A1", "B1", "C1"], session="one", store=store)
-    changes: dict[str, Any] = {"speakers": {"Ann": {"private_opening": opening}}}
-    with pytest.raises(
-        SpecError, match=r"^speakers\.Ann\.private_opening: can't be changed in a fork"
-    ):
-        Session("one", store=store).fork(**changes)
+def test_what_was_known_before_can_not_change(store: str) -> None:
+    one = run(plain(**SECRET), ["7", "A1", "B1", "C1"], store=store).session
+    for opening in ({"prompt": "Choose a word."}, {"lines": ["x"]}, None):
+        with pytest.raises(
+            SpecError, match=r"^speakers\.Ann\.private_opening: can't be changed in"
+        ):
+            one.fork(speakers={"Ann": {"private_opening": opening}})
     assert len(list_sessions(store=store)) == 1
 
 
 def test_money_that_was_spent_stays_spent(store: str) -> None:
-    prices = {"ScriptedChatModel": {"input": 1e6, "output": 1e6}}
-    conversation = plain(
-        prices=prices, end_chat={"max_iterations": 9, "when": MAX_COST | {"limit": 1}}
-    )
-    ended = run(conversation, ["A1"], session="one", store=store)
+    end_chat: dict[str, Any] = {"max_iterations": 9, "when": MAX_COST | {"limit": 1}}
+    ended = run(plain(prices=PRICES, end_chat=end_chat), ["A1"], store=store)
     spent = timeless(ended.outcome).total.cost
     assert spent is not None
     assert reason(ended) is Reason.MAX_COST
     more = {"when": {"limit": spent + 1}}
-    again = go_on(Session("one", store=store).fork(end_chat=more).id, store, ["B1"])
+    again = go_on(ended.session.fork(end_chat=more), ["B1"])
     assert (reason(again), timeless(again.outcome).total.calls) == (Reason.MAX_COST, 2)
     # The calls of the fork have another price.
     free = {"ScriptedChatModel": {"output": 0, "input": 0.001}}
-    cheap = Session("one", store=store).fork(prices=free, end_chat={"max_iterations": 1, **more}).id
-    paid = timeless(go_on(cheap, store, ["B1"]).outcome)
+    cheap = ended.session.fork(prices=free, end_chat={"max_iterations": 1, **more})
+    paid = timeless(go_on(cheap, ["B1"]).outcome)
     assert paid.reason is Reason.MAX_ITERATIONS
     assert spent < (paid.total.cost or 0) < spent + 1
 
 
 def test_a_price_table_may_come_with_the_fork(store: str) -> None:
-    run(plain(), list("ABCD"), session="one", store=store)
-    prices = {"ScriptedChatModel": {"input": 1e6, "output": 1e6}}
-    end_chat = {"when": MAX_COST | {"limit": 1}}
-    new = Session("one", store=store).fork(at="m0002", prices=prices, end_chat=end_chat).id
-    ended = timeless(go_on(new, store, ["A2"]).outcome)
+    one = run(plain(), list("ABCD"), store=store).session
+    new = one.fork(at="m0002", prices=PRICES, end_chat={"when": MAX_COST | {"limit": 1}})
+    ended = timeless(go_on(new, ["A2"]).outcome)
     assert (ended.reason, ended.total.calls) == (Reason.MAX_COST, 3)

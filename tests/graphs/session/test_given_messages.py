@@ -25,17 +25,24 @@ from duologue import (
     chat,
     role_play,
 )
-from duologue.graphs.kinds.coder import BloggerForm, CoderForm
-from duologue.graphs.session.checkpoints import config_of
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.fork_help import plain
-from support.graphs import ChatForm, Form, Graph, GroupSolveForm, RolePlayForm, UserProxyForm
+from support.graphs import (
+    ChatForm,
+    Form,
+    Graph,
+    GroupSolveForm,
+    RolePlayForm,
+    UserProxyForm,
+    forms_by_kind,
+)
 from support.log import kind_of
 from support.stores import open_store
 
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=200)
 GARDEN = ["A better task.", "Instruction: dig\nInput: None", "Solution: dug\nNext request."]
 END_OF_IT = "<CAMEL_TASK_DONE>"
+BloggerForm, CoderForm = (forms_by_kind()[kind] for kind in ("blogger", "coder"))
 
 
 class Thread:
@@ -518,7 +525,7 @@ async def session(tmp_path: Path) -> Session:
     async with open_store(store) as opened, opened.lock("chat") as held:
         graph = build_graph(checkpointer=held.checkpointer, model=model("One."))
         given: Any = {"messages": ["1?"]}
-        found: Any = await graph.ainvoke(given, config_of("chat"))
+        found: Any = await graph.ainvoke(given, {"configurable": {"thread_id": "chat"}})
         assert "__interrupt__" not in found
         row = await opened.get("chat")
         assert row is not None

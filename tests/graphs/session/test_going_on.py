@@ -28,6 +28,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 from duologue.tools import Turn
 from support.cli_help import duologue, isolate
 from support.log import fields_of, make_line, read_metadata
+from support.results import outcome_of
 from support.tables import read_rows
 
 ROUNDS = ["Let us plant beans.", "I will dig the bed.", "Then water it.", "The can is full."]
@@ -52,10 +53,11 @@ def ended(store: str, conversation: Conversation | None = None) -> Result:
 def test_r10_one_more_sentence_is_said_to_an_ended_session_and_its_caps_count_anew(
     store: str,
 ) -> None:
+    session = Session("s", store=store)
     first = ended(store).outcome
-    open_ = Session("s", store=store).add_message("Ann", "And what about peas?")
+    open_ = session.add_message("Ann", "And what about peas?")
     assert open_.outcome is None
-    more = Session("s", store=store).resume(model=model("Peas, too.", "Where?", "Behind the shed."))
+    more = session.resume(model=model("Peas, too.", "Where?", "Behind the shed."))
     assert [text for _, text in more.transcript] == [
         *ROUNDS,
         "And what about peas?",
@@ -73,24 +75,25 @@ def test_r10_one_more_sentence_is_said_to_an_ended_session_and_its_caps_count_an
 
 
 def test_r10_a_fork_at_the_last_message_is_open_for_one_more_sentence(store: str) -> None:
+    session = Session("s", store=store)
     before = ended(store)
-    new = Session("s", store=store).fork().id
-    assert Session(new, store=store).resume().outcome == before.outcome
-    Session(new, store=store).add_message("Bob", "One thing is left.")
-    more = Session(new, store=store).resume(model=model("Which?", "The fence.", "Oh.", "Now."))
-    assert more.outcome is not None
-    assert more.outcome.messages == 4
-    assert Session("s", store=store).state().outcome == before.outcome
+    new = session.fork()
+    assert new.resume().outcome == before.outcome
+    new.add_message("Bob", "One thing is left.")
+    more = new.resume(model=model("Which?", "The fence.", "Oh.", "Now."))
+    assert outcome_of(more).messages == 4
+    assert session.state().outcome == before.outcome
 
 
 @pytest.mark.parametrize("end", read_rows(__file__, "counted_anew"))
 def test_r10_what_ended_it_counts_from_the_new_message(end: str, store: str) -> None:
+    session = Session("s", store=store)
     row = read_rows(__file__, "counted_anew")[end]
     conversation, script = talk(end_chat=row["end_chat"]), row["script"]
     first = converse(conversation, session="s", store=store, model=model(*script)).outcome
     assert first is not None
-    Session("s", store=store).add_message("Ann", "Three.")
-    again = Session("s", store=store).resume(model=model(*script[1:])).outcome
+    session.add_message("Ann", "Three.")
+    again = session.resume(model=model(*script[1:])).outcome
     assert again is not None
     assert (again.reasons, again.messages) == (first.reasons, first.messages)
 
@@ -101,23 +104,18 @@ def test_r10_a_task_that_was_complete_is_judged_anew(store: str) -> None:
     people = [{"name": "Ann", "checks_completion": True}, {"name": "Bob"}]
     conversation = talk(speakers=people, end_chat={"mode": "end_chat_after_first_completion"})
     first = converse(conversation, session="s", store=store, model=model("Done.", yes))
-    assert first.outcome is not None
-    assert first.outcome.completed == ("Ann",)
-    Session("s", store=store).add_message("Bob", "The fence, too.")
-    again = Session("s", store=store).resume(
-        model=model("Painted.", no, "Thanks.", "Welcome.", yes)
-    )
-    assert again.outcome is not None
-    assert again.outcome.reason.value == "completed"
-    assert [verdict.complete for verdict in again.outcome.verdicts] == [False, True]
+    assert outcome_of(first).completed == ("Ann",)
+    first.session.add_message("Bob", "The fence, too.")
+    again = first.session.resume(model=model("Painted.", no, "Thanks.", "Welcome.", yes))
+    assert again.stop_reason == "completed"
+    assert [verdict.complete for verdict in outcome_of(again).verdicts] == [False, True]
 
 
 def test_r10_a_budget_that_is_spent_ends_it_again(store: str) -> None:
     conversation = talk(end_chat={"when": {"kind": "max_calls", "limit": 2}})
-    converse(conversation, session="s", store=store, model=model("One.", "Two."))
-    result = Session("s", store=store).add_message("Ann", "Three.")
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "max_calls"
+    session = converse(conversation, session="s", store=store, model=model("One.", "Two.")).session
+    result = session.add_message("Ann", "Three.")
+    assert result.stop_reason == "max_calls"
     assert len(result.previous_outcomes) == 1
     assert [row for row in result.transcript if row[1] == "Three."]
 
@@ -129,9 +127,9 @@ def test_r10_what_ended_in_its_opening_has_nothing_to_go_on_with(store: str) -> 
         opening={"answers": True},
         end_chat={"when": {"kind": "max_calls", "limit": 1}},
     )
-    converse(conversation, session="s", store=store, model=model("One."))
+    session = converse(conversation, session="s", store=store, model=model("One.")).session
     with pytest.raises(SessionError, match="'s' ended at its opening; reset it to run it again"):
-        Session("s", store=store).add_message("Ann", "More.")
+        session.add_message("Ann", "More.")
 
 
 def test_r10_a_user_proxy_is_sent_a_second_message(store: str) -> None:
@@ -146,8 +144,7 @@ def test_r10_a_user_proxy_is_sent_a_second_message(store: str) -> None:
         "It is 4. TERMINATE",
         "And 3 + 3?",
     ]
-    assert more.outcome is not None
-    assert (more.outcome.reason.value, more.outcome.messages) == ("termination", 2)
+    assert (more.stop_reason, outcome_of(more).messages) == ("termination", 2)
     # Without a message it is not run again.
     assert converse(sums, **options).outcome == more.outcome
 
@@ -167,8 +164,10 @@ def test_r10_a_chat_takes_a_message_each_time(store: str) -> None:
 
 
 def test_r10_a_message_comes_after_an_answer_that_ends_it(store: str) -> None:
-    converse(chat(), message="Hello.", session="s", model=model("Hello!"), store=store)
-    result = Session("s", store=store).answer("exit", message="Wait.", model=model("Yes?"))
+    session = converse(
+        chat(), message="Hello.", session="s", model=model("Hello!"), store=store
+    ).session
+    result = session.answer("exit", message="Wait.", model=model("Yes?"))
     assert result.transcript[-2:] == [("User", "Wait."), ("Assistant", "Yes?")]
     assert [outcome.reason.value for outcome in result.previous_outcomes] == ["quit"]
 
@@ -253,15 +252,14 @@ def test_r10_the_stream_tells_that_it_went_on(store: str) -> None:
 
 
 def test_r10_why_and_the_page_tell_each_end(store: str) -> None:
+    session = Session("s", store=store)
     ended(store)
-    Session("s", store=store).add_message("Ann", "And what about peas?")
-    result = Session("s", store=store).resume(
-        model=model("Peas, too.", "Where?", "Behind the shed.")
-    )
+    session.add_message("Ann", "And what about peas?")
+    result = session.resume(model=model("Peas, too.", "Where?", "Behind the shed."))
     texts = [cause.text for cause in result.why()]
     # The earlier end did not cause the later one.
     assert texts == ["the round cap was reached"]
-    page = Session("s", store=store).export(format="markdown")
+    page = session.export(format="markdown")
     assert "and 4 messages: the round cap was reached. Then it continued" in page
     # No speaker hears of it.
     for name in ("Ann", "Bob"):
@@ -269,20 +267,18 @@ def test_r10_why_and_the_page_tell_each_end(store: str) -> None:
 
 
 def test_r10_what_went_on_can_be_dumped_and_forked_as_before(store: str) -> None:
+    session = Session("s", store=store)
     ended(store)
-    Session("s", store=store).add_message("Ann", "And what about peas?")
-    result = Session("s", store=store).resume(
-        model=model("Peas, too.", "Where?", "Behind the shed.")
-    )
-    loaded = load_session(Session("s", store=store).dump(), into="copy", store=store).id
+    session.add_message("Ann", "And what about peas?")
+    result = session.resume(model=model("Peas, too.", "Where?", "Behind the shed."))
+    loaded = load_session(session.dump(), into="copy", store=store).id
     assert Session(loaded, store=store).state().outcome == result.outcome
     places = [message.additional_kwargs["duologue_place"] for message in result.messages]
     for place in places[len(places) // 2 :]:
-        new = Session("s", store=store).fork(at=f"m{place:04}").id
+        new = session.fork(at=f"m{place:04}")
         script = model(*(f"Line number {number} of the fork." for number in range(9)))
-        forked = Session(new, store=store).resume(model=script)
-        assert forked.outcome is not None
-        assert forked.outcome.reason.value == "max_iterations"
+        forked = new.resume(model=script)
+        assert forked.stop_reason == "max_iterations"
 
 
 @pytest.mark.parametrize(
@@ -293,25 +289,24 @@ def test_r10_a_session_that_waits_can_be_stopped(
 ) -> None:
     waiting = converse(kind(), session="s", store=store, model=model("Hello."))
     assert waiting.pending
-    assert Session("s", store=store).stop()
-    result = Session("s", store=store).state()
-    assert result.outcome is not None
-    assert (result.outcome.reason.value, result.pending) == ("stop_requested", ())
+    assert waiting.session.stop()
+    result = waiting.session.state()
+    assert (result.stop_reason, result.pending) == ("stop_requested", ())
     with pytest.raises(SessionError, match="has ended already"):
-        Session("s", store=store).stop()
+        waiting.session.stop()
     # The session continues like any other.
-    assert Session("s", store=store).add_message("User", "Wait!").outcome is None
-    assert Session("s", store=store).resume(model=model("Yes?")).last_message("Assistant") == "Yes?"
+    assert waiting.session.add_message("User", "Wait!").outcome is None
+    assert waiting.session.resume(model=model("Yes?")).last_message("Assistant") == "Yes?"
 
 
 def test_r10_where_a_stop_alone_does_not_end_it_the_error_says_so(store: str) -> None:
     when = {"kind": "all", "of": ["stop_requested", {"kind": "done_token", "token": "#A#"}]}
     person = {"name": "Ann", "replies": ["human"]}
     conversation = talk(speakers=[person, {"name": "Bob"}], end_chat={"when": when})
-    converse(conversation, session="s", store=store, model=model())
+    session = converse(conversation, session="s", store=store, model=model()).session
     with pytest.raises(SessionError, match="a stop alone does not meet its"):
-        Session("s", store=store).stop()
-    assert Session("s", store=store).state().pending
+        session.stop()
+    assert session.state().pending
 
 
 def test_r10_the_line_of_an_end_is_nobodys() -> None:
@@ -356,15 +351,15 @@ def names(result: Result) -> list[str]:
 def test_anybody_may_be_spoken_for_and_the_next_in_order_goes_on(
     speaker: str, following: str, store: str
 ) -> None:
+    one = Session("one", store=store)
     halted(store, THREE, after=1)
-    result = Session("one", store=store).add_message(speaker, "I take over.")
+    result = one.add_message(speaker, "I take over.")
     assert result.transcript[1:] == [(speaker, "I take over.")]
     model = ScriptedChatModel(script=lines(9)[1:])
-    result = Session("one", store=store).resume(model=model)
+    result = one.resume(model=model)
     assert names(result)[:3] == ["Ann", speaker, following]
     assert len(result.transcript) == 9
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "max_iterations"
+    assert result.stop_reason == "max_iterations"
     heard = model.calls[0].prompt
     assert "I take over." in str(heard)
     # Only the current speaker gets a cue for its turn.
@@ -377,23 +372,24 @@ def test_what_is_said_ends_it_as_if_it_were_the_speakers_own(store: str) -> None
     spec = THREE | {"end_chat": ends}
     halted(store, spec, after=2)
     result = Session("one", store=store).add_message("Ann", "OVER")
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "done_token"
-    assert result.outcome.by == "Ann"
+    assert result.stop_reason == "done_token"
+    assert outcome_of(result).by == "Ann"
     assert list_sessions(store=store)[0].status == "finished"
 
 
 def test_a_turn_said_for_somebody_counts_as_a_round(store: str) -> None:
     halted(store, THREE | {"end_chat": {"max_iterations": 1}}, after=2)
     result = Session("one", store=store).add_message("Ann", "Enough of it.")
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "max_iterations"
+    assert result.stop_reason == "max_iterations"
 
 
 def test_stop_say_change_the_mode_and_a_prompt_and_go_on(store: str) -> None:
+    two = Session("two", store=store)
+    one = Session("one", store=store)
+
     async def stopping(turn: Turn) -> None:
         if len(turn.messages) > 3:
-            await Session("one", store=store).astop()
+            await one.astop()
 
     speakers = [{"name": "Ann", "hooks": ["stopping"]}, {"name": "Bob", "checks_completion": True}]
     spec = THREE | {"speakers": speakers}
@@ -402,51 +398,50 @@ def test_stop_say_change_the_mode_and_a_prompt_and_go_on(store: str) -> None:
     stopped = converse(
         Conversation.model_validate(spec), session="one", model=model, store=store, hooks=hooks
     )
-    assert stopped.outcome is not None
-    assert stopped.outcome.reason.value == "stop_requested"
-    Session("one", store=store).fork(
+    assert stopped.stop_reason == "stop_requested"
+    one.fork(
         into="two",
         end_chat={"mode": "end_chat_after_first_completion"},
         speakers={"Bob": {"system_prompt": "You are Bob, and brief now."}, "Ann": {"hooks": []}},
     )
-    said = Session("two", store=store).add_message("Ann", "From here on I decide.")
+    said = two.add_message("Ann", "From here on I decide.")
     assert said.transcript[:-1] == stopped.transcript
     later = ScriptedChatModel(script=["Fine.", {"objectives_left": [], "complete": True}])
-    result = Session("two", store=store).resume(model=later)
+    result = two.resume(model=later)
     assert result.transcript[-2:] == [("Ann", "From here on I decide."), ("Bob", "Fine.")]
     assert later.calls[0].prompt[0]["content"].startswith("You are Bob, and brief now.")
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "completed"
-    assert Session("one", store=store).state() == stopped
+    assert result.stop_reason == "completed"
+    assert one.state() == stopped
 
 
 def test_a_question_that_somebody_is_asked_is_dropped(store: str) -> None:
     waits = converse(chat(), session="one", store=store)
     assert waits.pending
-    result = Session("one", store=store).add_message("User", "Good morning.")
+    result = waits.session.add_message("User", "Good morning.")
     assert not result.pending
     assert list_sessions(store=store)[0].status == "unfinished"
     with pytest.raises(SessionError, match="does not wait for an answer"):
-        Session("one", store=store).answer("Good evening.", question=waits.pending[0].id)
-    result = Session("one", store=store).resume(model=ScriptedChatModel(script=["Hello."]))
+        waits.session.answer("Good evening.", question=waits.pending[0].id)
+    result = waits.session.resume(model=ScriptedChatModel(script=["Hello."]))
     assert result.transcript == [("User", "Good morning."), ("Assistant", "Hello.")]
     assert [question.id for question in result.pending] != [waits.pending[0].id]
 
 
 def test_a4_what_is_said_for_the_user_is_a_persons_and_begins_the_count_anew(store: str) -> None:
+    one = Session("one", store=store)
     spec = user_proxy("Go.", human_input_mode="NEVER", max_consecutive_auto_reply=1, code=False)
     model = ScriptedChatModel(script=[*lines(1), RuntimeError("the line is dead")])
     with pytest.raises(Exception, match="the line is dead"):
         converse(spec, session="one", model=model, store=store)
-    Session("one", store=store).add_message("User", "I am here myself.")
-    result = Session("one", store=store).resume(model=ScriptedChatModel(script=lines(9)))
+    one.add_message("User", "I am here myself.")
+    result = one.resume(model=ScriptedChatModel(script=lines(9)))
     # One automatic reply before it, and one after it.
     assert len([name for name in names(result) if name == "User"]) == 4
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "max_consecutive_auto_reply"
+    assert result.stop_reason == "max_consecutive_auto_reply"
 
 
 def test_calls_that_have_not_run_are_dropped(store: str) -> None:
+    one = Session("one", store=store)
     ran = []
 
     @tool
@@ -467,8 +462,8 @@ def test_calls_that_have_not_run_are_dropped(store: str) -> None:
     model = ScriptedChatModel(script=[call, "I heard no bell."])
     with pytest.raises(SpecError, match="not now"):
         converse(spec, session="one", model=model, store=store, **given)
-    Session("one", store=store).add_message("Ann", "Never mind the bell.")
-    result = Session("one", store=store).resume(model=model, **given)
+    one.add_message("Ann", "Never mind the bell.")
+    result = one.resume(model=model, **given)
     assert result.transcript == [("Ann", "Never mind the bell."), ("Bob", "I heard no bell.")]
     assert not ran
     assert not any(message.get("tool_calls") for call in model.calls for message in call.prompt)
@@ -485,21 +480,23 @@ def test_calls_that_have_not_run_are_dropped(store: str) -> None:
 def test_bad_input_is_one_error(
     given: tuple[str, str, str], error: type[DuologueError], words: str, store: str
 ) -> None:
+    one = Session("one", store=store)
     halted(store, THREE, after=1)
-    before = Session("one", store=store).state()
+    before = one.state()
     session, speaker, text = given
     with pytest.raises(error, match=words):
         Session(session, store=store).add_message(speaker, text)
-    assert Session("one", store=store).state() == before
+    assert one.state() == before
 
 
 @pytest.mark.usefixtures("impatient")
 def test_nothing_is_said_while_somebody_runs_it_or_in_its_opening(store: str) -> None:
+    one = Session("one", store=store)
     refused: list[str] = []
 
     async def saying(turn: Turn) -> None:
         try:
-            await Session("one", store=store).aadd_message("Ann", "Me, too!")
+            await one.aadd_message("Ann", "Me, too!")
         except SessionError as error:
             refused.append(str(error))
 
@@ -515,7 +512,7 @@ def test_nothing_is_said_while_somebody_runs_it_or_in_its_opening(store: str) ->
     assert len(refused) == 1
     assert "busy" in refused[0]
     with pytest.raises(SessionError, match="still at its opening"):
-        Session("one", store=store).add_message("Ann", "Me, too!")
+        one.add_message("Ann", "Me, too!")
 
 
 def test_the_command_says_it_and_how_it_goes_on(

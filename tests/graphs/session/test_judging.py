@@ -18,12 +18,9 @@ from duologue import (
     aconverse,
     aload_session,
 )
-from duologue.graphs.common.settings import load_settings
-from duologue.graphs.conversation.judges import Finding
-from duologue.graphs.session.judging import judge_session
-from duologue.graphs.session.run import make_resources
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.cli_help import duologue
+from support.results import outcome_of
 from support.stores import open_store
 from support.tables import read_rows
 
@@ -53,7 +50,7 @@ async def test_a_session_that_nobody_judged_is_judged_without_running_it(store: 
     before = await session.astate()
     judge = ScriptedChatModel(script=[HALF])
     verdict = await session.ajudge([PRICE, DAY], model=judge)
-    assert verdict.findings == {PRICE: Finding.MET, DAY: Finding.NOT_MET}
+    assert verdict.findings == {PRICE: "met", DAY: "not_met"}
     assert (verdict.speaker, verdict.complete, verdict.objectives_left) == ("Bob", False, (DAY,))
     system, heard = judge.calls[0].prompt
     assert "Sell the boat." in system["content"]
@@ -67,19 +64,21 @@ async def test_a_session_that_nobody_judged_is_judged_without_running_it(store: 
     assert (await aconverse(TALK, session="s", store=store)).later_verdicts == (later,)
 
 
+class OtherModel(ScriptedChatModel):
+    """A model with another name in the usage."""
+
+
 async def test_the_same_judge_is_not_asked_again_about_the_same_messages(store: str) -> None:
     session = await talked(store)
     judge = ScriptedChatModel(lambda prompt: HALF)
-    asked = SeparateJudge(criteria=[PRICE, DAY], model="judge")
     for _ in range(2):
-        async with open_store(store) as opened:
-            resources = make_resources({"models": {"judge": judge}}, load_settings())
-            await judge_session(opened, "s", asked, resources, {})
+        await session.ajudge([PRICE, DAY], model=judge)
     assert len(judge.calls) == 1
     # By other criteria, or by another model, it is judged again.
     await session.ajudge([DAY, PRICE], model=judge)
-    await session.ajudge([PRICE, DAY], model=judge)
-    assert len(judge.calls) == 3
+    other = OtherModel(script=lambda prompt: HALF)
+    await session.ajudge([PRICE, DAY], model=other)
+    assert (len(judge.calls), len(other.calls)) == (2, 1)
     # So are other messages.
     await session.aadd_message("Ann", "Agreed.")
     await session.ajudge([PRICE, DAY], model=judge)
@@ -91,7 +90,7 @@ async def test_without_criteria_the_conversations_own_judge_is_asked(store: str)
     own = {"criteria": [PRICE, DAY], "model": "judge", "final_verdict": False}
     session = await talked(store, judge=own)
     judge = ScriptedChatModel(script=[HALF])
-    assert (await session.ajudge(model=judge)).findings[DAY] is Finding.NOT_MET
+    assert (await session.ajudge(model=judge)).findings[DAY] == "not_met"
     assert len(judge.calls) == 1
 
 
@@ -99,8 +98,7 @@ async def test_a_verdict_in_the_log_is_not_asked_for_again(store: str) -> None:
     session = await talked(store, judge={"criteria": [PRICE, DAY], "model": "judge"})
     verdict = await session.ajudge()
     result = await session.astate()
-    assert result.outcome is not None
-    assert (verdict, result.later_verdicts) == (result.outcome.verdicts[-1], ())
+    assert (verdict, result.later_verdicts) == (outcome_of(result).verdicts[-1], ())
 
 
 async def test_an_unreadable_answer_is_requested_once_more_and_both_are_stored(store: str) -> None:
@@ -259,7 +257,7 @@ async def test_a_finding_that_contradicts_its_reason_counts_as_inconclusive(
     session = await talked(store)
     judge = ScriptedChatModel(script=[{"criterion_1": {**decision, "finding": "met"}}])
     verdict = await session.ajudge(SeparateJudge([PRICE], with_reasons=True), model=judge)
-    assert verdict.findings == {PRICE: Finding.INCONCLUSIVE}
+    assert verdict.findings == {PRICE: "inconclusive"}
     assert verdict.reasons[PRICE].text.startswith(reason)
     assert not verdict.complete
 
@@ -270,8 +268,7 @@ async def test_a_judge_within_the_run_records_its_reasons(store: str) -> None:
     judge = ScriptedChatModel([REASONED])
     options: Any = {"model": said, "models": {"judge": judge}, "store": store}
     result = await aconverse(TALK | {"judge": own}, **options)
-    assert result.outcome is not None
-    (verdict,) = result.outcome.verdicts
+    (verdict,) = outcome_of(result).verdicts
     assert verdict.reasons[PRICE].message == 1
     assert (await result.session.astate()).outcome == result.outcome
 

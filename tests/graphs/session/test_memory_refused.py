@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,24 @@ from duologue import (
     load_session,
     user_proxy,
 )
-from duologue.graphs.conversation.fields import SPEC_VERSION
-from duologue.graphs.session.dump import DUMP_VERSION
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Turn
-from support.fork_help import go_on, plain, run, seen, stopped
+from support.fork_help import go_on, plain, run, seen, stopped, texts
 from support.log import without_ids
 from support.people_help import call, calls, play
 from support.stores import EACH_STORE, open_store, store_address
 from support.tables import check_rows, read_rows
 
-SPEC = {"version": SPEC_VERSION, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-SESSION = {"format": "duologue.session", "version": DUMP_VERSION, "session": "one", "spec": SPEC}
 MESSAGE = {"id": "m0000", "text": "Hi", "metadata": {"kind": "speech", "speaker": "Ann"}}
+LINES: list[Line] = ["A1", "B1", "A2", "B2"]
+
+
+@cache
+def empty_dump() -> dict[str, Any]:
+    """Return the dump of a session that has not begun."""
+    session = run(plain(), LINES, store="memory:empty").session
+    session.reset()
+    return session.dump()
 
 
 @pytest.fixture
@@ -57,19 +63,18 @@ def store(request: pytest.FixtureRequest) -> str:
 
 
 def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
-    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=here)
-    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=there)
-    whole = Session("one", store=here).dump()
-    memory = Session("one", store=here).state().memory("Ann")
+    whole = run(plain(), LINES, session="one", store=here)
+    one = whole.session
+    other = run(plain(), LINES, session="one", store=there).session
+    dump, memory = one.dump(), whole.memory("Ann")
     stranger = "no speaker in session 'one' is called 'Eve'; choose one of 'Ann', 'Ben'"
-    one, other = Session("one", store=here), Session("one", store=there)
     exists, odd = "Session 'one' already exists in", "'a b' is not a valid session id"
     system = "messages.1: must be a message of the user, the assistant or a tool"
     cases: list[tuple[Callable[[], object], type[Exception], str]] = [
-        (lambda: one.state().memory("Eve"), KeyError, '"no speaker is called'),
+        (lambda: whole.memory("Eve"), KeyError, '"no speaker is called'),
         (lambda: one.reset(speaker="Eve"), SpecError, stranger),
-        (lambda: load_session(whole, store=there), SessionError, exists),
-        (lambda: load_session(whole, into="a b", store=there), SessionError, odd),
+        (lambda: load_session(dump, store=there), SessionError, exists),
+        (lambda: load_session(dump, into="a b", store=there), SessionError, odd),
         (lambda: other.set_memory("Eve", memory), SpecError, stranger),
         (lambda: other.set_memory("Ann", ["Hi.", ("system", "Hm.")]), SpecError, system),
         (lambda: one.copy(into="one"), SessionError, exists),
@@ -82,40 +87,41 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_running_session_is_read_but_not_changed(store: str) -> None:
-    await asyncio.to_thread(stopped, plain(), ["A1"], store, "one")
-    memory = (await Session("one", store=store).astate()).memory("Ann")
+    one = await asyncio.to_thread(stopped, plain(), ["A1"], store)
+    before = await one.astate()
     async with open_store(store) as opened, opened.lock("one"):
-        busy = "'one' is busy: another run uses it"
         for act in (
-            Session("one", store=store).areset(),
-            Session("one", store=store).areset(speaker="Ann"),
-            Session("one", store=store).aset_memory("Ann", memory),
+            one.areset(),
+            one.areset(speaker="Ann"),
+            one.aset_memory("Ann", before.memory("Ann")),
         ):
-            with pytest.raises(SessionError, match=busy):
+            with pytest.raises(SessionError, match="'one' is busy: another run uses it"):
                 await act
-        await Session("one", store=store).acopy(into="two")
-        assert await Session("one", store=store).aexport(format="jsonl")
-    one, two = [await Session(session, store=store).astate() for session in ("one", "two")]
-    assert without_ids(one.messages) == without_ids(two.messages)
+        two = await one.acopy(into="two")
+        assert await one.aexport(format="jsonl")
+    for session in (one, two):
+        assert without_ids((await session.astate()).messages) == without_ids(before.messages)
 
 
-async def test_a_session_that_has_not_begun_has_no_memory_to_replace(here: str) -> None:
-    await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=here)
-    memory = (await Session("one", store=here).astate()).memory("Ann")
-    await Session("one", store=here).areset()
-    with pytest.raises(SessionError, match="'one' has not begun, so its speakers have no memory"):
-        await Session("one", store=here).aset_memory("Ann", memory)
-    await Session("one", store=here).areset(speaker="Ann")
-    assert len((await asyncio.to_thread(go_on, "one", here, ["A", "B", "C", "D"])).transcript) == 4
+def test_a_session_that_has_not_begun_has_no_memory_to_replace(here: str) -> None:
+    whole = run(plain(), LINES, store=here)
+    one = whole.session
+    one.reset()
+    with pytest.raises(SessionError, match="has not begun, so its speakers have no memory"):
+        one.set_memory("Ann", whole.memory("Ann"))
+    one.reset(speaker="Ann")
+    assert texts(go_on(one, LINES)) == LINES
 
 
 def test_what_is_no_dump_of_ours_is_refused_naming_the_field_and_the_file(
     here: str, tmp_path: Path
 ) -> None:
-    run(plain(), ["A1", "B1", "A2", "B2"], session="now", store=here)
+    dump = empty_dump()
+    spec, version = dump["spec"], dump["version"]
     file, none = tmp_path / "dump.json", "format: is missing: this is not a dump of a session"
-    newest, newer = f"this release reads versions up to {DUMP_VERSION}", DUMP_VERSION + 1
+    newest = f"version: this release reads versions up to {version}, not {version + 1}"
     old = "spec: version: 5 was written by a development version before 0.1.0"
+    newer = "spec: version: this release reads versions up to "
 
     def check(data: object, said: str) -> None:
         file.write_text(json.dumps(data))
@@ -131,21 +137,15 @@ def test_what_is_no_dump_of_ours_is_refused_naming_the_field_and_the_file(
         ([], none),
         ({}, none),
         ({"format": "duologue.session"}, "version: is missing"),
-        (
-            SESSION | {"version": newer, "mood": "good"},
-            f"version: {newest}, not {newer}; upgrade duologue",
-        ),
-        (SESSION | {"spec": SPEC | {"version": 5}}, old),
-        (
-            SESSION | {"spec": SPEC | {"version": 99}},
-            "spec: version: this release reads versions up to ",
-        ),
-        (SESSION | {"spec": SPEC | {"speakers": []}}, "spec.speakers: needs at least 2"),
-        (SESSION | {"spec": None}, "spec: "),
+        (dump | {"version": version + 1, "mood": "good"}, f"{newest}; upgrade duologue"),
+        (dump | {"spec": spec | {"version": 5}}, old),
+        (dump | {"spec": spec | {"version": 99}}, newer),
+        (dump | {"spec": spec | {"speakers": []}}, "spec.speakers: needs at least 2"),
+        (dump | {"spec": None}, "spec: "),
     ]
     wrong = read_rows(__file__, "wrong_dumps")
-    check_rows([*rows, *((SESSION | one["changes"], one["said"]) for one in wrong)], check)
-    assert len(list_sessions(store=here)) == 1
+    check_rows([*rows, *((dump | one["changes"], one["said"]) for one in wrong)], check)
+    assert list_sessions(store=here) == []
 
 
 def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, here: str) -> None:
@@ -178,12 +178,12 @@ def test_a_memory_may_be_written_by_hand(here: str) -> None:
 def test_a_memory_that_is_set_again_changes_nothing(store: str) -> None:
     """L2: setting a speaker's own memory again changes nothing."""
     conversation = plain(end_chat={"max_iterations": 2})
-    run(conversation, ["a1", "b1", "a2", "b2"], session="s", store=store)
-    before = Session("s", store=store).state()
+    session = run(conversation, ["a1", "b1", "a2", "b2"], session="s", store=store).session
+    before = session.state()
     for name in conversation.names:
         memory = before.memory(name)
-        Session("s", store=store).set_memory(name, memory)
-        after = Session("s", store=store).state()
+        session.set_memory(name, memory)
+        after = session.state()
         assert seen(after, name) == seen(before, name)
         assert [(one.type, one.text, one.name) for one in after.memory(name)] == [
             (one.type, one.text, one.name) for one in memory
@@ -329,7 +329,7 @@ def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path)
 @pytest.mark.parametrize(("phase", "kinds"), read_rows(__file__, "read_next").items())
 def test_a_dump_must_hold_what_is_read_next(phase: str, kinds: str) -> None:
     position = {"phase": phase, "speaker": "Ann", "facts": {"messages": 1}}
-    dump = {**SESSION, "steps": [{"messages": [MESSAGE], "position": position}]}
+    dump = {**empty_dump(), "steps": [{"messages": [MESSAGE], "position": position}]}
     said = f"steps.0.position: does not fit the newest message, which must be of the kind {kinds}"
     with pytest.raises(SpecError, match=f"^{said}$"):
         load_session(dump, into="x", store="memory:bad")

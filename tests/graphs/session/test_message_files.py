@@ -30,13 +30,12 @@ from duologue import (
     remember,
     stream,
 )
-from duologue.graphs.common.content import files_of
 from duologue.graphs.events import Notice
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Turn
 from providers.fakes import client_of, fake
-from support.files import PDF, PNG, block_of
+from support.files import PDF, PNG, block_of, files_of
 from support.graphs import ChatForm, RolePlayForm
 from support.stores import EACH_STORE, store_address
 
@@ -59,7 +58,7 @@ def kinds(message: BaseMessage) -> list[str]:
 
 def shown_files(model: ScriptedChatModel) -> list[list[str]]:
     """Return the types of the files in each message of the newest prompt."""
-    return [[one["type"] for one in files_of(found.content)] for found in model.calls[-1].messages]
+    return [[one["type"] for one in files_of(found)] for found in model.calls[-1].messages]
 
 
 def calls(tool: str, name: str) -> Reply:
@@ -89,7 +88,7 @@ def test_a_persons_message_with_a_file_is_heard_by_the_others(plan: Path, store:
     found = converse(chat(), message=["What is this?", plan], model=model, store=store, session="a")
     (message, _) = found.messages
     assert message.text == "What is this?"
-    assert files_of(message.content)[0]["extras"] == {"filename": "plan.png"}
+    assert files_of(message)[0]["extras"] == {"filename": "plan.png"}
     assert shown_files(model) == [[], ["image"]]
     found = Session("a", store=store).answer(["And", PNG, "this?"], model=model)
     assert found.messages[2].text == "And\n\nthis?"
@@ -106,9 +105,9 @@ def test_a_message_of_only_a_file_has_a_description_as_text() -> None:
 
 def test_a_message_is_added_to_a_stored_session_with_a_file(store: str) -> None:
     model = ScriptedChatModel(script=["Hello.", "Nice."])
-    converse(chat(), message="Hi", model=model, store=store, session="a")
-    Session("a", store=store).add_message("User", ["Look:", block_of(PNG)])
-    found = Session("a", store=store).resume(model=model)
+    a = converse(chat(), message="Hi", model=model, store=store, session="a").session
+    a.add_message("User", ["Look:", block_of(PNG)])
+    found = a.resume(model=model)
     assert kinds(found.messages[-2]) == ["text", "image"]
     assert found.text == "Nice."
 
@@ -157,7 +156,7 @@ def test_a_file_is_downloaded_only_within_the_limit(tmp_path: Path) -> None:
             found = ask(
                 Speaker("Eye"), "What?", images=[f"{url}/a.png"], model=model, store="memory:"
             )
-            assert files_of(found.messages[0].content)[0]["extras"]["filename"] == "a.png"
+            assert files_of(found.messages[0])[0]["extras"]["filename"] == "a.png"
             with pytest.raises(SpecError, match=r"images\.0: big\.png is too large"):
                 ask(Speaker("Eye"), "What?", images=[f"{url}/big.png"], model=model)
             with pytest.raises(SpecError, match=r"images\.0: .* HTTP 404; correct the address"):
@@ -190,7 +189,7 @@ def test_bytes_of_a_file_are_stored_once_for_each_session(tmp_path: Path) -> Non
 def test_a_fork_keeps_its_files_if_its_origin_is_deleted(store: str) -> None:
     model = ScriptedChatModel(script=["One.", "Two."])
     found = converse(chat(), message=["Look", PNG], model=model, store=store, session="a")
-    origin = Session("a", store=store)
+    origin = found.session
     branch = origin.fork(into="b")
     copy = origin.copy(into="c")
     origin.delete()
@@ -215,12 +214,13 @@ def test_a_missing_or_changed_file_is_an_error_that_names_it(tmp_path: Path, dam
 
 
 def test_a_dump_contains_each_file_once_and_can_be_loaded(store: str) -> None:
+    a = Session("a", store=store)
     model = ScriptedChatModel(script=["One.", "Two.", "Three."])
     found = converse(chat(), message=["Look", PNG], model=model, store=store, session="a")
-    found = Session("a", store=store).answer(["Again", PNG], model=model)
-    dump = Session("a", store=store).dump()
+    found = a.answer(["Again", PNG], model=model)
+    dump = a.dump()
     assert json.dumps(dump).count(b64encode(PNG).decode()) == 1
-    Session("a", store=store).delete()
+    a.delete()
     loaded = load_session(dump, store=store)
     assert [one.content for one in loaded.state().messages] == [
         one.content for one in found.messages
@@ -265,7 +265,7 @@ def test_an_image_of_a_tool_follows_its_result_in_a_message_of_the_user(store: s
         one for one in Session("a", store=store).state().messages if isinstance(one, ToolMessage)
     )
     assert result.text == "Here is A."
-    assert len(files_of(result.content)) == 1
+    assert len(files_of(result)) == 1
 
 
 @pytest.mark.parametrize("made", [link])
@@ -399,7 +399,7 @@ def test_an_agent_receives_the_files_of_messages() -> None:
     seen: list[list[str]] = []
 
     def answer(messages: list[BaseMessage]) -> str:
-        seen.append([one["type"] for one in files_of(messages[-1].content)])
+        seen.append([one["type"] for one in files_of(messages[-1])])
         return "A plan."
 
     eye = Speaker("Eye", replies=[RunnableLambda(answer)])
@@ -413,7 +413,7 @@ def test_a_result_that_becomes_the_message_shows_its_image_to_the_others() -> No
     talk = Conversation("Draw.", [painter, Speaker("Critic")], end_chat={"max_iterations": 1})
     found = converse(talk, model=model, store="memory:")
     assert shown_files(model)[-1] == ["image"]
-    spoken = next(one for one in found.messages if one.name == "Painter" and files_of(one.content))
+    spoken = next(one for one in found.messages if one.name == "Painter" and files_of(one))
     assert spoken.text == "Here is A."
 
 
@@ -424,7 +424,7 @@ def test_a_summary_describes_the_files_that_it_replaces(plan: Path) -> None:
     ask(eye, "And?", model=model, session=found.session)
     asked = next(call for call in model.calls if call.purpose == "summary")
     assert "See\n    [image plan.png, 5 KB]" in asked.messages[-1].text
-    assert not any(files_of(one.content) for one in asked.messages)
+    assert not any(files_of(one) for one in asked.messages)
 
 
 def test_a_person_reads_a_description_of_an_image_that_was_said() -> None:
@@ -442,6 +442,6 @@ def test_a_speaker_remembers_images_in_another_conversation() -> None:
     model = ScriptedChatModel(script=["One.", "Two."])
     found = ask(eye, "See", images=[PNG], model=model, store="memory:")
     knows = remember(eye, found)
-    assert files_of(knows.memory[0].content)
+    assert files_of(knows.memory[0])
     ask(knows, "What did I show?", model=model, store="memory:")
     assert shown_files(model)[1] == ["image"]

@@ -1,6 +1,7 @@
 """Answers at unusual times, of unusual types, to unusual questions: none is lost or confused."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,15 +23,14 @@ from duologue import (
     build_graph,
     chat,
     converse,
+    list_sessions,
     stream,
     user_proxy,
 )
-from duologue.graphs.common.settings import load_settings
-from duologue.graphs.conversation.served import name_graph
 from duologue.graphs.events import QuestionAsked
-from duologue.graphs.log.viewpoint import SILENCE
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
+from support.cli_help import duologue
 from support.tables import each_row
 
 
@@ -150,25 +150,26 @@ def test_what_is_no_message_is_one_error_and_the_question_stays(value: Any, stor
     model = ScriptedChatModel(script=["Hello."])
     waits = converse(chat(), session="s", model=model, store=store)
     with pytest.raises(AnswerError, match="the question stays open"):
-        Session("s", store=store).answer(value, model=model)
-    assert Session("s", store=store).state().pending == waits.pending
+        waits.session.answer(value, model=model)
+    assert waits.session.state().pending == waits.pending
     assert not model.calls
-    assert Session("s", store=store).answer("Hi.", model=model).transcript[0] == ("User", "Hi.")
+    assert waits.session.answer("Hi.", model=model).transcript[0] == ("User", "Hi.")
 
 
 @pytest.mark.part(3)
 @pytest.mark.parametrize("value", [{}, {"0" * 32: "x"}, "", False, [1]], ids=repr)
 def test_a_tool_may_be_given_any_answer_that_can_be_stored(value: Any, store: str) -> None:  # noqa: ANN401
+
     @tool
     def ask() -> str:
         """Ask a person."""
         return repr(interrupt("Well?"))
 
     given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], [ask])
-    converse(chat("Go.", tools=["ask"]), session="s", store=store, **given)
+    session = converse(chat("Go.", tools=["ask"]), session="s", store=store, **given).session
     with pytest.raises(AnswerError, match="can't be stored"):
-        Session("s", store=store).answer(object(), **given)
-    result = Session("s", store=store).answer(value, **given)
+        session.answer(object(), **given)
+    result = session.answer(value, **given)
     assert [one.text for one in result.messages if one.type == "tool"] == [repr(value)]
 
 
@@ -183,16 +184,17 @@ def test_a_tool_may_be_given_any_answer_that_can_be_stored(value: Any, store: st
     ids=repr,
 )
 def test_whatever_a_tool_asks_the_session_can_be_read_and_answered(asks: Any, store: str) -> None:  # noqa: ANN401
+
     @tool
     def ask() -> str:
         """Ask a person."""
         return str(interrupt(asks))
 
     given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], [ask])
-    converse(chat("Go.", tools=["ask"]), session="s", store=store, **given)
-    (question,) = Session("s", store=store).state().pending
+    session = converse(chat("Go.", tools=["ask"]), session="s", store=store, **given).session
+    (question,) = session.state().pending
     assert question.kind == "tool"
-    assert Session("s", store=store).answer("fine", **given).transcript[-1] == ("Assistant", "Ok.")
+    assert session.answer("fine", **given).transcript[-1] == ("Assistant", "Ok.")
 
 
 def test_a_tool_that_asks_what_cannot_be_stored_has_failed(store: str) -> None:
@@ -258,6 +260,7 @@ def test_hooks_before_tools_run_once_though_a_tool_asks(store: str, ran: list[st
 
 
 def test_say_tells_who_called_that_nothing_came_of_it(store: str, ran: list[str]) -> None:
+
     @tool
     def ring() -> str:
         """Ring the bell."""
@@ -268,14 +271,14 @@ def test_say_tells_who_called_that_nothing_came_of_it(store: str, ran: list[str]
     call = Reply(text="I ring.", tool_calls=[ScriptedToolCall(name="ring", id="a")])
     model = ScriptedChatModel(script=[call, "As you wish."])
     given: dict[str, Any] = {"model": model, "tools": [ring]}
-    converse(spec, session="s", store=store, **given)
-    Session("s", store=store).add_message("User", "Do not.")
-    Session("s", store=store).resume(**given)
+    session = converse(spec, session="s", store=store, **given).session
+    session.add_message("User", "Do not.")
+    session.resume(**given)
     assert not ran
     roles = [(line["role"], line["content"]) for line in model.calls[-1].prompt[-3:]]
     assert roles == [
         ("tool", "Not run: User sent a message instead."),
-        ("assistant", SILENCE),
+        ("assistant", "(empty message)"),
         ("user", "Do not."),
     ]
 
@@ -333,8 +336,7 @@ def test_a5_the_cap_holds_where_the_same_one_is_chosen_again(store: str) -> None
     orders: dict[str, Callable[..., str]] = {"always": lambda messages, names: "P"}
     result = converse(spec, model=ScriptedChatModel(script=["Hm."]), store=store, orders=orders)
     assert [name for name, _ in result.transcript] == ["A", "P"]
-    assert result.outcome is not None
-    assert result.outcome.reason.value == "max_consecutive_auto_reply"
+    assert result.stop_reason == "max_consecutive_auto_reply"
 
 
 def test_an_unregistered_predicate_is_one_error_before_any_model(store: str) -> None:
@@ -373,21 +375,24 @@ def test_other_text_does_not_answer_an_approval(answer: str) -> None:
         _ask(answer)
 
 
-def test_each_file_has_a_name_of_its_own() -> None:
+def test_each_file_has_a_name_of_its_own(tmp_path: Path) -> None:
     """Files whose letters a tool's name can't contain do not get the title as their name."""
-    spec = chat("Hi.", title="Plan")
-    files = ["plan.toml", "计划.toml", "计画.toml", "план.toml", "plan_计划.toml"]
-    names = [name_graph(spec, file, "conversation") for file in files]
-    assert names[0] == "plan"
-    assert len({*names}) == len(files)
+    spec = chat("Hi.", title="Plan").to_toml()
+    names: list[str] = []
+    for file in ("plan", "计划", "计画", "план", "plan_计划", "résumé"):
+        (tmp_path / f"{file}.toml").write_text(spec)
+        names.append(build_graph(conversation=tmp_path / f"{file}.toml").name)
+    assert (names[0], names[-1]) == ("plan", "resume")
+    assert len({*names}) == len(names)
     assert all(name.isascii() and len(name) <= 64 for name in names)
-    assert name_graph(spec, "résumé.toml", "conversation") == "resume"
 
 
-@pytest.mark.parametrize("blank", ["", "  "])
-def test_a_blank_variable_counts_as_not_set(blank: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blank_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings have their defaults."""
-    for name in ("OPENAI_BASE_URL", "DUOLOGUE_STORE", "DUOLOGUE_TIMEOUT", "OPENAI_API_KEY"):
-        monkeypatch.setenv(name, blank)
-    settings = load_settings()
-    assert (settings.base_url, settings.store, settings.api_key) == (None, None, None)
+    usual = duologue("models").stdout
+    assert "embedded" in usual
+    for blank in ("", "  "):
+        for name in ("OPENAI_BASE_URL", "DUOLOGUE_STORE", "DUOLOGUE_TIMEOUT", "OPENAI_API_KEY"):
+            monkeypatch.setenv(name, blank)
+        assert list_sessions() == []
+        assert duologue("models").stdout == usual

@@ -288,7 +288,7 @@ def test_a_session_with_other_prompts_goes_on_by_them(kind: str, store: str) -> 
     begun(store, earlier(now))
     model = ScriptedChatModel(script=lambda _: DONE if kind == "role_play" else "Fine.")
     result = converse(made(kind), session="g", store=store, model=model)
-    assert result.conversation == Session("g", store=store).state().conversation == earlier(now)
+    assert result.conversation == result.session.state().conversation == earlier(now)
     told = [call.messages[0].text for call in model.calls]
     assert told
     assert all(text.startswith("Earlier. ") for text in told) == (kind != "group_solve")

@@ -3,15 +3,11 @@
 import asyncio
 import json
 import re
-import sqlite3
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.errors import NodeCancelledError
 
 from duologue import (
     Conversation,
@@ -27,15 +23,11 @@ from duologue import (
     role_play,
 )
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.rules.transitions import Node
-from duologue.graphs.store.in_memory import MemoryStore
-from duologue.graphs.store.sqlite import SqliteStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from duologue.nodes.turn.running_sessions import RunningSessions
 from duologue.tools import Hook, Turn
 from support.log import without_ids
-from support.stores import EACH_STORE, SessionLease, open_store, store_address
+from support.stores import EACH_STORE, open_store, store_address
 from support.tables import read_rows
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=2)
@@ -92,7 +84,7 @@ def test_a_finished_session_gives_its_result_without_a_call(store: str) -> None:
     first = converse(GARDEN, session="garden", store=store, model=model())
     again, resumed = model(), model()
     assert converse(GARDEN, session="garden", store=store, model=again) == first
-    assert Session("garden", store=store).resume(model=resumed) == first
+    assert first.session.resume(model=resumed) == first
     assert (again.calls, resumed.calls) == ([], [])
 
 
@@ -107,16 +99,17 @@ def test_a_finished_session_gives_its_result_without_a_call(store: str) -> None:
 def test_another_conversation_is_refused_naming_the_first_field_that_differs(
     store: str, calls: int, changes: dict[str, Any], field: str
 ) -> None:
+    garden = Session("garden", store=store)
     if calls == 4:
         converse(GARDEN, session="garden", store=store, model=model())
     else:
         half(store, calls=calls)
-    before = Session("garden", store=store).state()
+    before = garden.state()
     other, asked = GARDEN.model_copy(update=changes), model()
     with pytest.raises(SessionError, match=rf"'garden'.*\b{field} differs"):
         converse(other, session="garden", store=store, model=asked)
     assert asked.calls == []
-    assert Session("garden", store=store).state() == before
+    assert garden.state() == before
 
 
 def test_reset_starts_a_session_anew(store: str) -> None:
@@ -206,6 +199,9 @@ def test_a_session_that_runs_is_busy_for_other_runs_and_for_deletion(store: str)
         looked.append(turn)
         for run in (
             lambda: aconverse(hooked, session="garden", store=store, model=asked, hooks=hooks),
+            lambda: aconverse(
+                hooked, session="garden", store=store, model=asked, hooks=hooks, reset=True
+            ),
             lambda: session.aresume(model=asked, hooks=hooks),
             session.adelete,
         ):
@@ -223,12 +219,13 @@ def test_a_session_that_runs_is_busy_for_other_runs_and_for_deletion(store: str)
 
 
 def test_what_does_not_run_can_not_be_asked_to_stop(store: str) -> None:
+    garden = Session("garden", store=store)
     half(store)
     with pytest.raises(SessionError, match=r"'garden' is not running; there is nothing to stop\."):
-        Session("garden", store=store).stop()
-    Session("garden", store=store).resume(model=model())
+        garden.stop()
+    garden.resume(model=model())
     with pytest.raises(SessionError, match=r"'garden' has ended already\."):
-        Session("garden", store=store).stop()
+        garden.stop()
     with pytest.raises(SessionError, match=r"'\.\./x' is not a valid session id"):
         Session("../x", store=store).stop()
     assert not list_sessions(store=store)[0].stop_requested
@@ -272,14 +269,14 @@ async def test_two_sessions_at_once_do_not_see_each_other(store: str) -> None:
 
 
 def test_sessions_are_listed_newest_first_and_gone_when_deleted(store: str) -> None:
-    converse(GARDEN, session="one", store=store, model=model())
+    one = converse(GARDEN, session="one", store=store, model=model()).session
     half(store, session="two")
     rows = [(row.session, row.title, row.status, row.reason) for row in list_sessions(store=store)]
     assert rows == [
         ("two", "Plan a garden", "unfinished", None),
         ("one", "Plan a garden", "finished", "max_iterations"),
     ]
-    Session("one", store=store).delete()
+    one.delete()
     assert [row.session for row in list_sessions(store=store)] == ["two"]
     assert len(Session("two", store=store).state().transcript) == 3
     # No data remains from which the session could continue.
@@ -287,12 +284,13 @@ def test_sessions_are_listed_newest_first_and_gone_when_deleted(store: str) -> N
 
 
 async def test_a_session_listed_but_never_begun_begins(store: str) -> None:
+    garden = Session("garden", store=store)
     async with open_store(store) as opened, opened.lock("garden") as held:
         spec = GARDEN.model_dump_json(exclude_defaults=True)
         await held.add(title="Plan a garden", spec=spec)
-    assert (await Session("garden", store=store).astate()).messages == []
+    assert (await garden.astate()).messages == []
     asked = model()
-    assert (await Session("garden", store=store).aresume(model=asked)).outcome is not None
+    assert (await garden.aresume(model=asked)).outcome is not None
     assert len(asked.calls) == 4
 
 
@@ -315,14 +313,15 @@ async def test_a_finished_session_whose_deletion_was_killed_half_way_begins_anew
 async def test_a_session_of_another_version_is_refused_and_kept(
     version: int, error: str, store: str
 ) -> None:
+    garden = Session("garden", store=store)
     async with open_store(store) as opened, opened.lock("garden") as held:
         spec = json.dumps(GARDEN.model_dump(mode="json") | {"version": version, "mood": "good"})
         row = await held.add(title="Plan a garden", spec=spec)
     for act in (Session.aresume, Session.astate):
         with pytest.raises(StoreError, match=error):
-            await act(Session("garden", store=store))
+            await act(garden)
     assert [*await alist_sessions(store=store)] == [row]
-    await Session("garden", store=store).adelete()
+    await garden.adelete()
     assert [*await alist_sessions(store=store)] == []
 
 
@@ -344,34 +343,9 @@ async def test_a_reader_who_leaves_early_can_come_back(store: str) -> None:
     assert len(rest.calls) in (2, 3)
 
 
-@pytest.mark.parametrize("edge", range(5))
-async def test_a_run_that_is_cancelled_between_a_node_and_its_edge_goes_on(
-    edge: int, store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    passed, decided = 0, RunningSessions.take_decision
-
-    def cancelled(*given: Any) -> Node | None:
-        nonlocal passed
-        passed += 1
-        if passed > edge:
-            raise asyncio.CancelledError
-        return decided(*given)
-
-    whole = await aconverse(GARDEN, session="whole", store=store, model=model())
-    with monkeypatch.context() as patch:
-        patch.setattr(RunningSessions, "take_decision", cancelled)
-        with pytest.raises(NodeCancelledError):
-            await aconverse(GARDEN, session="s1", store=store, model=model())
-    second = model()
-    result = await Session("s1", store=store).aresume(model=second)
-    assert result.transcript == whole.transcript
-    # Completed calls are not repeated.
-    assert len(second.calls) == len(whole.transcript) - edge
-
-
 async def test_the_sync_functions_work_inside_a_running_event_loop(store: str) -> None:
     result = converse(GARDEN, session="garden", store=store, model=model())
-    assert Session("garden", store=store).state() == result
+    assert result.session.state() == result
 
 
 async def test_the_sync_functions_work_from_several_threads(store: str) -> None:
@@ -381,36 +355,6 @@ async def test_the_sync_functions_work_from_several_threads(store: str) -> None:
 
     assert await asyncio.gather(*(asyncio.to_thread(one, n) for n in range(4))) == [4] * 4
     assert len(list_sessions(store=store)) == 4
-
-
-async def test_a_write_under_way_when_the_store_is_closed_locks_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A write that LangGraph leaves behind after a cancelled step locks nothing."""
-    path = tmp_path / "sessions.db"
-    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "c"}}
-    commit = SqliteStore._commit
-    begun = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def late(self: SqliteStore, jobs: Any) -> Any:  # noqa: ANN401
-        if any("INTO writes" in statement.sql for job in jobs for statement in job.statements):
-            loop.call_soon_threadsafe(begun.set)
-            time.sleep(0.05)
-        return commit(self, jobs)
-
-    monkeypatch.setattr(SqliteStore, "_commit", late)
-    async with open_store(path) as store, store.lock("t") as held:
-        writing = asyncio.create_task(held.checkpointer.aput_writes(config, [("a", 1)], "task"))
-        await begun.wait()
-    connection = sqlite3.connect(path, timeout=0)
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        assert connection.execute("SELECT count(*) FROM writes").fetchall() == [(1,)]
-        assert connection.execute("SELECT * FROM duologue_leases").fetchall() == []
-    finally:
-        connection.close()
-    await writing
 
 
 @pytest.mark.exhaustive
@@ -435,38 +379,3 @@ def test_an_unknown_option_is_refused_and_the_known_ones_are_named() -> None:
     options: dict[str, Any] = {"modle": "embedded"}
     with pytest.raises(TypeError, match=r"no option 'modle'; did you mean 'model', 'models'"):
         converse({"task": "Plan", "speakers": [{"name": "A"}, {"name": "B"}]}, **options)
-
-
-async def test_beginning_anew_holds_the_session_from_before_it_deletes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A reset leases the session before it deletes, so that no other run begins in between."""
-    store = f"memory:{tmp_path.name}"
-    garden = Conversation.model_validate(
-        {
-            "task": "Plan",
-            "speakers": [{"name": "Ann"}, {"name": "Ben"}],
-            "end_chat": {"max_iterations": 1},
-        }
-    )
-    await aconverse(garden, session="s", store=store, model=ScriptedChatModel(script=["a", "b"]))
-    happened: list[str] = []
-    lock, erase = MemoryStore.lock, SessionLease.erase
-
-    @asynccontextmanager
-    async def noted(self: MemoryStore, *given: Any, **named: Any) -> AsyncIterator[SessionLease]:
-        async with lock(self, *given, **named) as held:
-            happened.append("held")
-            yield held
-        happened.append("freed")
-
-    async def erased(self: SessionLease) -> None:
-        happened.append("deleted")
-        await erase(self)
-
-    monkeypatch.setattr(MemoryStore, "lock", noted)
-    monkeypatch.setattr(SessionLease, "erase", erased)
-    model = ScriptedChatModel(script=["c", "d"])
-    result = await aconverse(garden, session="s", store=store, model=model, reset=True)
-    assert [text for _, text in result.transcript] == ["c", "d"]
-    assert happened == ["held", "deleted", "freed"]

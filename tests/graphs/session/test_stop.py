@@ -35,6 +35,7 @@ from support.breaking import Breakage
 from support.cli_help import duologue, isolate, meanwhile
 from support.fork_help import YES, plain, with_verdicts
 from support.log import kind_of
+from support.results import outcome_of
 from support.stores import SHARED_STORES, open_store, store_address
 from support.tables import read_rows
 
@@ -89,15 +90,15 @@ def running(
 
 def assert_stopped(store: str, said: list[str], why: str) -> None:
     """Check the state, the list and the pages of a stopped session, and that it asks no more."""
-    result = Session("g", store=store).state()
+    g = Session("g", store=store)
+    result = g.state()
     assert [text for _, text in result.transcript] == said
-    assert result.outcome is not None
-    assert result.outcome.reason is Reason.STOP_REQUESTED
+    assert result.stop_reason == "stop_requested"
     assert str(result.outcome) == f"Ended after {why}."
     rows = [(row.status, row.reason) for row in list_sessions(store=store)]
     assert rows == [("finished", "stop_requested")]
     idle = ScriptedChatModel(script=[])
-    assert Session("g", store=store).resume(model=idle) == result
+    assert g.resume(model=idle) == result
     refused = duologue("stop", "g")
     assert (refused.exit_code, refused.stdout) == (4, "")
     assert refused.stderr == "Error: Session 'g' has ended already.\n"
@@ -167,20 +168,20 @@ def test_what_else_held_is_told_too(sqlite: str) -> None:
     )
     with running(talk, ["A1", YES], 1) as (_, results):
         Session("g", store=sqlite).stop()
-    assert results[0].outcome is not None
-    assert results[0].outcome.reasons == (Reason.STOP_REQUESTED, Reason.COMPLETED)
+    assert outcome_of(results[0]).reasons == (Reason.STOP_REQUESTED, Reason.COMPLETED)
 
 
 def test_a_session_that_was_broken_off_is_not_running_and_forgets_what_it_was_asked(
     place: str,
 ) -> None:
+    g = Session("g", store=place)
     breakage, asked = Breakage(), list[Prompt]()
 
     def answer(prompt: Prompt) -> str:
         asked.append(prompt)
         if len(asked) == 1:
             return "A1"
-        Session("g", store=place).stop()
+        g.stop()
         assert [row.stop_requested for row in list_sessions(store=place)] == [True]
         breakage.now()
 
@@ -188,11 +189,10 @@ def test_a_session_that_was_broken_off_is_not_running_and_forgets_what_it_was_as
     with breakage.under_way(), pytest.raises(DuologueError):
         asyncio.run(aconverse(plain(), session="g", store=place, model=model))
     with pytest.raises(SessionError, match=r"'g' is not running; there is nothing to stop\."):
-        Session("g", store=place).stop()
+        g.stop()
     assert duologue("stop", "g").exit_code == 4
-    ended = Session("g", store=place).resume(model=ScriptedChatModel(script=["B1", "A2", "B2"]))
-    assert ended.outcome is not None
-    assert ended.outcome.reason is Reason.MAX_ITERATIONS
+    ended = g.resume(model=ScriptedChatModel(script=["B1", "A2", "B2"]))
+    assert ended.stop_reason == "max_iterations"
     assert not list_sessions(store=place)[0].stop_requested
 
 
@@ -216,8 +216,7 @@ async def test_a_stop_in_a_tool_lets_the_turn_end(waits: bool, tmp_path: Path) -
     model = ScriptedChatModel(script=lines)
     ended = await aconverse(conversation, session="g", store=store, model=model, tools=[bell])
     assert len(model.calls) == len(lines)
-    assert ended.outcome is not None
-    assert ended.outcome.reason is Reason.STOP_REQUESTED
+    assert ended.stop_reason == "stop_requested"
     kinds = [kind_of(message) for message in ended.messages]
     assert kinds[:4] == ["instruction", "tool_calls", "tool_result", "speech"]
     assert await Session("g", store=store).aresume(model=model) == ended
@@ -240,8 +239,7 @@ async def test_a_stop_that_waits_for_a_tool_ends_it_as_the_tool_would(tmp_path: 
     model = ScriptedChatModel(script=[call, "It rang.", call])
     ended = await aconverse(conversation, session="g", store=store, model=model, tools=[bell])
     assert kind_of(ended.messages[-1]) == "tool_result"
-    assert ended.outcome is not None
-    assert ended.outcome.reasons == (Reason.STOP_REQUESTED, Reason.TOOL_CALLED)
+    assert outcome_of(ended).reasons == (Reason.STOP_REQUESTED, Reason.TOOL_CALLED)
 
 
 async def test_a_session_that_waits_and_has_lost_its_steps_is_told_of(tmp_path: Path) -> None:
