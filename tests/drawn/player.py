@@ -26,14 +26,14 @@ from duologue.graphs import (
     astream,
 )
 from duologue.graphs.events import Event
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.log import fields_of
+from support.prompts import PROMPTS, fill
 
 T = TypeVar("T")
 
-MENDED = prompts.REWRITE_REPLY.partition("}")[2]
+MENDED = PROMPTS["rewrite_reply"].partition("}")[2]
 """The ending of each request to repair a reply."""
 
 
@@ -97,7 +97,7 @@ class Player:
             return f"In short {self._word('summary', given)}."
         judge, order = self.conversation.judge, self.conversation.turn_order
         if question.startswith("What was said so far:"):
-            if prompts.JUDGE_CRITERIA in question:
+            if PROMPTS["judge_criteria"] in question:
                 assert isinstance(judge, SeparateJudge)
                 is_met = "not_met" if self.unlike else "met"
                 found = self._one_of("judge", given, (is_met, "not_met", "what"))
@@ -106,10 +106,10 @@ class Player:
             assert isinstance(order, Moderator)
             name = self._one_of("choice", given, (*self.conversation.names, "Nobody"))
             return name if order.form == "word" else {"next_speaker": name}
-        if question == prompts.JUDGE_OWN_TASK:
+        if question == PROMPTS["judge_own_task"]:
             is_complete = not self.unlike and self._one_of("verdict", given, (True, *[False] * 5))
             return {"objectives_left": [], "complete": is_complete}
-        if question in (prompts.LIST_OBJECTIVES_LEFT, prompts.IS_TASK_COMPLETE):
+        if question in (PROMPTS["list_objectives_left"], PROMPTS["is_task_complete"]):
             says_yes = "no" if self.unlike else "yes"
             return self._one_of("verdict", given, (says_yes, "no", "no", "no", "Hm."))
         is_new = prompt[-1]["role"] == "user" and not question.endswith(MENDED)
@@ -134,7 +134,7 @@ class Player:
         return {"blank": blank, "won": f"{plain} {WON}", DONE: done}.get(does, plain)
 
     def _summariser(self, name: str) -> str:
-        return prompts.fill_template(prompts.SUMMARY_ROLE, me=name)
+        return fill(PROMPTS["summary_role"], me=name)
 
     def _before(self, turn: Turn) -> HumanMessage | AIMessage | None:
         given = self._asked("before", turn)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from duologue.graphs import Conversation, DoneToken, HumanReply, SeparateJudge
-from duologue.graphs.conversation.judges import RoundRobin
 from oracle.reckoning import (
     ALL,
     CAP,
@@ -107,7 +106,7 @@ class Rules:
             final=isinstance(conversation.judge, SeparateJudge)
             and conversation.judge.final_verdict,
             waits=separate and not end_chat.allow_unanswered_end and end_chat.min_iterations == 0,
-            chosen=not isinstance(conversation.turn_order, RoundRobin),
+            chosen=conversation.turn_order.kind != "round_robin",
             answered=frozenset(
                 (end.by, end.token)
                 for _, end in leaves(end_chat.when)

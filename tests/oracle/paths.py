@@ -24,7 +24,6 @@ from duologue.graphs import (
 )
 from duologue.graphs.conversation.limits import most_messages
 from duologue.graphs.ends.end import Facts
-from duologue.graphs.ends.limits import Budget
 from duologue.graphs.rules.position import MOVES, Leaving, Phase, Position, max_steps
 from duologue.graphs.rules.transitions import (
     Decision,
@@ -40,7 +39,7 @@ from duologue.graphs.rules.transitions import (
 )
 from duologue.graphs.rules.turns import Dialogue, meaning
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
-from oracle.reckoning import Tally, amount_of
+from oracle.reckoning import Budget, Tally, amount_of
 from support.ends import AnyOf, End, leaves
 
 _place = attrgetter(*(name for name in Position.model_fields if name != "facts"))
@@ -153,9 +152,15 @@ class Walk:
     _now: list[Phase] = field(default_factory=list)
     """Events on the way to the current position."""
     longest: Longest = field(init=False)
+    most_messages: int = field(init=False)
+    """The bound of the spec on messages."""
+    most_steps: int = field(init=False)
+    """The bound of the spec on steps."""
 
     def __post_init__(self) -> None:
         self.rules = Rules.of(self.conversation)
+        self.most_messages = most_messages(self.conversation)
+        self.most_steps = max_steps(self.conversation)
         ends = [end for _, end in leaves(self.conversation.end_chat.when)]
         # Limits of used amounts. At first, one more use reaches the limit.
         limits: dict[str, float] = {
@@ -184,10 +189,10 @@ class Walk:
         for spent in self._spendings(tuple(sorted(self.unspent.items()))):
             found.append(self._from(Position(), Table.laid(self.rules, spent)))
         self.longest = _behind(found)
-        assert self.longest.messages <= most_messages(self.conversation)
+        assert self.longest.messages <= self.most_messages
         # The task specification takes up to two steps, and LangGraph, whose limit this is, one more
         # to detect the end.
-        assert self.longest.steps + 2 + 1 <= max_steps(self.conversation)
+        assert self.longest.steps + 2 + 1 <= self.most_steps
 
     @property
     def reasons(self) -> set[Reason]:

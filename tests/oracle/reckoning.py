@@ -5,18 +5,23 @@ It follows the rules and not the engine. `onlooker` contains the consequences of
 
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from duologue.graphs import (
     DoneToken,
+    MaxCalls,
+    MaxCost,
     MaxMessages,
+    MaxSeconds,
+    MaxTokens,
     NoCodeBlock,
     Predicate,
     StopRequested,
     ToolCalled,
 )
-from duologue.graphs.ends.limits import Budget, CallBudget
 from support.ends import AllOf, AnyOf, BaseEnd, End
+
+Budget: TypeAlias = MaxCalls | MaxTokens | MaxCost | MaxSeconds
 
 LADDER = (
     (
@@ -159,7 +164,7 @@ def reason_of(end: BaseEnd) -> str:
 
 def amount_of(end: Budget) -> str:
     """Return the name of the amount that a budget limits, such as ``max_calls of Ann``."""
-    owner = end.by if isinstance(end, CallBudget) else None
+    owner = None if isinstance(end, MaxSeconds) else end.by
     return end.kind if owner is None else f"{end.kind} of {owner}"
 
 
@@ -188,7 +193,7 @@ def _leaf_holds(end: BaseEnd, tally: Tally) -> bool:
             return tally.no_code == end.by
         case MaxMessages():
             return tally.messages >= end.limit
-        case Budget():
+        case MaxCalls() | MaxTokens() | MaxCost() | MaxSeconds():
             return dict(tally.spent).get(amount_of(end), 0) >= end.limit
         case _:
             raise AssertionError(end)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, InvalidToolCall, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
+from duologue.graphs import Conversation
 from duologue.graphs.common.content import Content
 from duologue.graphs.log.messages import (
     KEY as KEY,
@@ -34,6 +35,7 @@ from duologue.graphs.log.metadata import (
     kind_name,
 )
 from duologue.graphs.log.state import append as append, log_of as log_of
+from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.session.stored_session import StoredSession
 
 M = TypeVar("M", bound=BaseMessage)
@@ -117,6 +119,13 @@ def kind_of(message: BaseMessage) -> str:
 def of_kind(log: Iterable[M], *kinds: str) -> list[M]:
     """Return the messages of these kinds, oldest first."""
     return [message for message in log if kind_of(message) in kinds]
+
+
+def check_facts(conversation: Conversation, state: Mapping[str, Any]) -> None:
+    """Check that the facts in a graph's state are those that its whole log contains."""
+    facts, counted = state["position"].get("facts", {}), facts_of(conversation, log_of(state))
+    stored = type(counted).model_validate(facts).model_dump(include=counted.model_fields_set)
+    assert stored == counted.model_dump(include=counted.model_fields_set)
 
 
 def rejections(result: StoredSession) -> list[str]:

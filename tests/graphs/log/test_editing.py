@@ -15,11 +15,9 @@ from pydantic import BaseModel
 from drawn.player import Player
 from drawn.talks import talks
 from duologue.graphs import Conversation, build_graph, load_conversation
-from duologue.graphs.rules.log_counter import facts_of
-from duologue.graphs.rules.position import Position, max_steps
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.graphs import Graph
-from support.log import Flaw, fields_of, kind_of, log_of, place_of
+from support.log import Flaw, check_facts, fields_of, kind_of, log_of, place_of
 
 # Any edits
 
@@ -37,9 +35,7 @@ async def run(player: Player, data: st.DataObject) -> dict[str, Any]:
     conversation = player.conversation
     model = ScriptedChatModel(script=player.answer)
     graph = build_graph(checkpointer=InMemorySaver(), model=model, **player.registered)
-    config = RunnableConfig(
-        configurable={"thread_id": "t"}, recursion_limit=max_steps(conversation)
-    )
+    config = RunnableConfig(configurable={"thread_id": "t"})
     given: Any = {"conversation": conversation.stored()}
     edits = 0
     while True:
@@ -69,9 +65,7 @@ def test_whatever_is_edited_whenever_it_counts_as_it_stands_and_goes_on_to_its_e
     log = log_of(state)
     assert [place_of(message) for message in log] == [f"m{place:04d}" for place in range(len(log))]
     assert not any(fields_of(message).edited for message in log)
-    facts, own = Position.model_validate(state["position"]).facts, facts_of(conversation, log)
-    counted = own.model_fields_set
-    assert facts.model_dump(include=counted) == own.model_dump(include=counted)
+    check_facts(conversation, state)
 
 
 # Single edits

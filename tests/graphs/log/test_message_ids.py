@@ -18,10 +18,9 @@ from duologue.graphs import (
     load_session,
     role_play,
 )
-from duologue.graphs.log.state import with_own_ids
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall, ScriptExhaustedError
 from support.fork_help import FUNCTIONS, plain
-from support.log import fields_of, kind_of, log_of, make_line, make_metadata, of_kind, place_of
+from support.log import fields_of, kind_of, log_of, of_kind, place_of
 from support.results import outcome_of
 
 SPEECHES = ["A1", "B1", "A2", "B2"]
@@ -74,22 +73,6 @@ async def test_each_reply_is_streamed_under_one_id_that_it_keeps(streaming: bool
     assert streamed == {message.id: message.text for message in replies}
 
 
-def test_a_models_id_is_kept_unless_the_log_has_it() -> None:
-    about = make_metadata("speech", speaker="Ann")
-    log = [make_line(0, "a", about, id="x")]
-    one, other, third = with_own_ids(
-        [
-            make_line(1, "b", about, id="x"),
-            make_line(2, "c", about, id="y"),
-            make_line(3, "d", about, id="y"),
-        ],
-        log,
-    )
-    assert other.id == "y"
-    assert len({"x", "y", one.id, third.id}) == 4
-    assert [place_of(message) for message in (one, other, third)] == ["m0001", "m0002", "m0003"]
-
-
 class Repeating(ScriptedChatModel):
     """A model whose server sends the same id with every answer."""
 
@@ -99,14 +82,18 @@ class Repeating(ScriptedChatModel):
         return found
 
 
-def test_a_server_that_repeats_an_id_loses_no_message(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", ["round_robin", "concurrent"])
+def test_a_server_that_repeats_an_id_loses_no_message(order: str, tmp_path: Path) -> None:
+    """In a round in which all speak at once, the answers are written together."""
     store = f"sqlite:///{tmp_path / 's.db'}"
     model = Repeating(script=SPEECHES)
     model.disable_streaming = True
-    ended = converse(plain(), session="one", model=model, store=store)
+    conversation = plain(turn_order=order, speakers=[{"name": "Ann"}, {"name": "Ben"}])
+    ended = converse(conversation, session="one", model=model, store=store)
     assert [text for _, text in ended.transcript] == SPEECHES
-    replies = of_kind(ended.messages, "speech")
-    assert replies[0].id == "chatcmpl-1"
+    assert [one.id for one in ended.messages].count("chatcmpl-1") == 1
+    places = [place_of(one) for one in ended.messages]
+    assert places == [f"m{place:04d}" for place in range(len(places))]
     assert len({message.id for message in ended.messages}) == len(ended.messages)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import SpecError, converse
-from duologue.graphs.prompts import prompts
+from support.prompts import PROMPTS, fill
 from support.shape_help import never, play, talk, texts
 from support.tables import each_row
 
@@ -35,9 +35,9 @@ def test_l9_among_three_each_line_has_the_prefix_for_who_said_it(
     ann = {"name": "Ann", "prefixes": PREFIXES, "labels": labels}
     said = ["One.", "Two.", "Three.", "Four."]
     _, model = play(talk(ann, "Bob", "Cid", rounds=2, end_chat=NEWEST), said)
-    told = prompts.fill_template(prompts.YOUR_TURN, name="Ann")
+    told = fill(PROMPTS["your_turn"], name="Ann")
     if labels is False:
-        told = prompts.fill_template(prompts.MODERATOR_LABEL, text=told)
+        told = fill(PROMPTS["moderator_label"], text=told)
     assert texts(model.calls[3])[-1] == f"u:{heard}\n\n{told}"
 
 

@@ -10,10 +10,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from duologue.graphs import Conversation, PrivateOpening, Speaker, SpecError, group_solve
-from duologue.graphs.prompts import prompts
 from support.group_play import Troupe, entries
 from support.histories import Plan
 from support.log import of_kind
+from support.prompts import PROMPTS, fill
 from support.results import StoredSession, outcome_of
 from support.tables import read_rows
 
@@ -44,9 +44,9 @@ CASES: list[dict[str, Any]] = read_rows(__file__, "secrets")
 async def test_a_secret_comes_first_and_is_its_owners_alone(case: dict[str, Any]) -> None:
     plan, troupe = TypeAdapter(Plan).validate_python(case["plan"]), Troupe()
     result, _ = await troupe.play(plan)
-    cues = {"begin": prompts.BEGIN, "continue": prompts.CONTINUE_CONVERSATION}
+    cues = {"begin": PROMPTS["begin"], "continue": PROMPTS["continue_conversation"]}
     for name, view in case["views"].items():
-        assert short(result, name) == prompts.fill_template(view, **cues).replace("|", "\n\n")
+        assert short(result, name) == fill(view, **cues).replace("|", "\n\n")
     for name in (*plan.told, *plan.made_up):
         unheard_by_others(troupe, result, name)
 
@@ -64,7 +64,7 @@ async def test_a_secret_is_made_up_before_anything_else_and_is_no_turn(answers: 
     result, _ = await troupe.play(plan)
     requests = [str(call.messages[-1].text) for call in troupe.model.calls]
     assert requests[:2] == [plan.request("A"), plan.request("B")]
-    assert requests.count(prompts.JUDGE_OWN_TASK) == 2
+    assert requests.count(PROMPTS["judge_own_task"]) == 2
     assert (outcome_of(result).rounds, outcome_of(result).messages) == (1, 6 if answers else 4)
 
 

@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_ext
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from duologue.graphs.log.state import State
+from duologue.graphs import build_graph
 from support.cases import drawn_cases
 from support.log import (
     KEY,
@@ -197,7 +197,7 @@ def test_nothing_of_a_message_is_lost_where_it_comes_as_a_dict() -> None:
 
 
 def test_a_snapshot_of_dicts_is_read_as_messages_where_nothing_was_written_since() -> None:
-    channel = State.__annotations__["messages"].__metadata__[-1]
+    channel: Any = build_graph().channels["messages"]
     read = channel.from_checkpoint(_DeltaSnapshot(as_the_server_reads(LOG)))
     assert read.get() == LOG
 

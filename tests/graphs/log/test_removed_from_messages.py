@@ -11,11 +11,8 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, StateUpdate
 
 from duologue.graphs import build_graph
-from duologue.graphs.kinds.coder import CoderForm
-from duologue.graphs.log.state import TAKEN_BACK
-from duologue.graphs.log.viewpoint import SILENCE
 from duologue.nodes.testing import ScriptedChatModel
-from support.graphs import ChatForm, Form, Graph
+from support.graphs import ChatForm, Form, Graph, forms_by_kind
 from support.log import kind_of, log_of, place_of
 
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)
@@ -168,7 +165,7 @@ def test_all_can_be_removed_but_for_what_is_written_again(marked: bool, by_hand:
     on.check_places()
     on.give(HumanMessage("Third", id="c"))
     heard = [one.text for one in on.model.calls[-1].messages[1:]]
-    assert heard == [SILENCE, "One.", "Second\n\nThird"]
+    assert heard == ["(empty message)", "One.", "Second\n\nThird"]
 
 
 def test_a_message_that_is_removed_and_written_again_is_edited() -> None:
@@ -208,7 +205,7 @@ def test_whoever_sends_a_removed_message_again_says_nothing_with_it() -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_only_kept_leaves_nothing(way: Callable[..., None]) -> None:
     """Removed messages that were not in the log, such as the task, leave no trace in it."""
-    on = Thread(CoderForm, ["It is 4.", "It is 9."])
+    on = Thread(forms_by_kind()["coder"], ["It is 4.", "It is 9."])
     on.give(AIMessage("Yes?", id="y"), HumanMessage("2 + 2", id="a"))
     log = on.log
     way(on.graph, "a", "y")
@@ -256,6 +253,6 @@ def test_a_removal_as_the_node_of_an_input_is_hidden_by_the_run_that_follows() -
 def test_whoever_gives_an_input_takes_no_line_out_of_the_log() -> None:
     """An input can't remove messages from the log, even with the mark of our own writes."""
     on = chat()
-    on.give(RemoveMessage(id="a", additional_kwargs={TAKEN_BACK: True}))
+    on.give(RemoveMessage(id="a", additional_kwargs={"duologue_taken_back": True}))
     assert on.removed == ["First"]
     on.check_places()

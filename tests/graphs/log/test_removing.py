@@ -18,21 +18,12 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from drawn.player import Player
 from drawn.talks import talks
 from duologue.graphs import Conversation, Reason, Session, build_graph, converse, load_session
-from duologue.graphs.common.threads import run_coroutine as run_in_background
-from duologue.graphs.log.memory import list_heard, memory
-from duologue.graphs.log.state import Input, State
-from duologue.graphs.log.transcript import format_transcript
-from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.prompts import prompts
-from duologue.graphs.rules.log_counter import facts_of
-from duologue.graphs.rules.position import max_steps
-from duologue.graphs.session.events import events_of_session
-from duologue.graphs.session.export_text import as_json_lines, as_markdown
-from duologue.graphs.session.listing import known_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import drawn_cases
-from support.log import kind_of, log_of, place_of
-from support.results import outcome_of
+from support.log import check_facts, kind_of, log_of, place_of
+from support.prompts import PROMPTS
+from support.results import make_session, outcome_of
+from support.stores import open_store
 
 WORD = re.compile(r"\b[a-p]{8}\b")
 """Unique words that the player generates."""
@@ -57,7 +48,7 @@ def check_prompt(prompt: Prompt) -> None:
             assert one["role"] == "tool" or one["tool_calls"]
 
 
-async def run(player: Player, data: st.DataObject) -> State:
+async def run(player: Player, data: st.DataObject) -> dict[str, Any]:
     """Run a conversation step by step with removals in between; return the last state."""
     conversation = player.conversation
     graph = build_graph(
@@ -65,10 +56,8 @@ async def run(player: Player, data: st.DataObject) -> State:
         model=ScriptedChatModel(script=player.answer),
         **player.registered,
     )
-    config = RunnableConfig(
-        configurable={"thread_id": "t"}, recursion_limit=max_steps(conversation)
-    )
-    given: Input | None = Input(conversation=conversation.model_dump(mode="json"))
+    config = RunnableConfig(configurable={"thread_id": "t"})
+    given: Any = {"conversation": conversation.stored()}
     gone: set[str] = set()
     removals = 0
     while True:
@@ -79,7 +68,7 @@ async def run(player: Player, data: st.DataObject) -> State:
             assert gone.isdisjoint(WORD.findall(json.dumps(prompt)))
         state: Any = (await graph.aget_state(config)).values
         if state.get("outcome"):
-            last: State = state
+            last: dict[str, Any] = state
             return last
         given, log = None, log_of(state)
         if removals < 5 and log and data.draw(st.sampled_from((True, False, False)), "remove"):
@@ -106,15 +95,15 @@ def test_whatever_is_removed_whenever_nobody_hears_it_and_it_goes_on_to_its_end(
 ) -> None:
     state = asyncio.run(run(Player(conversation, seed, unlike=True), data))
     log = log_of(state)
-    left = standing(log)
     assert [place_of(message) for message in log] == [f"m{place:04d}" for place in range(len(log))]
-    assert facts_of(conversation, log) == facts_of(conversation, left)
-    for private in (False, True):
-        assert format_transcript(log, private=private) == format_transcript(left, private=private)
+    left = {**state, "messages": standing(log), "unspoken": []}
+    for one in (state, left):
+        check_facts(conversation, one)
+    whole, rest = (make_session("s", conversation, one) for one in (state, left))
+    assert whole.transcript == rest.transcript
     for name in conversation.names:
-        assert viewpoint(conversation, log, name) == viewpoint(conversation, left, name)
-        assert memory(log, name) == memory(left, name)
-        assert list_heard(log, name) == list_heard(left, name)
+        assert whole.viewpoint(name) == rest.viewpoint(name)
+        assert whole.memory(name) == rest.memory(name)
 
 
 SPEC = {
@@ -144,14 +133,14 @@ def remove(store: str, *wanted: str) -> None:
     ids = {place_of(one): str(one.id) for one in Session("one", store=store).state().messages}
 
     async def removing() -> None:
-        async with known_store(store) as opened, opened.lock("one") as held:
+        async with open_store(store) as opened, opened.lock("one") as held:
             gone = [RemoveMessage(id=ids.get(one, one)) for one in wanted]
             config = RunnableConfig(configurable={"thread_id": "one"})
             # In a channel without the id, nothing changes.
             written = {"messages": gone, "unspoken": gone}
             await build_graph(checkpointer=held.checkpointer).aupdate_state(config, written)
 
-    run_in_background(removing())
+    asyncio.run(removing())
 
 
 def told(prompt: Prompt) -> list[tuple[str, Any]]:
@@ -172,7 +161,7 @@ def test_a_removed_message_is_in_no_prompt_and_leaves_no_ghost(store: str) -> No
     # Ann has heard nothing since her last message.
     assert told(model.calls[0].prompt)[-2:] == [
         ("assistant", "I have dug."),
-        ("user", prompts.CONTINUE_CONVERSATION),
+        ("user", PROMPTS["continue_conversation"]),
     ]
     assert told(model.calls[1].prompt) == [("user", "I dig.\n\nI have dug.\n\nRoses.")]
     assert outcome_of(ended).messages == 3
@@ -185,7 +174,7 @@ def test_what_is_removed_in_the_middle_of_a_turn_is_not_gone_on_with(store: str)
     remove(store, "m0001")
     model = ScriptedChatModel(script=["Nothing to dig.", *SAID[2:]])
     ended = Session("one", store=store).resume(model=model, tools=[dig])
-    assert told(model.calls[0].prompt) == [("user", prompts.BEGIN)]
+    assert told(model.calls[0].prompt) == [("user", PROMPTS["begin"])]
     assert ended.transcript[0] == ("Ann", "Nothing to dig.")
 
 
@@ -197,12 +186,11 @@ def test_a_removed_message_is_marked_and_in_no_event_no_page_and_no_memory(store
         "I dig.",
         "Dug.",
     ]
-    events = [event.model_dump_json() for event in events_of_session(found)]
-    assert len(events) == 2
-    assert not any("dig" in event or "Dug" in event for event in events)
-    assert "A message of Ann was removed" in as_markdown(found)
-    assert "Dug." not in as_markdown(found)
-    lines = [json.loads(one) for one in as_json_lines(found).splitlines()]
+    session = Session("one", store=store)
+    page = session.export("markdown")
+    assert "A message of Ann was removed" in page
+    assert "Dug." not in page
+    lines = [json.loads(one) for one in session.export("jsonl").splitlines()]
     assert [one["kind"] for one in lines] == [*["instruction"], *["removed"] * 2, *["speech"] * 2]
     assert lines[1]["was"]["kind"] == "tool_calls"
     assert [one.text for one in found.memory("Ann")] == [
@@ -210,6 +198,10 @@ def test_a_removed_message_is_marked_and_in_no_event_no_page_and_no_memory(store
         "I have dug.",
         "Well done.",
     ]
+    session.resume(model=ScriptedChatModel(script=SAID[3:]), tools=[dig])
+    events = [event.model_dump_json() for event in session.stream()]
+    assert len(events) == 6
+    assert not any("dig." in event or "Dug." in event for event in events)
 
 
 @pytest.mark.parametrize("at", [None, "m0003"], ids=["newest", "older"])

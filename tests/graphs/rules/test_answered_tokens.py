@@ -6,13 +6,13 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, Session, draw, load_conversation
-from duologue.graphs.conversation.conversation import how_it_ends
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import place_of
+from support.prompts import PROMPTS
 from support.results import outcome_of
 from support.shape_help import play as play_script
 
+LAST_MESSAGE = PROMPTS["last_message"]
 STOP = "###STOP###"
 GO_AHEAD = f"Yes, please go ahead. {STOP}"
 WORD = {"kind": "done_token", "token": STOP, "by": "User", "answered": True}
@@ -59,7 +59,7 @@ def test_the_agent_does_its_work_and_its_report_is_the_last_message() -> None:
     # The agent hears the words around the token, and the announcement that its message is the last
     # one.
     heard = model.calls[3].messages[-1].text
-    assert heard == f"Yes, please go ahead.\n\nModerator: {prompts.LAST_MESSAGE}"
+    assert heard == f"Yes, please go ahead.\n\nModerator: {LAST_MESSAGE}"
     causes = [(one.kind.value, one.text) for one in result.why() if one.message]
     assert causes == [
         ("said", f"User: said {STOP}"),
@@ -81,14 +81,14 @@ def test_in_an_and_the_answer_comes_first_and_the_rest_ends_it_later() -> None:
     said = ["One seat.", "Shall I?", GO_AHEAD, "Booked.", "And a meal.", "Noted."]
     result, model = play(spec, *said)
     assert ended(result) == (["done_token", "max_messages"], "Noted.")
-    assert not any(prompts.LAST_MESSAGE in call.messages[-1].text for call in model.calls)
+    assert not any(LAST_MESSAGE in call.messages[-1].text for call in model.calls)
 
 
 def test_min_iterations_waits_for_the_word_and_its_answer() -> None:
     spec = talk(end_chat={"min_iterations": 2})
     result, model = play(spec, GO_AHEAD, "Booked.", "And a meal.", "Noted.")
     assert ended(result) == (["done_token"], "Noted.")
-    assert not any(prompts.LAST_MESSAGE in call.messages[-1].text for call in model.calls)
+    assert not any(LAST_MESSAGE in call.messages[-1].text for call in model.calls)
 
 
 def test_of_speakers_that_are_chosen_another_one_answers() -> None:
@@ -129,6 +129,6 @@ def test_a_kill_before_the_answer_loses_nothing() -> None:
 
 def test_pictures_and_descriptions_say_that_it_is_answered() -> None:
     spec = load_conversation(talk())
-    assert f"when User's {STOP} is answered" in " ".join(how_it_ends(spec))
+    assert f"when User&#39;s {STOP} is answered" in spec._repr_html_()
     drawn = [one for one in draw(spec).splitlines() if "is answered" in one]
     assert len(drawn) == 1

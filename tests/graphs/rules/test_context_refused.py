@@ -12,10 +12,10 @@ from drawn.player import Broken, Narrow, cuts_of, followed
 from drawn.talks import PEOPLE
 from duologue.graphs import ContextTooLongError, Conversation, Session, astream
 from duologue.graphs.events import HistoryShortened, Notice
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.log import fields_of, without_ids
+from support.prompts import PROMPTS
 from support.results import outcome_of, reason_of
 
 LINE = "This is said at some length, so that it soon gets too long for a model that takes little. "
@@ -34,11 +34,11 @@ def talkative(**fields: Any) -> Conversation:
 
 
 SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
-    "self": ({}, prompts.JUDGE_OWN_TASK),
-    "two questions": ({"judge": {"form": "two_questions"}}, prompts.IS_TASK_COMPLETE),
+    "self": ({}, PROMPTS["judge_own_task"]),
+    "two questions": ({"judge": {"form": "two_questions"}}, PROMPTS["is_task_complete"]),
     "separate": (
         {"judge": {"kind": "separate", "criteria": ["They agree."]}},
-        prompts.JUDGE_CRITERIA,
+        PROMPTS["judge_criteria"],
     ),
     "moderator": (
         {
@@ -46,7 +46,7 @@ SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
             "turn_order": {"kind": "moderator"},
             "end_chat": {"max_iterations": 4},
         },
-        prompts.CHOOSE_NEXT_SPEAKER.partition("{")[0],
+        PROMPTS["choose_next_speaker"].partition("{")[0],
     ),
 }
 
@@ -68,7 +68,7 @@ async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_li
     assert result.outcome is not None
     cuts = cuts_of(result)
     assert len(cuts) == len(player.refused) > 0
-    takes_no_part = question not in (prompts.JUDGE_OWN_TASK, prompts.IS_TASK_COMPLETE)
+    takes_no_part = question not in (PROMPTS["judge_own_task"], PROMPTS["is_task_complete"])
     assert all((fields_of(cut).speaker is None) is takes_no_part for cut in cuts)
     told = [event.text for event in events if isinstance(event, Notice)]
     assert told == [fields_of(cut).problem for cut in cuts]
@@ -155,7 +155,7 @@ async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_s
 
     class Picky(Narrow):
         def takes(self, prompt: Prompt) -> bool:
-            asked = prompts.CHOOSE_NEXT_SPEAKER.partition("{")[0] in prompt[-1]["content"]
+            asked = PROMPTS["choose_next_speaker"].partition("{")[0] in prompt[-1]["content"]
             return not asked or super().takes(prompt)
 
         def answer(self, prompt: Prompt) -> Line:
@@ -185,8 +185,8 @@ async def test_who_takes_no_part_is_asked_again_where_there_was_no_room_for_the_
 
         def answer(self, prompt: Prompt) -> Line:
             found = super().answer(prompt)
-            observes = prompts.CONVERSATION_SO_FAR.partition("{")[0] in str(prompt[-1]["content"])
-            if observes and len(str(prompt)) > 2000:
+            heading = PROMPTS["conversation_so_far"].partition("{")[0]
+            if heading in str(prompt[-1]["content"]) and len(str(prompt)) > 2000:
                 self.cut_off += 1
                 return Reply(text='{"crit', finish_reason="length")
             return found

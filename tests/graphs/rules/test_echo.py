@@ -7,7 +7,6 @@ import pytest
 from pydantic import BaseModel
 
 from duologue.graphs import Conversation, Result, converse, load_conversation, role_play
-from duologue.graphs.text.similarity import asks_to_repeat, is_echo
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of
 from support.shape_help import play as play_script
@@ -94,12 +93,12 @@ def test_r16_what_people_and_functions_say_is_no_echo() -> None:
 
 @each_row("requests")
 def test_r16_who_asks_for_a_repetition(text: str, asks: bool) -> None:
-    assert asks_to_repeat(text) is asks
+    script: list[Line] = [text, "Gladly.", PLAN, *[PLAN] * (1 if asks else 2)]
+    echo = None if asks else Flaw.ECHO
+    assert flaws(play(talk(), *script, rounds=2)) == [None, None, None, echo]
 
 
-def test_r16_an_echo_is_the_same_words_and_numbers() -> None:
-    assert is_echo("我们在墙边种一些豆子和玫瑰吧。", "我们在墙边种一些豆子和玫瑰吧")
-    assert not is_echo(PLAN, PLAN.replace("beans", "peas"))
-    long = "Let us meet at 5 in the park and plant beans beside the wall."
-    assert is_echo(long, long)
-    assert not is_echo("", "")
+@each_row("echoes", "before", "text", "is_echo")
+def test_r16_an_echo_is_the_same_words_and_numbers(before: str, text: str, is_echo: bool) -> None:
+    result = play(talk(), before, text, *[text] * is_echo)
+    assert flaws(result) == [None, Flaw.ECHO if is_echo else None]

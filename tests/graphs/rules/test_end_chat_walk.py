@@ -1,7 +1,7 @@
 """Every reachable path of the engine has the turns and the end of the published rules.
 
 The walk itself is in `paths`, and the rules are in `onlooker`. For each conversation, the longest
-path has no more messages than `most_messages` and no more steps than `max_steps`;
+path has no more messages and steps than the bounds of the spec;
 `paths.reachable_messages` is its exact number of messages.
 """
 
@@ -41,10 +41,6 @@ from duologue.graphs import (
     ToolCalled,
     TurnFunction,
 )
-from duologue.graphs.conversation.limits import most_messages
-from duologue.graphs.rules.position import max_steps
-from duologue.graphs.speakers.call_settings import Context, KeepAll
-from duologue.graphs.speakers.replies import HumanInputMode
 from oracle.onlooker import Came
 from oracle.paths import Choices, Walk, reachable_messages
 from oracle.reckoning import TEXTS
@@ -96,7 +92,7 @@ def spec(
     private: tuple[str, ...] = (),
     when: End | None = None,
     guards: Guards | None = None,
-    context: Context | None = None,
+    context: RunningSummary | None = None,
     runners: tuple[str, ...] = (),
     people: dict[str, HumanReply] | None = None,
     beginners: tuple[str, ...] = (),
@@ -113,7 +109,7 @@ def spec(
                 checks_completion=name in stoppers,
                 private_opening=secret if name in private else None,
                 tools=("bell", "book"),
-                context=context or KeepAll(),
+                context=context or "all",
                 replies=(
                     *([HELLO] if name in beginners else []),
                     *([people[name]] if people and name in people else []),
@@ -150,7 +146,7 @@ def walked(conversation: Conversation, **choices: Any) -> Walk:
     longest, at_the_cap = reachable_messages(conversation)
     assert walk.longest.messages == longest
     # It is shorter than the bound only if no verdict at the cap can add last words.
-    assert (longest == most_messages(conversation)) is at_the_cap
+    assert (longest == walk.most_messages) is at_the_cap
     return walk
 
 
@@ -283,7 +279,7 @@ def test_what_happens_within_a_turn_leaves_it_that_speakers_turn(
         assert (Reason.SAME_TOOL_CALLS in walk.reasons) is (limit > 0)
         assert Reason.TOOL_CALLED in walk.reasons
         # The bound has slack here: no choices and no predicates, which is two steps per turn.
-        assert walk.longest.steps <= max_steps(conversation) - 2 - 2 * most_messages(conversation)
+        assert walk.longest.steps <= walk.most_steps - 2 - 2 * walk.most_messages
 
 
 @pytest.mark.part(2)
@@ -353,9 +349,9 @@ def test_code_beside_what_ends_it_is_run_first_and_lengthens_nothing(
 @pytest.mark.parametrize(("rounds", "errors"), [(1, (1, 1)), (3, (1, 1)), (2, (2, 1))], ids=str)
 @thorough
 def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
-    thorough: bool, rounds: int, errors: tuple[int, int], context: Context | None
+    thorough: bool, rounds: int, errors: tuple[int, int], context: RunningSummary | None
 ) -> None:
-    """`max_steps` is LangGraph's limit, so it may be neither too low nor too high.
+    """The bound is LangGraph's limit, so it may be neither too low nor too high.
 
     Z7, Y19: a turn has the allowed rounds that succeed, each after the allowed number of errors.
     """
@@ -377,7 +373,7 @@ def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
         shaped = SHAPED | {"summaries": context is not None}
         walk = walked(conversation, **happens, **shaped)
         # The task specification needs two more steps.
-        assert walk.longest.steps + 2 == max_steps(conversation) - 1
+        assert walk.longest.steps + 2 == walk.most_steps - 1
 
 
 @pytest.mark.part(1)
@@ -572,16 +568,12 @@ def test_a_cap_on_messages_counts_all_and_leaves_last_words(
 
 ALWAYS, TERMINATE, NEVER = (
     pytest.param(mode, id=f"{row}-{mode}")
-    for row, mode in (
-        ("A4", HumanInputMode.ALWAYS),
-        ("A5", HumanInputMode.TERMINATE),
-        ("A3", HumanInputMode.NEVER),
-    )
+    for row, mode in (("A4", "ALWAYS"), ("A5", "TERMINATE"), ("A3", "NEVER"))
 )
 each_input_mode = pytest.mark.parametrize("human_input_mode", [ALWAYS, TERMINATE, NEVER])
 
 
-def person(mode: HumanInputMode, most: int = 1, **others: Any) -> HumanReply:
+def person(mode: str, most: int = 1, **others: Any) -> HumanReply:
     return HumanReply(human_input_mode=mode, max_consecutive_auto_reply=most, **others)
 
 
@@ -596,10 +588,10 @@ def people_walked(conversation: Conversation, **choices: Any) -> Walk:
 @each_input_mode
 @each_mode
 def test_people_are_asked_and_end_it_as_the_rules_say(
-    mode: EndChatMode, human_input_mode: HumanInputMode
+    mode: EndChatMode, human_input_mode: str
 ) -> None:
     """A3-A6, G6: people end it by the word, a predicate or a cap, in every part."""
-    never = human_input_mode is HumanInputMode.NEVER
+    never = human_input_mode == "NEVER"
     for (count, cap), most, who, first in (
         ((2, 3), 0, "Ann", True),
         ((2, 3), 1, "Bob", False),
@@ -622,7 +614,7 @@ def test_people_are_asked_and_end_it_as_the_rules_say(
         wanted = {Reason.TERMINATION, Reason.MAX_ITERATIONS, Reason.QUIT}
         if never:
             wanted = {Reason.TERMINATION, Reason.MAX_CONSECUTIVE_AUTO_REPLY}
-        elif human_input_mode is HumanInputMode.TERMINATE and not most:
+        elif human_input_mode == "TERMINATE" and not most:
             wanted |= {Reason.MAX_CONSECUTIVE_AUTO_REPLY}
         assert wanted <= walk.reasons
         assert (Reason.QUIT in walk.reasons) is not never
@@ -634,7 +626,7 @@ def test_who_is_never_asked_gives_just_so_many_automatic_replies() -> None:
         conversation = spec(
             MODES[0],
             5,
-            people={who: person(HumanInputMode.NEVER, most)},
+            people={who: person("NEVER", most)},
             beginners=(who,) if begins else (),
         )
         walk = people_walked(conversation)
@@ -654,12 +646,12 @@ def test_several_people_with_predicates_judges_and_code(
     """A2-A7, Y13, Y14, Y20: people, predicates, judges and code work independently."""
     others: dict[str, Any] = {} if order is None else {"turn_order": order}
     both = {
-        "Ann": person(HumanInputMode.TERMINATE, 1),
-        "Bob": person(HumanInputMode.NEVER, 1, is_termination="enough"),
+        "Ann": person("TERMINATE", 1),
+        "Bob": person("NEVER", 1, is_termination="enough"),
     }
     three = {
-        "Ann": person(HumanInputMode.ALWAYS, 0, is_termination="enough"),
-        "Cid": person(HumanInputMode.NEVER, 1),
+        "Ann": person("ALWAYS", 0, is_termination="enough"),
+        "Cid": person("NEVER", 1),
     }
     in_order = order is None
     conversation = spec(mode, 2, 2, NAMES[:1], people=both, beginners=("Ann",), **others)
@@ -675,7 +667,7 @@ def test_several_people_with_predicates_judges_and_code(
         2,
         2,
         NAMES[1:2],
-        people={"Ann": person(HumanInputMode.NEVER, 2)},
+        people={"Ann": person("NEVER", 2)},
         runners=("Ann",),
         when=NoCodeBlock(by="Bob") & MaxMessages(limit=3),
         **others,
@@ -688,7 +680,7 @@ def test_several_people_with_predicates_judges_and_code(
     }
     asked = spec(
         mode,
-        people={"Ann": person(HumanInputMode.TERMINATE), "Bob": person(HumanInputMode.ALWAYS)},
+        people={"Ann": person("TERMINATE"), "Bob": person("ALWAYS")},
         runners=NAMES[:2],
         when=CALLS | COST,
         context=SUMMED_UP,
@@ -711,14 +703,14 @@ def test_people_add_a_step_to_each_turn_and_one_at_the_end() -> None:
             max_tool_rounds=1,
             max_call_errors=1,
             max_tool_errors=1,
-            people={name: person(HumanInputMode.ALWAYS) for name in NAMES[:2]},
+            people={name: person("ALWAYS") for name in NAMES[:2]},
         )
         happens: dict[str, Any] = {"drafts": True, "calls": ("other",), "halves": True}
         walk = people_walked(conversation, fails=ERRORS, **happens, **SHAPED)
         # Two are steps of the task specification, one is the step of leaving, and one per turn is
         # the choice of the next speaker, which does not happen here.
-        spare = max_steps(conversation) - walk.longest.steps
-        assert spare == 2 + 1 + most_messages(conversation)
+        spare = walk.most_steps - walk.longest.steps
+        assert spare == 2 + 1 + walk.most_messages
 
 
 @pytest.mark.exhaustive
@@ -775,8 +767,8 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
         2,
         NAMES[1:2],
         people={
-            "Ann": person(HumanInputMode.TERMINATE, is_termination="enough"),
-            "Bob": person(HumanInputMode.NEVER, 1),
+            "Ann": person("TERMINATE", is_termination="enough"),
+            "Bob": person("NEVER", 1),
         },
         when=DONE,
         guards=closing,

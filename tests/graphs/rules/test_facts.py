@@ -1,4 +1,4 @@
-"""Tables of short logs: the facts that the rules count, and the position that follows.
+"""Tables of the rules: facts of short logs, positions after removals, and the better of two tries.
 
 The walks only use their own facts; here the facts come from the messages of a log.
 """
@@ -15,7 +15,8 @@ from duologue.graphs.conversation.limits import most_messages, most_tool_rounds
 from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.position import Phase, Position, max_steps
 from duologue.graphs.rules.transitions import position_after_removals
-from support.log import Failure, make_line, make_tool_line
+from duologue.graphs.rules.turns import Checked, Problem, better
+from support.log import Failure, Flaw, make_line, make_tool_line
 from support.tables import each_row
 
 FAILURES = {"=": None, "!": Failure.TOOL, "?": Failure.PERSON}
@@ -120,3 +121,47 @@ def test_each_round_of_calls_that_a_person_watches_adds_a_step_to_a_turn(
 
     before, after = conversation_of(plain), conversation_of(watched)
     assert steps_of_turn(after) - steps_of_turn(before) == most_tool_rounds(before)
+
+
+CONTENT = "I chose Kraken since fees are low."
+
+
+def tried(worth: str) -> Checked:
+    """Return a checked reply of this quality."""
+    flaw, own = {
+        "good": (None, CONTENT),
+        "content": (Flaw.FORM, CONTENT),
+        "misnamed": (Flaw.NOT_NEXT, CONTENT),
+        "sorry": (None, "Sorry."),
+        "formless okay": (Flaw.FORM, "Okay."),
+        "repeat": (Flaw.REPEATED, CONTENT),
+        "echo": (Flaw.ECHO, CONTENT),
+        "blank": (Flaw.BLANK, ""),
+        "nothing": (Flaw.NO_REPLY, ""),
+        "flip": (Flaw.ROLE_FLIP, ""),
+    }[worth]
+    return Checked(worth, None if flaw is None else Problem(flaw=flaw, text="…"), own)
+
+
+RANKS = [
+    ("good",),
+    ("content", "misnamed"),
+    ("sorry", "formless okay"),
+    ("repeat", "echo"),
+    ("blank", "nothing", "flip"),
+]
+"""Qualities of replies, the best first."""
+
+
+def test_r15_content_beats_an_apology_and_an_apology_beats_what_was_said_before() -> None:
+    placed = [(rank, kind) for rank, kinds in enumerate(RANKS) for kind in kinds]
+    said = {
+        (one, other): better(tried(one), tried(other)).text
+        for _, one in placed
+        for _, other in placed
+    }
+    assert said == {
+        (one, other): one if first < second else other
+        for first, one in placed
+        for second, other in placed
+    }

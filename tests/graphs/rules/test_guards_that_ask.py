@@ -14,7 +14,6 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.conversation.questions import Because
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.people_help import Played, call, calls, play
 from support.tables import each_row
@@ -97,7 +96,7 @@ def test_a_session_that_waits_is_told_why_in_the_next_run() -> None:
         return next(answers)
 
     result = converse(chat(), session="s", store=store, model=model, answer=answer)
-    assert [one.because for one in asked] == [Because.GUARD, Because.TURN]
+    assert [one.because for one in asked] == ["guard", "turn"]
     assert result.transcript[-2:] == [("User", "Are you well?"), ("Assistant", "Yes.")]
 
 

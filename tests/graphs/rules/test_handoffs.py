@@ -19,10 +19,9 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
-from duologue.graphs.prompts import prompts
-from duologue.graphs.session.export_text import as_markdown
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.log import Flaw, fields_of, kind_of
+from support.prompts import PROMPTS, fill
 from support.results import outcome_of
 from support.shape_help import play
 from support.tables import each_row
@@ -121,9 +120,9 @@ def test_of_several_calls_the_first_that_may_counts_and_the_speaker_sees_what_ca
         {"to": "Bob"},
     ]
     assert [one.text for one in shown[1:]] == [
-        prompts.fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Bob, Cid"),
-        prompts.fill_template(prompts.HAND_OFF_ACCEPTED, name="Cid"),
-        prompts.HAND_OFF_IGNORED,
+        fill(PROMPTS["hand_off_refused"], other="Zed", names="Bob, Cid"),
+        fill(PROMPTS["hand_off_accepted"], name="Cid"),
+        PROMPTS["hand_off_ignored"],
     ]
 
 
@@ -137,7 +136,7 @@ def test_whom_nobody_may_name_is_asked_for_once_more_and_then_the_next_in_order_
     assert order_of(result) == "BCA"
     said = next(one for one in result.messages if kind_of(one) == "speech")
     assert fields_of(said).flaw is Flaw.NOT_NEXT
-    told = prompts.fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Ann, Cid")
+    told = fill(PROMPTS["hand_off_refused"], other="Zed", names="Ann, Cid")
     assert told in model.calls[1].messages[-1].text
     assert [fields_of(one).flaw for one in result.messages if kind_of(one) == "draft"] == [
         Flaw.NOT_NEXT
@@ -166,7 +165,7 @@ def test_a_structured_reply_names_who_is_next_by_a_field() -> None:
     result, model = play(spec, script, schemas={"step": Step})
     assert order_of(result) == "ACBABC"
     assert not model.calls[0].tools
-    told = prompts.fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Ann, Cid")
+    told = fill(PROMPTS["hand_off_refused"], other="Zed", names="Ann, Cid")
     assert told in model.calls[3].messages[-1].text
 
 
@@ -310,7 +309,7 @@ def test_a_speaker_says_something_to_one_other_alone() -> None:
     }
     assert "private" in str(model.calls[0].tools)
     assert "Ann (to Bob only): The number is seven." in str(result)
-    assert "*Heard only by Bob*" in as_markdown(result)
+    assert "*Heard only by Bob*" in result.session.export("markdown")
 
 
 def test_who_speaks_to_some_alone_is_heard_by_no_other() -> None:

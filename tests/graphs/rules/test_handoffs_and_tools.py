@@ -11,10 +11,10 @@ from langchain_core.tools import BaseTool, ToolException, tool
 
 from duologue.graphs import Conversation, Result, Session, converse, load_conversation, stream
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.log import Source, fields_of, of_kind
+from support.prompts import PROMPTS
 
 CLAIM = "It is refunded."
 ERROR = "The card has expired."
@@ -123,7 +123,8 @@ def test_nobody_hears_a_handoff_next_to_a_call_that_fails(
     assert result.transcript[0] == ("Orders", "I could not refund it.")
     assert CLAIM not in all_heard(model, "Orders")
     read = [str(one.text) for one in model.calls[1].messages if isinstance(one, ToolMessage)]
-    assert read.count(str(prompts.HAND_OFF_UNDONE)) == sum(one.name == "hand_off" for one in calls)
+    undone = sum(one.name == "hand_off" for one in calls)
+    assert read.count(PROMPTS["hand_off_undone"]) == undone
     assert len(read) == len(calls)
     assert results_are_paired(model)
 

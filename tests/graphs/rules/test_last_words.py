@@ -8,11 +8,12 @@ import pytest
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Session, Speaker, group_solve, load_conversation
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.log import Stage, fields_of
 from support.people_help import Played, call, calls, play
+from support.prompts import PROMPTS, fill
 
+LAST_MESSAGE = PROMPTS["last_message"]
 ONE, ALL = (f"one_last_{which}_after_first_completion" for which in ("chat", "group_chat"))
 DONE = {"objectives_left": [], "complete": True}
 OPEN = {"objectives_left": ["more"], "complete": False}
@@ -29,8 +30,8 @@ def told(played: Played) -> list[bool]:
     found = []
     for prompt in played.prompts:
         heard = [one["content"] for one in prompt if one["role"] == "user"]
-        ends = [text.endswith(prompts.LAST_MESSAGE) for text in heard]
-        assert json.dumps(prompt).count(prompts.LAST_MESSAGE) == sum(ends)
+        ends = [text.endswith(LAST_MESSAGE) for text in heard]
+        assert json.dumps(prompt).count(LAST_MESSAGE) == sum(ends)
         found.append(any(ends))
     return found
 
@@ -54,8 +55,8 @@ def test_it_stands_in_no_view_and_in_no_log() -> None:
     """R18: the announcement is in no view and in no log."""
     played = play(talk(ALL), ["Done.", DONE, "Bye.", "The end."])
     for name in ("Ann", "Bob"):
-        assert not any(prompts.LAST_MESSAGE in one.text for one in played.result.viewpoint(name))
-    assert not any(prompts.LAST_MESSAGE in one.text for one in played.result.messages)
+        assert not any(LAST_MESSAGE in one.text for one in played.result.viewpoint(name))
+    assert not any(LAST_MESSAGE in one.text for one in played.result.messages)
 
 
 def test_it_can_be_switched_off_and_modes_without_last_words_say_nothing() -> None:
@@ -111,9 +112,7 @@ def test_a_group_solve_says_nothing_unless_told_to() -> None:
 
 
 def rounds_left(count: int) -> str:
-    return prompts.fill_template(
-        prompts.MODERATOR_LABEL, text=prompts.fill_template(prompts.ROUNDS_LEFT, count=count)
-    )
+    return fill(PROMPTS["moderator_label"], text=fill(PROMPTS["rounds_left"], count=count))
 
 
 def test_on_request_each_is_told_how_many_rounds_are_left() -> None:
@@ -153,4 +152,4 @@ def test_a_run_that_was_killed_tells_it_again() -> None:
         play(talk(), ["Done.", DONE, RuntimeError("killed")], store=store)
     model = ScriptedChatModel(script=["Bye."])
     Session("s", store=store).resume(model=model)
-    assert model.calls[0].prompt[-1]["content"].endswith(prompts.LAST_MESSAGE)
+    assert model.calls[0].prompt[-1]["content"].endswith(LAST_MESSAGE)

@@ -21,15 +21,14 @@ from duologue.graphs import Conversation, EndChatMode, Predicate, SpecError, bui
 from duologue.graphs.build import route
 from duologue.graphs.conversation.limits import most_messages
 from duologue.graphs.log.state import Input, State
-from duologue.graphs.prompts import prompts
-from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.position import Position, max_steps
 from duologue.graphs.rules.transitions import Node, decide
 from duologue.graphs.rules.turns import Dialogue
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.turn.running_sessions import RunningSessions
 from duologue.tools import Hook
-from support.log import log_of, of_kind, place_of, without_ids
+from support.log import check_facts, log_of, of_kind, place_of, without_ids
+from support.prompts import PROMPTS, fill
 
 pytestmark = pytest.mark.exhaustive
 
@@ -87,10 +86,7 @@ def test_what_the_graph_does_is_what_the_rules_say(
     player = Player(conversation, seed)
     states = asyncio.run(run(player))
     log, outcome = log_of(states[-1]), states[-1]["outcome"]
-    facts = Position.model_validate(states[-1]["position"]).facts
-    counted = facts_of(conversation, log)
-    seen = counted.model_fields_set
-    assert facts.model_dump(include=seen) == counted.model_dump(include=seen)
+    check_facts(conversation, states[-1])
     assert outcome["messages"] == len(of_kind(log, "speech")) <= most_messages(conversation)
     assert outcome["message"] == (
         place_of(of_kind(log, "speech")[-1]) if of_kind(log, "speech") else None
@@ -165,9 +161,7 @@ class Busy:
             *["book"] * (conversation.max_tool_errors - 1),
             "bell",
         ] * conversation.max_tool_rounds
-        self._summarisers = [
-            prompts.fill_template(prompts.SUMMARY_ROLE, me=name) for name in conversation.names
-        ]
+        self._summarisers = [fill(PROMPTS["summary_role"], me=name) for name in conversation.names]
         self._called = 0
         self._drafted = False
         self._words = 0
@@ -180,11 +174,11 @@ class Busy:
             return "Too long. " * 60
         if "shorter version" in last:
             return "Plan a garden."
-        if last == prompts.IS_TASK_COMPLETE:
+        if last == PROMPTS["is_task_complete"]:
             return "Hard to say."
-        if last == prompts.fill_template(prompts.RETRY_FORMAT, question=prompts.IS_TASK_COMPLETE):
+        if last == fill(PROMPTS["retry_format"], question=PROMPTS["is_task_complete"]):
             return "no"
-        if last == prompts.LIST_OBJECTIVES_LEFT or prompt[0]["content"] in self._summarisers:
+        if last == PROMPTS["list_objectives_left"] or prompt[0]["content"] in self._summarisers:
             return f"Much is left: {word}."
         if self._called < len(self._calls):
             name = self._calls[self._called]

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.history import shorten_messages
 from duologue.graphs.text.words import tokens_of_message
 from support.cases import drawn_cases
+from support.prompts import PROMPTS, fill
 
-MARK = prompts.LEFT_OUT.partition("}")[2]
+MARK = PROMPTS["left_out"].partition("}")[2]
 
 TEXTS = st.builds(
     lambda word, times: word * times,
@@ -43,8 +43,8 @@ def long_prompts(draw: st.DrawFn) -> list[BaseMessage]:
 def shorten(prompt: Sequence[BaseMessage], limit: int) -> list[BaseMessage]:
     """Shorten a prompt to a number of tokens."""
 
-    def render_prompt(prompt: prompts.Prompt, **values: object) -> str:
-        return prompts.fill_template(prompt, **values)
+    def render_prompt(prompt: str, **values: object) -> str:
+        return fill(prompt, **values)
 
     return shorten_messages(prompt, limit, render_prompt)
 

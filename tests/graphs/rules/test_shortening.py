@@ -14,7 +14,6 @@ from drawn.logs import Run, runs
 from duologue.graphs import Conversation, LastMessages, RunningSummary, TokenBudget
 from duologue.graphs.conversation.limits import least_limit
 from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.prompts import prompts
 from duologue.graphs.rules.history import History, PromptOverhead, Shortened
 from duologue.graphs.speakers.call_settings import Context, KeepAll
 from duologue.graphs.text.words import tokens_of, tokens_of_message
@@ -29,6 +28,7 @@ from support.log import (
     make_tool_line,
     place_of,
 )
+from support.prompts import PROMPTS, fill
 from support.shape_help import well_formed
 
 FIXED = PromptOverhead(30)
@@ -303,7 +303,7 @@ def test_a_summary_stands_where_the_cut_is_and_is_told_to_its_speaker_alone() ->
     log = summed_up(spoken(conversation, 6), "m0004", "They said yes.")
     lines, since = cut(conversation, log, "Ann")
     assert since == "m0004"
-    told = prompts.fill_template(prompts.SUMMARY_HEADING, summary="They said yes.")
+    told = fill(PROMPTS["summary_heading"], summary="They said yes.")
     assert [one.text for one in lines[:2]] == [told, log[4].text]
     view = viewpoint(conversation, lines, "Ann")
     well_formed(view)
@@ -334,7 +334,7 @@ def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
         *(make_line(len(log) + n, "More.", fields_of(log[1 + n % 2])) for n in range(6)),
     ]
     lines, since = cut(conversation, longer, "Ann")
-    assert lines[0].text == prompts.fill_template(prompts.SUMMARY_HEADING, summary="In short.")
+    assert lines[0].text == fill(PROMPTS["summary_heading"], summary="In short.")
     assert place_of(lines[1]) == since
     assert since is not None
     assert since > "m0005"

@@ -7,58 +7,16 @@ import pytest
 
 from duologue.graphs import Result, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken, ReplyRejected
-from duologue.graphs.prompts import prompts
-from duologue.graphs.rules.turns import Checked, Problem, better
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of
+from support.prompts import PROMPTS, fill
 from support.tables import each_row
 
 ROLE_PLAY = role_play("Pick an exchange", "Lead", "Coder", specify_task=False, max_iterations=1)
 ORDER = "Instruction: Choose one of them for us.\nInput: None"
 KRAKEN = "I chose Kraken since fees are low."
 AGAIN = "Rewrite your message. Reply with the rewritten message only."
-ASKED_FOR_WORDS = prompts.fill_template(prompts.REWRITE_REPLY, problem=prompts.EMPTY_REPLY)
-
-
-def tried(worth: str) -> Checked:
-    """Return a checked reply of this quality."""
-    flaw, own = {
-        "good": (None, KRAKEN),
-        "content": (Flaw.FORM, KRAKEN),
-        "misnamed": (Flaw.NOT_NEXT, KRAKEN),
-        "sorry": (None, "Sorry."),
-        "formless okay": (Flaw.FORM, "Okay."),
-        "repeat": (Flaw.REPEATED, KRAKEN),
-        "echo": (Flaw.ECHO, KRAKEN),
-        "blank": (Flaw.BLANK, ""),
-        "nothing": (Flaw.NO_REPLY, ""),
-        "flip": (Flaw.ROLE_FLIP, ""),
-    }[worth]
-    return Checked(worth, None if flaw is None else Problem(flaw=flaw, text="…"), own)
-
-
-RANKS = [
-    ("good",),
-    ("content", "misnamed"),
-    ("sorry", "formless okay"),
-    ("repeat", "echo"),
-    ("blank", "nothing", "flip"),
-]
-"""Qualities of replies, the best first."""
-
-
-def test_r15_content_beats_an_apology_and_an_apology_beats_what_was_said_before() -> None:
-    placed = [(rank, kind) for rank, kinds in enumerate(RANKS) for kind in kinds]
-    said = {
-        (one, other): better(tried(one), tried(other)).text
-        for _, one in placed
-        for _, other in placed
-    }
-    assert said == {
-        (one, other): one if first < second else other
-        for first, one in placed
-        for second, other in placed
-    }
+ASKED_FOR_WORDS = fill(PROMPTS["rewrite_reply"], problem=PROMPTS["empty_reply"])
 
 
 def played(*tries: Line, **options: Any) -> Result:

@@ -7,9 +7,9 @@ import pytest
 
 from duologue.graphs import Result, Session, converse, load_conversation, stream, user_proxy
 from duologue.graphs.events import MessageSaid, MessageToken
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.log import Flaw, fields_of, kind_of
+from support.prompts import PROMPTS, fill
 from support.results import outcome_of, reason_of
 from support.shape_help import play as play_script
 from support.tables import each_row
@@ -45,10 +45,8 @@ def test_a_first_message_that_says_a_done_token_is_asked_for_again(token: str, s
     assert ended(result) == ("done_token", ["I offer 4,000.", "Fine.", token])
     assert flaws(result) == [Flaw.UNANSWERED]
     assert outcome_of(result).warnings == ()
-    problem = prompts.fill_template(prompts.PREMATURE_END, token=token)
-    assert model.calls[1].messages[-1].text == prompts.fill_template(
-        prompts.REWRITE_REPLY, problem=problem
-    )
+    problem = fill(PROMPTS["premature_end"], token=token)
+    assert model.calls[1].messages[-1].text == fill(PROMPTS["rewrite_reply"], problem=problem)
     assert all(one.kind.value != "rejected" for one in result.why())
 
 
