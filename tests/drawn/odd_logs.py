@@ -7,7 +7,6 @@ from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs import Conversation
-from duologue.graphs.conversation.judges import Verdict
 from support.log import KINDS, Failure, Flaw, Source, Stage, make_line, make_tool_line, place_name
 
 NAMES = ("Ann", "Bob", "Cid")
@@ -103,7 +102,11 @@ def odd_line(random: Random, names: tuple[str, ...], log: list[AnyMessage]) -> A
     if kind in ("summary", "memory_reset"):
         about["since"] = random.choice([None, *places])
     if kind == "reflection":
-        about["verdict"] = Verdict(speaker=name, complete=False, readable=random.random() < 0.5)
+        about["verdict"] = {
+            "speaker": name,
+            "complete": False,
+            "readable": random.random() < 0.5,
+        }
     calls = []
     if kind in ("tool_calls", "code"):
         tool = "python" if kind == "code" else "add"

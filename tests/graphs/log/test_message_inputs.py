@@ -280,7 +280,7 @@ def test_whatever_is_written_is_read_as_langgraph_does_or_is_one_error(written: 
         # There are many error types. An unknown id to remove is no error for duologue.
         expected = None
     try:
-        read = parts(write(graph, written))
+        read: list[tuple[Any, ...]] | None = parts(write(graph, written))
     except SpecError as error:
         # A blank message can be read, but not be said.
         read = None if expected is None or "is not a message" in str(error) else expected

@@ -7,20 +7,34 @@ a context policy, are compared with a new reader.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from typing import Any
 
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+)
 
 from drawn.odd_logs import odd_conversation, odd_line
 from duologue.graphs import Conversation
 from duologue.graphs.log.state import GrowingLog
-from duologue.graphs.log.viewpoint import copy_view, viewpoint
+from duologue.graphs.log.viewpoint import (
+    SILENCE,
+    copy_view,
+    describe_news,
+    order_messages,
+    viewpoint,
+)
 from duologue.graphs.rules.history import PromptOverhead
 from duologue.graphs.rules.log_counter import Reader
 from duologue.nodes.turn.running_sessions import RunningSessions
 from oracle.counting import counts
 from support.cases import drawn_cases
 from support.log import Source, append, fields_of, log_of, make_line, make_metadata
+from support.shape_help import has_accepted_order, talk
 
 AROUND = [PromptOverhead(100), PromptOverhead(100, 5), PromptOverhead(120, 0, 90)]
 
@@ -87,9 +101,53 @@ def check(
         for in_prompt in (True, False):
             view = reader.view(kept.lines, name, "Be brief.", in_prompt=in_prompt)
             assert view == new.view(kept.lines, name, "Be brief.", in_prompt=in_prompt)
+            check_order(view)
         assert viewpoint(conversation, log, name) == reader.view(
             history.recall(log), name, None, in_prompt=False
         )
+
+
+def check_order(view: Sequence[BaseMessage]) -> None:
+    """R27: only blank messages are added, and the prompt with a question begins as before."""
+    question = HumanMessage("What is left?")
+    prompt = order_messages(view)
+    has_accepted_order(prompt)
+    assert [one for one in prompt if one.text != SILENCE] == [
+        one for one in view if one.text != SILENCE
+    ]
+    assert order_messages(prompt) == prompt
+    asked = order_messages([*prompt, question])
+    has_accepted_order(asked)
+    assert asked[-1].text.endswith(question.text)
+    assert asked[: len(prompt) - 1] == prompt[:-1]
+
+
+def test_a_hooks_version_takes_the_place_of_a_message_that_was_read_before() -> None:
+    conversation = talk()
+    log = [
+        make_line(0, "You sell a boat.", "instruction", audience=("Ann",)),
+        make_line(1, "Hello.", speaker="Ann"),
+        make_line(2, "You sell a ship.", "hook_version", audience=("Ann",), instead_of=("m0000",)),
+        make_line(3, "Ahoy.", speaker="Ann"),
+    ]
+    reader = Reader(conversation)
+    views = [reader.view(log[:length], "Ann", None, in_prompt=False) for length in (2, 3, 4)]
+    assert [[one.text for one in view] for view in views] == [
+        ["You sell a boat.", "Hello."],
+        ["Hello.", "You sell a ship."],
+        ["Hello.", "You sell a ship.", "Ahoy."],
+    ]
+
+
+def test_what_is_new_to_a_speaker_is_the_same_behind_a_memory_that_was_loaded() -> None:
+    """L2, L7: functions, hooks and people get the same new messages as the model."""
+    loaded: dict[str, Any] = {"kind": "remembered", "audience": ("Ann",)}
+    log = [make_line(0, "Hi.", speaker="Ann"), make_line(1, "News.", speaker="Bob")]
+    assert describe_news(talk(), log, "Ann") == "News."
+    log.append(make_line(2, "", "memory_reset", speaker="Ann", audience=(), since="m0001"))
+    log += [make_line(3, "Old.", speaker="Bob", **loaded)]
+    log += [make_line(4, "Mine.", speaker="Ann", **loaded)]
+    assert describe_news(talk(), log, "Ann") == "News."
 
 
 def test_who_is_given_a_copy_of_a_view_can_change_nothing() -> None:

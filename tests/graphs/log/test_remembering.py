@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from langchain_core.messages import AnyMessage, BaseMessage
+from langchain_core.messages import AnyMessage
+from langchain_core.messages.tool import tool_call
 
 from duologue.graphs import Conversation, Speaker
-from duologue.graphs.log.memory import memory, recall
-from duologue.graphs.log.viewpoint import describe_news, viewpoint
 from support.cases import drawn_cases
-from support.log import make_line, make_tool_line, place_name, place_of, read_metadata
+from support.log import make_line, make_tool_line, place_name
+from support.results import StoredSession
 
 NAMES = ("Ann", "Ben")
 
@@ -26,19 +26,26 @@ def forgets(number: int, name: str, since: int | None) -> AnyMessage:
     return make_line(number, "", "memory_reset", speaker=name, audience=(), since=found)
 
 
-def ids(log: Sequence[BaseMessage]) -> list[str]:
-    return [place_of(message) for message in log]
+def memory(log: Sequence[AnyMessage], name: str) -> list[str]:
+    """Return the texts of the messages in a speaker's memory."""
+    conversation = Conversation("Talk.", [Speaker(one) for one in NAMES])
+    session = StoredSession("s", conversation, [*log], None, None)
+    return [message.text for message in session.memory(name)]
+
+
+def lines(*numbers: int) -> list[str]:
+    return [f"line {number}" for number in numbers]
 
 
 def test_a_log_is_remembered_whole_by_those_whose_memory_was_never_reset() -> None:
     log = [spoke(0, "Ann"), spoke(1, "Ben"), forgets(2, "Ann", 1), spoke(3, "Ben")]
-    assert recall(log, "Ben") == log
-    assert ids(recall(log, "Ann")) == ["m0001", "m0003"]
+    assert memory(log, "Ben") == lines(0, 1, 3)
+    assert memory(log, "Ann") == lines(1, 3)
 
 
 def test_where_nothing_is_left_to_answer_all_before_is_forgotten() -> None:
     log = [spoke(0, "Ben"), spoke(1, "Ann"), forgets(2, "Ann", None), spoke(3, "Ben")]
-    assert ids(recall(log, "Ann")) == ["m0003"]
+    assert memory(log, "Ann") == lines(3)
 
 
 def test_what_was_loaded_stands_in_front_and_the_newest_reset_counts() -> None:
@@ -47,30 +54,9 @@ def test_what_was_loaded_stands_in_front_and_the_newest_reset_counts() -> None:
         *(spoke(0, "Ann"), spoke(1, "Ben"), forgets(2, "Ann", 1)),
         *(spoke(3, "Ben", **loaded), spoke(4, "Ben")),
     ]
-    assert ids(recall(log, "Ann")) == ["m0003", "m0001", "m0004"]
+    assert memory(log, "Ann") == lines(3, 1, 4)
     log += [forgets(5, "Ann", 1), spoke(6, "Ann", **loaded)]
-    assert ids(recall(log, "Ann")) == ["m0006", "m0001", "m0004"]
-
-
-def test_what_is_new_to_a_speaker_is_the_same_behind_a_memory_that_was_loaded() -> None:
-    """L2, L7: functions, hooks and people get the same new messages as the model."""
-    loaded: dict[str, Any] = {"kind": "remembered", "audience": ("Ann",)}
-    log = [spoke(0, "Ann"), spoke(1, "Ben", "News.")]
-    conversation = Conversation(task="Talk.", speakers=tuple(Speaker(name=it) for it in NAMES))
-    assert describe_news(conversation, log, "Ann") == "News."
-    log += [forgets(2, "Ann", 1), spoke(3, "Ben", **loaded), spoke(4, "Ann", **loaded)]
-    assert describe_news(conversation, log, "Ann") == "News."
-    assert viewpoint(conversation, log, "Ann")[-1].text == "News."
-
-
-def test_a_summary_of_what_is_forgotten_is_forgotten_too() -> None:
-    summary: dict[str, Any] = {"kind": "summary", "audience": ("Ann",)}
-    log = [spoke(0, "Ann"), spoke(1, "Ben", **summary), spoke(2, "Ben"), forgets(3, "Ann", 1)]
-    assert ids(recall(log, "Ann")) == ["m0002"]
-    later = [*log, spoke(4, "Ben", **summary)]
-    assert ids(recall(later, "Ann")) == ["m0002", "m0004"]
-    # A summary only replaces forgotten messages in the view; it is no memory.
-    assert ids(memory(later, "Ann")) == ["m0002"]
+    assert memory(log, "Ann") == lines(6, 1, 4)
 
 
 def test_a_memory_holds_what_a_hook_made_of_a_message_in_its_place() -> None:
@@ -80,24 +66,25 @@ def test_a_memory_holds_what_a_hook_made_of_a_message_in_its_place() -> None:
         "instead_of": ("m0000", "m0001"),
     }
     log = [spoke(0, "Ben"), spoke(1, "Ben"), spoke(2, "Ben"), spoke(3, "Ben", **heard)]
-    assert ids(memory(log, "Ann")) == ["m0003", "m0002"]
-    assert ids(memory(log, "Ben")) == ["m0000", "m0001", "m0002"]
+    assert memory(log, "Ann") == lines(3, 2)
+    assert memory(log, "Ben") == lines(0, 1, 2)
 
 
 def test_a_memory_holds_what_was_said_and_heard_and_no_more() -> None:
     """L2: opening answers, drafts, and others' calls and results are excluded."""
+    call = tool_call(name="look", args={}, id="a")
     log = [
         make_line(0, "Begin.", "instruction", audience=("Ann",)),
         spoke(1, "Ann", kind="draft", audience=()),
         spoke(2, "Ann"),
         spoke(3, "Ann", kind="opening_answer", audience=("Ben",)),
         spoke(4, "Ben", kind="tool_calls"),
-        make_line(5, "", "tool_calls", speaker="Ben"),
+        make_line(5, "", "tool_calls", speaker="Ben", tool_calls=[call]),
         make_tool_line(6, "sun", speaker="Ben", call_id="a"),
         spoke(7, "Ben", audience=("Ben",)),
     ]
-    assert ids(memory(log, "Ann")) == ["m0000", "m0002", "m0004"]
-    assert ids(memory(log, "Ben")) == ["m0002", "m0003", "m0004", "m0005", "m0006", "m0007"]
+    assert memory(log, "Ann") == ["Begin.", *lines(2, 4)]
+    assert memory(log, "Ben") == [*lines(2, 3, 4), "", "sun", "line 7"]
 
 
 @st.composite
@@ -120,14 +107,9 @@ def test_of_any_log_each_message_is_remembered_once_and_nothing_new_is_forgotten
     log: list[AnyMessage],
 ) -> None:
     for name in NAMES:
-        kept = ids(recall(log, name))
+        kept = memory(log, name)
         assert len(kept) == len({*kept})
-        assert {*kept} <= {*ids(log)}
         # All speakers remember new messages, after the older ones.
-        assert ids(recall([*log, spoke(len(log), "Ben")], name)) == [
-            *kept,
-            place_name(len(log)),
-        ]
-        others = [one for one in log if read_metadata(one.additional_kwargs["duologue"])]
-        reset = [*others, forgets(len(log), "Ann" if name == "Ben" else "Ben", None)]
-        assert [one for one in ids(recall(reset, name)) if one in kept] == kept
+        assert memory([*log, spoke(len(log), "Ben")], name) == [*kept, *lines(len(log))]
+        reset = forgets(len(log), "Ann" if name == "Ben" else "Ben", None)
+        assert memory([*log, reset], name) == kept

@@ -19,11 +19,10 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs import Conversation, Speaker
-from duologue.graphs.log.heard_text import provider_names
-from duologue.graphs.log.viewpoint import SILENCE, View, order_messages, viewpoint
 from support.cases import drawn_cases
 from support.log import KINDS, Failure, fields_of, make_line, make_tool_line
-from support.shape_help import has_accepted_order, well_formed
+from support.results import StoredSession
+from support.shape_help import well_formed
 from support.spec_help import letters, look
 
 ODD = [
@@ -135,20 +134,32 @@ def words(text: str) -> list[str]:
     return re.findall(r"word\d+x", text)
 
 
-@drawn_cases(20, 400, drawn=any_log(), system=st.sampled_from([None, "Rules."]))
+def view_of(conversation: Conversation, log: Sequence[AnyMessage], name: str) -> list[BaseMessage]:
+    """Return a speaker's view of a log, without the system prompt that comes first."""
+    system, *view = StoredSession("s", conversation, [*log], None, None).viewpoint(name)
+    assert isinstance(system, SystemMessage)
+    return view
+
+
+def provider_names(names: Sequence[str]) -> dict[str, str]:
+    """Return the names under which speakers see their own messages."""
+    conversation = talk(names)
+    log = {name: [make_line(0, "Hi.", speaker=name)] for name in conversation.names}
+    return {name: str(view_of(conversation, log[name], name)[0].name) for name in log}
+
+
+@drawn_cases(20, 400, drawn=any_log())
 def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
-    drawn: tuple[Conversation, list[AnyMessage]], system: str | None
+    drawn: tuple[Conversation, list[AnyMessage]],
 ) -> None:
     """L3, Y17, Y20: roles, order and labels are right, and private messages are absent."""
     conversation, log = drawn
     before = deepcopy(log)
     for name in conversation.names:
-        view = viewpoint(conversation, log, name, system=system)
+        view = view_of(conversation, log, name)
         assert log == before
-        assert view == viewpoint(conversation, log, name, system=system)
+        assert view == view_of(conversation, log, name)
         well_formed(view)
-        if system is not None:
-            assert view[0] == SystemMessage(system)
         lines = [message for message in log if not isinstance(message, ToolMessage)]
         own: list[str] = []
         others: list[str] = []
@@ -166,27 +177,6 @@ def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
             for word in words(m.text)
         }
         assert shown <= mine_too
-
-
-@drawn_cases(20, 400, drawn=any_log(), system=st.sampled_from([None, "Rules."]))
-def test_the_prompt_of_any_log_has_an_order_that_all_providers_accept(
-    drawn: tuple[Conversation, list[AnyMessage]], system: str | None
-) -> None:
-    """R27: only blank messages are added, and the prompt with a question begins as before."""
-    conversation, log = drawn
-    question = HumanMessage("What is left?")
-    for name in conversation.names:
-        view = viewpoint(conversation, log, name, system=system)
-        prompt = order_messages(view)
-        has_accepted_order(prompt)
-        assert [one for one in prompt if one.text != SILENCE] == [
-            one for one in view if one.text != SILENCE
-        ]
-        assert order_messages(prompt) == prompt
-        asked = order_messages([*prompt, question])
-        has_accepted_order(asked)
-        assert asked[-1].text.endswith(question.text)
-        assert asked[: len(prompt) - 1] == prompt[:-1]
 
 
 @drawn_cases(20, 300, drawn=any_log())
@@ -211,7 +201,7 @@ def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker
                 others = [one for one in about.confidants if one != name]
                 label += f"(to {' and '.join(['you', *others])} only) "
             heard.append(label + (message.text.strip() or "(empty message)"))
-        view = viewpoint(conversation, log, name)
+        view = view_of(conversation, log, name)
         texts = [message.text for message in view if isinstance(message, HumanMessage)]
         assert "\n\n".join(texts) == "\n\n".join(heard)
 
@@ -220,7 +210,6 @@ def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker
 def test_names_sent_to_providers_are_valid_and_differ(names: list[str]) -> None:
     """L1: the display name and the name for the provider are separate."""
     mapped = provider_names(names)
-    assert list(mapped) == names
     assert len({*mapped.values()}) == len(names)
     for plain in mapped.values():
         assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", plain)
@@ -240,7 +229,7 @@ def test_a_view_names_its_speakers_as_providers_take_it(
     conversation, log = drawn
     names = provider_names(conversation.names)
     for name in conversation.names:
-        for message in viewpoint(conversation, log, name):
+        for message in view_of(conversation, log, name):
             if isinstance(message, AIMessage):
                 assert message.name == names[name]
             elif isinstance(message, HumanMessage):
@@ -248,8 +237,8 @@ def test_a_view_names_its_speakers_as_providers_take_it(
                 assert message.name is None or message.name in others
 
 
-def views(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Iterator[str]:
-    for message in viewpoint(conversation, log, name):
+def views(conversation: Conversation, log: Sequence[AnyMessage], name: str) -> Iterator[str]:
+    for message in view_of(conversation, log, name):
         yield f"{message.type}: {message.text}"
 
 
@@ -313,24 +302,6 @@ def test_the_newest_of_two_results_is_shown() -> None:
     assert list(views(conversation, log, "Ann")) == ["ai: ", "tool: new"]
 
 
-def test_a_hooks_version_takes_the_place_of_a_message_that_was_read_before() -> None:
-    conversation = talk(["Ann", "Bob"])
-    log = [
-        make_line(0, "You sell a boat.", "instruction", audience=("Ann",)),
-        make_line(1, "Hello.", speaker="Ann"),
-        make_line(2, "You sell a ship.", "hook_version", audience=("Ann",), instead_of=("m0000",)),
-        make_line(3, "Ahoy.", speaker="Ann"),
-    ]
-    view = View(conversation, "Ann")
-    found = [[one.text for one in view.show(log[:length])] for length in (2, 3, 4)]
-    assert found == [
-        ["You sell a boat.", "Hello."],
-        ["Hello.", "You sell a ship."],
-        ["Hello.", "You sell a ship.", "Ahoy."],
-    ]
-    assert viewpoint(conversation, log[:3], "Ann") == view.show(log[:3])
-
-
 def test_calls_are_shown_once_they_have_results_and_once_for_each_id() -> None:
     conversation = talk(["Ann", "Bob"])
     calls = [tool_call(name="add", args={}, id="c1")]
@@ -360,10 +331,10 @@ def test_a_call_whose_arguments_are_no_json_is_told_to_its_caller() -> None:
             failure=Failure.CALL,
         ),
     ]
-    view = viewpoint(conversation, log, "Ann")
+    view = view_of(conversation, log, "Ann")
     assert "not valid JSON" in view[-1].text
 
 
 def test_nobody_sees_as_a_stranger() -> None:
     with pytest.raises(KeyError, match="no speaker is called 'Eve'"):
-        viewpoint(talk(["Ann", "Bob"]), [], "Eve")
+        view_of(talk(["Ann", "Bob"]), [], "Eve")

@@ -326,6 +326,16 @@ def test_the_newest_summary_counts_and_one_without_text_only_cuts(policy: Any) -
     assert History(conversation, "Bob").last_summary(log) is None
 
 
+def test_a_summary_of_what_is_forgotten_is_forgotten_too() -> None:
+    conversation = talk("all")
+    log = summed_up(spoken(conversation, 4), "m0003", "Old.")
+    log.append(make_line(6, "", "memory_reset", speaker="Ann", audience=(), since="m0004"))
+    assert History(conversation, "Ann").last_summary(log) is None
+    newest = History(conversation, "Ann").last_summary(summed_up(log, "m0004", "New."))
+    assert newest is not None
+    assert newest.text == "New."
+
+
 def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
     conversation = talk(LastMessages(limit=4))
     log = summed_up(spoken(conversation, 4), "m0003", "In short.")
