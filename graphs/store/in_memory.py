@@ -5,8 +5,8 @@ Rows, leases and batches are in a SQLite database without a file, checkpoints in
 
 import os
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
 from secrets import token_hex
 from threading import Lock
 from typing import Any, Final, TypeVar
@@ -34,11 +34,10 @@ class _Space:
         self.stop_sign = object()
         """Another object after each request of a stop."""
         self.checkpoints = InMemorySaver()
-
-    @cached_property
-    def connection(self) -> sqlite3.Connection:
-        """The connection to the database, which ends with it."""
-        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self.versions = defaultdict[str, set[tuple[str, str | int | float]]](set)
+        """The channels and versions whose values are kept, by session."""
+        self.connection: sqlite3.Connection | None = None
+        """The connection to the database, which ends with it. None before the first use."""
 
 
 # Kept as long as the process lives, so that a reopened address has the same sessions.
@@ -72,6 +71,7 @@ class MemorySaver(SqlSaver, InMemorySaver):
         self.storage, self.writes, self.blobs = known.storage, known.writes, known.blobs
         self._write_by(None, SqlFiles(lambda digest: None), writer, lease)
         self.store_url = url
+        self._versions = set() if lease is None else space.versions[lease.subject.name]
         self._deleted: str | None = None
         """The session whose checkpoints are deleted when the lease is acquired."""
 
@@ -87,6 +87,8 @@ class MemorySaver(SqlSaver, InMemorySaver):
             # First, since the writes after this checkpoint do not wait for it.
             self._note_checkpoint(config, checkpoint, metadata)
             await self._check()
+            if not config["configurable"]["checkpoint_ns"]:
+                self._versions.update(new_versions.items())
             return InMemorySaver.put(self, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
@@ -108,9 +110,11 @@ class MemorySaver(SqlSaver, InMemorySaver):
         await self.flush()
         if self.lease is not None and self.lease.is_released:
             raise self.lease.refusal()
-        if self._deleted is not None:
-            InMemorySaver.delete_thread(self, self._deleted)
-            self._deleted = None
+        deleted, self._deleted = self._deleted, None
+        # LangGraph's deletion looks at all sessions, and most new sessions have no checkpoints.
+        if deleted is not None and deleted in self.storage:
+            InMemorySaver.delete_thread(self, deleted)
+            self._versions.clear()
 
     def _deletion(self, session: str) -> Sequence[Statement]:
         self._deleted = session
@@ -133,9 +137,10 @@ class MemorySaver(SqlSaver, InMemorySaver):
         for one in self.storage[session][""].keys() - {kept}:
             del self.storage[session][""][one]
             self.writes.pop((session, "", one), None)
-        for key in [*self.blobs]:
-            if key[:2] == (session, "") and versions.get(key[2]) != key[3]:
-                del self.blobs[key]
+        for channel, version in self._versions - versions.items():
+            self.blobs.pop((session, "", channel, version), None)
+        self._versions.clear()
+        self._versions.update(versions.items())
         return ()
 
 
@@ -150,37 +155,37 @@ class MemoryStore(SqliteTables):
         self.owner = token_hex(16)
         self.writer = Writer(self._commit, self._explain)
         self._space = _SPACES.setdefault(url, _Space())
+        self._space.owners.add(self.owner)
 
     def _saver(self, lease: Lease | None = None) -> MemorySaver:
         return MemorySaver(self._space, self.url, self.writer, lease)
 
-    async def open(self) -> None:
-        """Create the tables if they are missing."""
-        await self._run(self._prepare)
-
-    def _prepare(self) -> None:
-        connection = self._space.connection
-        self._space.owners.add(self.owner)
-        if not connection.execute(self.known_tables).fetchone():
-            self._write([Job(self.missing_tables([]), lease=None)])
-
-    async def _run(self, function: Callable[[], T]) -> T:
-        """Call a function in a thread, while no other thread uses the connection.
+    async def _run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Call a function with the connection in a thread, while no other thread uses it.
 
         LangGraph's dev server refuses calls of SQLite in an event loop, also if they take no time.
         """
 
         def call() -> T:
             with _LOCK:
-                return function()
+                return function(self._connect())
 
         # Unlike an executor's threads, these still work after the main thread has ended.
         return await in_thread(call)
 
+    def _connect(self) -> sqlite3.Connection:
+        space = self._space
+        if space.connection is None:
+            found = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            for sql, values, _ in self.missing_tables([]):
+                found.execute(sql, values)
+            space.connection = found
+        return space.connection
+
     async def read(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
         """See `Tables.read`."""
         with store_errors(self.url):
-            return await self._run(lambda: self._space.connection.execute(sql, values).fetchall())
+            return await self._run(lambda database: database.execute(sql, values).fetchall())
 
     def stop_sign(self) -> object:
         """See `Tables.stop_sign`."""
@@ -195,11 +200,11 @@ class MemoryStore(SqliteTables):
         return owner in self._space.owners
 
     async def _commit(self, jobs: Sequence[Job]) -> Results:
-        return await self._run(partial(self._write, jobs))
+        def commit(database: sqlite3.Connection) -> Results:
+            database.execute("BEGIN")
+            return self.run_jobs(database, jobs)
 
-    def _write(self, jobs: Sequence[Job]) -> Results:
-        self._space.connection.execute("BEGIN")
-        return self.run_jobs(self._space.connection, jobs)
+        return await self._run(commit)
 
     def _explain(self, error: Exception) -> WriteFailure:
         return WriteFailure(as_store_error(self.url, error), is_for_all=False)

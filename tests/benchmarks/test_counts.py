@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -135,6 +135,32 @@ async def test_a_session_in_a_file_is_set_up_in_few_frames(tmp_path: Path) -> No
     ten, more = await frames_of(10, store=path), await frames_of(FEW, store=path)
     found = ten.total() / ((more.total() - ten.total()) / (FEW - 10)) - 10
     assert 0 < found <= SET_UP, ten.most_common(20)
+
+
+async def test_a_session_in_memory_looks_at_no_other_session(tmp_path: Path) -> None:
+    lines = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
+        nonlocal lines
+        lines += event == "line"
+        return (
+            note
+            if frame.f_globals.get("__name__", "").endswith((".in_memory", ".memory"))
+            else None
+        )
+
+    async def run() -> int:
+        nonlocal lines
+        lines = 0
+        sys.settrace(note)
+        try:
+            await aconverse(talk(2), store=f"memory:{tmp_path.name}", model=model(2))
+        finally:
+            sys.settrace(None)
+        return lines
+
+    found = [await run() for _ in range(5)]
+    assert found[1] == found[4] > 0
 
 
 @pytest.mark.exhaustive
