@@ -298,7 +298,7 @@ def normalise_calls(answer: AIMessage, names: Names, *, are_mended: bool = False
                 for call in answer.tool_calls
             ]
         )
-        broken += [_read_invalid(call, names) for call in answer.invalid_tool_calls]
+        broken += [_read_invalid(call, names, is_cut=is_cut) for call in answer.invalid_tool_calls]
     if are_mended and is_cut and good and not broken:
         last = good.pop()
         error = CUT_OFF.format(name=last["name"])
@@ -323,10 +323,10 @@ def recover_answer(error: Exception) -> AIMessage | None:
     return AIMessage("", invalid_tool_calls=split_calls(broken)[1])
 
 
-def _read_invalid(call: InvalidToolCall, names: Names) -> InvalidToolCall:
+def _read_invalid(call: InvalidToolCall, names: Names, *, is_cut: bool) -> InvalidToolCall:
     """Return an invalid call with the reason why it is invalid."""
     name = find_registered(call["name"] or "", names)
-    read = read_call(name, call["args"], call["id"])
+    read = read_call(name, call["args"], call["id"], cut_off=is_cut)
     if read["type"] == "invalid_tool_call":
         return read
     error = storable(call["error"] or UNREADABLE_CALL.format(name=read["name"]))

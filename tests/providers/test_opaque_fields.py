@@ -219,6 +219,13 @@ def check_change_of_models(first: str, second: str) -> None:
     assert result.outcome.reason == "max_iterations"
 
 
+def test_openais_responses_api_receives_its_reasoning_items_again() -> None:
+    with model_of("openai's responses") as (model, server):
+        run(talk(rounds=1), model)
+    items = [one.get("type", "message") for one in server.calls[-1].body["input"]]
+    assert items[-3:] == ["reasoning", "function_call", "function_call_output"]
+
+
 def test_claude_replies_to_another_models_calls_without_thinking() -> None:
     conversation = talk(ANN.replace(interrupt_on={"look": True}), BOB)
     with model_of("ollama") as (other, _), model_of("anthropic") as (claude, server):

@@ -20,12 +20,11 @@ from duologue.graphs import (
     run_batch,
     stream,
 )
-from duologue.nodes.models.client import failures
-from duologue.nodes.models.reported_errors import lacks_credit, read_status, read_wait
+from duologue.nodes.testing import Reply, Script
+from duologue.nodes.testing.server import ScriptedServer
 from support.cases import thorough
 from support.faulty_server import Body, Sent
 from support.replies_in_bytes import EVENTS, Server, chunk, json_of, say, stream_of
-from support.tables import each_row
 
 TALK = chat("Say hi.", assistant="Clerk", max_iterations=1)
 
@@ -44,7 +43,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def note(seconds: float) -> None:
         found.append(seconds)
 
-    monkeypatch.setattr(failures, "sleep", note)
+    monkeypatch.setattr("duologue.nodes.models.client.failures.sleep", note)
     return found
 
 
@@ -58,18 +57,6 @@ def run(server: Server, monkeypatch: pytest.MonkeyPatch, *, streams: bool) -> No
 
 ERRORS = tomllib.loads(Path(__file__).with_name("reported_errors.toml").read_text("utf-8"))
 TEMPORARY, FINAL = ERRORS["temporary"], ERRORS["final"]
-
-
-def test_an_error_has_the_status_that_fits_it(subtests: pytest.Subtests) -> None:
-    for name, (error, status) in (TEMPORARY | FINAL).items():
-        with subtests.test(name):
-            assert read_status(error) == status
-            assert lacks_credit(error) is (status == 402)
-
-
-@each_row("an_error_may_say_how_long_to_wait")
-def test_an_error_may_say_how_long_to_wait(error: object, seconds: float | None) -> None:
-    assert read_wait(error) == seconds
 
 
 def in_body(error: object) -> Callable[[Body], Sent]:
@@ -174,6 +161,53 @@ def test_an_error_that_stays_ends_in_the_sentence_of_its_status(
         assert said in str(caught.value)
         assert len(server.asked) == (1 if error["code"] == 401 else 3)
         assert isinstance(caught.value, ModelUnavailableError) is (error["code"] == 401)
+
+
+@pytest.mark.part(4)
+@pytest.mark.parametrize(
+    ("script", "environ", "lasts"),
+    [
+        ([], {"DUOLOGUE_API_KEY": "wrong"}, True),
+        ([], {"DUOLOGUE_MODEL": "missing"}, True),
+        ([], {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}, True),
+        ([Reply(error=403, message="Your key may not.")], {}, True),
+        ([Reply(error=403, message="Your input was flagged.")], {}, False),
+        ([Reply(error=402)], {}, True),
+        ([Reply(error=429, code="insufficient_quota")], {}, True),
+        ([Reply(error=429)], {}, False),
+        ([Reply(error=500)], {}, False),
+        ([Reply(error=400)], {}, False),
+        ([Reply(error="drop")], {}, False),
+    ],
+)
+def test_an_error_of_a_server_tells_whether_other_calls_would_fail_as_well(
+    script: Script, environ: dict[str, str], lasts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedServer(script, models=("m",), api_key="k") as server:
+        given = {"OPENAI_BASE_URL": server.url, "DUOLOGUE_MAX_RETRIES": "0", **environ}
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(ModelError) as caught:
+            converse(TALK, store="memory:")
+    assert isinstance(caught.value, ModelUnavailableError) is lasts
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 500])
+def test_an_error_of_a_provider_tells_it_too(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with ScriptedServer(lambda _: Reply(error=status), models=("deepseek-chat",)) as server:
+        monkeypatch.setenv("DEEPSEEK_API_BASE", server.url)
+        with pytest.raises(ModelError) as caught:
+            converse(TALK, model="deepseek:deepseek-chat", store="memory:")
+    assert isinstance(caught.value, ModelUnavailableError) is (status < 429)
+
+
+def test_if_there_is_no_model_at_all_it_is_such_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DUOLOGUE_API_KEY")
+    for name, words in (("gpt-9", "needs a server"), ("cohere:command", "needs more packages")):
+        with pytest.raises(ModelUnavailableError, match=words):
+            converse(TALK, model=name, store="memory:")
 
 
 NO_REPLIES = {

@@ -4,28 +4,28 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.messages import AIMessage, HumanMessage
-from pydantic import SecretStr
 
 from duologue.graphs import (
     Conversation,
     ModelError,
     Result,
     Session,
+    aconverse,
     build_graph,
     converse,
     list_sessions,
     load_conversation,
     stream,
 )
-from duologue.graphs.common.settings import Settings
 from duologue.graphs.events import (
     ConversationEnded,
     Event,
@@ -35,95 +35,86 @@ from duologue.graphs.events import (
     ReplyRejected,
     VerdictGiven,
 )
-from duologue.graphs.log.metadata import Reflection
-from duologue.nodes.models.adapters import embedded
-from duologue.nodes.models.client import failures
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
-from duologue.nodes.testing.script import completion
 from duologue.nodes.testing.server import ScriptedServer
-from support.faulty_server import FaultyServer, Sent
-from support.models import ChatModel, Model, Models, chat_of, chosen, greet, model_of, silent
+from support.faulty_server import Sent
+from support.replies_in_bytes import Server, whole
 from support.tables import read_rows
-
-from .test_model_wire import SUM, Sum
 
 # Retries and errors
 
 
-def settings(server: ScriptedServer | str, **fields: Any) -> Settings:
-    url = server if isinstance(server, str) else server.url
-    given = {"base_url": url, "model": "scripted", "api_key": "k"}
-    return Settings.model_validate(given | fields)
-
-
-async def answer(config: Settings, *, notices: list[str] | None = None) -> AIMessage:
-    notify = notices.append if notices is not None else silent
-    model = await Models(settings=config).get(None, notify)
-    return await greet(model, speaker="Ann")
-
-
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Yield the waits of the client between its tries, in seconds."""
+    """Return a list of the waits of the client between its tries, in seconds."""
     waited: list[float] = []
 
     async def note(seconds: float) -> None:
         waited.append(seconds)
 
-    monkeypatch.setattr(failures, "sleep", note)
+    monkeypatch.setattr("duologue.nodes.models.client.failures.sleep", note)
     return waited
 
 
-async def test_a_busy_server_is_asked_again_when_it_says(waits: list[float]) -> None:
-    with ScriptedServer([Reply(error=429, retry_after=7), "Now."]) as server:
-        assert (await answer(settings(server))).text == "Now."
-        assert len(server.calls) == 2
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ScriptedServer]]:
+    """Start servers that the settings name."""
+    with ExitStack() as servers:
+
+        def start(script: Script, **fields: Any) -> ScriptedServer:
+            server = servers.enter_context(ScriptedServer(script, **fields))
+            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+            return server
+
+        yield start
+
+
+Served = Callable[..., ScriptedServer]
+
+
+def answer() -> str:
+    """Return the first reply of a conversation, which is not streamed."""
+    return converse(talk(), store="memory:").transcript[0][1]
+
+
+def test_a_busy_server_is_asked_again_when_it_says(served: Served, waits: list[float]) -> None:
+    server = served([Reply(error=429, retry_after=7), "Now.", "Fine."])
+    assert answer() == "Now."
+    assert len(server.calls) == 3
     assert waits == [7]
 
 
-async def test_a_failing_server_is_asked_again_after_growing_waits(
-    waits: list[float],
+def test_a_failing_server_is_asked_again_after_growing_waits(
+    served: Served, waits: list[float]
 ) -> None:
-    failures = [Reply(error=status) for status in (500, 503, 429)]
-    with ScriptedServer([*failures, "Now."]) as server:
-        assert (await answer(settings(server))).text == "Now."
-        assert len(server.calls) == 4
+    server = served([*(Reply(error=status) for status in (500, 503, 429)), "Now.", "Fine."])
+    assert answer() == "Now."
+    assert len(server.calls) == 5
     assert waits == sorted(waits)
     assert all(0 < wait <= 4 for wait in waits)
 
 
-async def test_a_connection_that_breaks_before_the_answer_is_made_again(
-    waits: list[float],
+def test_a_connection_that_breaks_before_or_in_the_answer_is_made_again(
+    served: Served, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = completion(Reply(text="Now."), [], "scripted", 0)
-    sent = [Sent(raw=b""), Sent(json.dumps(now).encode())]
-    with FaultyServer(lambda *_: sent.pop(0)) as server:
-        assert (await answer(settings(server.url))).text == "Now."
-    assert sent == []
-    assert len(waits) == 1
+    with Server(Sent(raw=b"")) as faulty:
+        monkeypatch.setenv("DUOLOGUE_MODEL", "scripted")
+        monkeypatch.setenv("OPENAI_BASE_URL", faulty.url)
+        assert answer() == "Fine."
+    assert (len(faulty.asked), len(waits)) == (3, 1)
+    server = served([Reply(text="One two three four.", error="drop"), "Now.", "Fine."])
+    assert answer() == "Now."
+    assert (len(server.calls), len(waits)) == (3, 2)
 
 
-async def test_an_answer_that_breaks_off_is_asked_for_again(waits: list[float]) -> None:
-    with ScriptedServer([Reply(text="One two three four.", error="drop"), "Now."]) as server:
-        assert (await answer(settings(server))).text == "Now."
-        assert len(server.calls) == 2
-    assert len(waits) == 1
-
-
-@pytest.mark.usefixtures("waits")
-async def test_what_a_request_does_wrong_is_not_asked_again() -> None:
-    with ScriptedServer([Reply(error=400, message="too long")]) as server:
-        with pytest.raises(ModelError, match="too long"):
-            await answer(settings(server))
-        assert len(server.calls) == 1
-
-
-async def test_retries_end_with_one_sentence(waits: list[float]) -> None:
-    with ScriptedServer([Reply(error=500, message="on fire")] * 3) as server:
-        with pytest.raises(ModelError) as caught:
-            await answer(settings(server, max_retries=2))
-        assert len(server.calls) == 3
-    assert len(waits) == 2
+def test_retries_end_with_one_sentence(
+    served: Served, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "2")
+    server = served([Reply(error=500, message="on fire")] * 3)
+    with pytest.raises(ModelError) as caught:
+        answer()
+    assert (len(server.calls), len(waits)) == (3, 2)
     assert str(caught.value) == (
         f"the model server at {server.url} answered with an error (500): on fire"
     )
@@ -136,26 +127,6 @@ def talk(**fields: object) -> Conversation:
         "end_chat": {"max_iterations": 1},
     }
     return load_conversation(given | fields)
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ScriptedServer]]:
-    """Start servers that the settings name."""
-    servers: list[ScriptedServer] = []
-
-    def start(script: Script, **fields: Any) -> ScriptedServer:
-        server = ScriptedServer(script, **fields)
-        server.__enter__()
-        servers.append(server)
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        return server
-
-    yield start
-    for server in servers:
-        server.close()
-
-
-Served = Callable[..., ScriptedServer]
 
 
 def test_a_stream_that_breaks_off_is_noticed_and_its_message_said_once(served: Served) -> None:
@@ -243,7 +214,7 @@ def test_an_address_where_nobody_listens_is_named(
 
 @pytest.fixture
 def no_embedded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "weights", lambda: None)
+    monkeypatch.setattr("duologue.nodes.models.adapters.embedded.weights", lambda: None)
 
 
 def scripted(name: str) -> ScriptedChatModel:
@@ -331,18 +302,25 @@ def test_each_speaker_may_have_a_name_of_its_own_at_one_server(served: Served) -
     assert [call.body["model"] for call in server.calls] == ["two", "one"]
 
 
-async def test_openai_itself_needs_a_key_only() -> None:
-    model = await Models(settings=Settings(api_key=SecretStr("k"))).get(None, silent)
-    assert isinstance(chat_of(model), ChatModel)
-    assert chat_of(model).model_name == model.label == "gpt-4.1-mini"
-    assert chat_of(model).openai_api_base == "https://api.openai.com/v1"
+def test_openai_itself_needs_a_key_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def send(_: object, request: httpx2.Request) -> httpx2.Response:
+        asked.append((str(request.url), json.loads(request.content)["model"]))
+        return httpx2.Response(200, json=whole("Hi."))
+
+    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", send)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    result = converse(talk(), store="memory:")
+    assert asked == [("https://api.openai.com/v1/chat/completions", "gpt-4.1-mini")] * 2
+    assert result.outcome is not None
+    assert list(result.outcome.usage) == ["gpt-4.1-mini"]
 
 
-async def test_a_server_that_lists_no_model_is_an_error_that_names_it() -> None:
-    with ScriptedServer([], models=[]) as server:
-        with pytest.raises(ModelError, match="lists no models; name one") as caught:
-            await Models(settings=settings(server, model=None)).get(None, silent)
-        assert server.url in str(caught.value)
+def test_a_server_that_lists_no_model_is_an_error_that_names_it(served: Served) -> None:
+    server = served([], models=[])
+    with pytest.raises(ModelError, match=f"{server.url} lists no models; name one"):
+        answer()
 
 
 @pytest.mark.usefixtures("no_embedded")
@@ -382,7 +360,8 @@ def test_a_named_model_without_a_server_says_how_to_get_one() -> None:
 def test_a_model_given_in_python_needs_no_setting_to_be_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(embedded, "embedded_server", lambda *_: pytest.fail("not asked for"))
+    place = "duologue.nodes.models.adapters.embedded.embedded_server"
+    monkeypatch.setattr(place, lambda *_: pytest.fail("not asked for"))
     assert converse(talk(), model=scripted("given"), store="memory:").outcome is not None
 
 
@@ -396,91 +375,14 @@ async def test_the_embedded_model_is_looked_for_beside_the_event_loop(
         threads.append(threading.current_thread())
         return False
 
-    monkeypatch.setattr(embedded, "is_available", is_available)
+    monkeypatch.setattr("duologue.nodes.models.adapters.embedded.is_available", is_available)
     with pytest.raises(ModelError):
-        await Models().get(None, silent)
+        await aconverse(talk(), store="memory:")
     assert threads
     assert threading.current_thread() not in threads
 
 
-# Clients
-
-
-async def test_one_client_serves_all_who_ask_for_a_model_at_an_address() -> None:
-    with ScriptedServer(lambda _: "Hi.", models=["one", "two"]) as server:
-        config = settings(server)
-        one, again, two = [
-            await Models(settings=config).get(name, silent) for name in ("one", "one", "two")
-        ]
-        assert chat_of(one) is chat_of(again)
-        assert chat_of(one) is not chat_of(two)
-        assert isinstance(chat_of(one), ChatModel)
-        assert isinstance(chat_of(two), ChatModel)
-        assert chat_of(one).http_async_client is chat_of(two).http_async_client
-
-
 # Answers with a schema
-
-
-async def structured(model: Model) -> tuple[AIMessage, Sum | None]:
-    return await model.answer_by_schema(
-        [HumanMessage("Add.")],
-        Sum,
-        chosen(temperature=0.3),
-        purpose=Reflection,
-        instead='judge.form = "two_questions"',
-    )
-
-
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    "line",
-    [
-        "There are none.",
-        '{"total": 3}',
-        '{"total": "many", "terms": []}',
-        "",
-        Reply(refusal="I won't."),
-        Reply(text='{"total": 3, "te', finish_reason="length"),
-        Reply(text='{"terms": [], "total": 3', finish_reason="length"),
-        Reply(text="", finish_reason="content_filter"),
-    ],
-)
-async def test_an_answer_that_does_not_fit_the_schema_is_none(line: str | Reply) -> None:
-    with ScriptedServer([line]) as server:
-        model = await Models(settings=settings(server)).get(None, silent)
-        raw, parsed = await structured(model)
-        assert parsed is None
-        assert isinstance(raw, AIMessage)
-        assert server.calls[0].body["response_format"]["type"] == "json_schema"
-    raw, parsed = await structured(model_of("scripted", ScriptedChatModel(script=[line])))
-    assert parsed is None
-
-
-@pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("reason", ["length", "content_filter"])
-async def test_an_answer_that_is_cut_off_is_given_as_far_as_it_came(
-    reason: str, streams: bool
-) -> None:
-    """L5: OpenAI's client raises for such an answer, but the text of that error is no answer."""
-    with ScriptedServer([Reply(text='{"total": 3, "te', finish_reason=reason)]) as server:
-        model = await Models(settings=settings(server)).get(None, silent)
-        assert isinstance(chat_of(model), ChatModel)
-        chat = chat_of(model).model_copy(update={"streaming": streams})
-        raw, parsed = await structured(model_of("scripted", chat))
-    assert (raw.text, parsed) == ('{"total": 3, "te', None)
-    assert raw.response_metadata["finish_reason"] == reason
-    assert raw.usage_metadata is not None
-
-
-async def test_an_answer_that_fits_is_given_as_it_came_and_as_the_schema() -> None:
-    with ScriptedServer([SUM]) as server:
-        model = await Models(settings=settings(server)).get(None, silent)
-        raw, parsed = await structured(model)
-        assert parsed == SUM
-        assert raw.text == SUM.model_dump_json()
-        assert raw.usage_metadata is not None
-        assert server.calls[0].body["temperature"] == 0.3
 
 
 STOPPER = {"name": "Ann", "checks_completion": True}
@@ -490,21 +392,45 @@ JUDGED: dict[str, object] = {
 }
 
 
+YES = '{"complete": true, "objectives_left": []'
+
+
+@pytest.mark.part(6)
 @pytest.mark.parametrize(
     "line",
-    ["Hm.", Reply(refusal="I won't."), Reply(text='{"comp', finish_reason="length")],
+    [
+        "Hm.",
+        "",
+        '{"objectives_left": []}',
+        '{"complete": "many", "objectives_left": []}',
+        Reply(refusal="I won't."),
+        Reply(text='{"comp', finish_reason="length"),
+        Reply(text=YES, finish_reason="length"),
+        Reply(text=YES, finish_reason="content_filter"),
+    ],
 )
+@pytest.mark.parametrize("own", [False, True])
 def test_an_unreadable_verdict_is_recorded_and_the_conversation_goes_on(
-    line: str | Reply, served: Served
+    line: str | Reply, own: bool, served: Served
 ) -> None:
-    served(["Plant.", line, line, "Planted."])
-    events = list(stream(talk(**JUDGED), store="memory:"))
+    """L5: OpenAI's client raises for an answer that is cut off, but its text was received."""
+    script = ["Plant.", line, line, "Planted."]
+    server = served(script)
+    model = ScriptedChatModel(script) if own else None
+    store = f"memory:{uuid4().hex}"
+    events = list(stream(talk(**JUDGED), model=model, store=store, session="s"))
     verdicts = [event.verdict for event in events if isinstance(event, VerdictGiven)]
     assert [(verdict.complete, verdict.readable) for verdict in verdicts] == [(False, False)]
     ended = events[-1]
     assert isinstance(ended, ConversationEnded)
     assert ended.reason.value == "max_iterations"
-    assert ended.usage["scripted"].calls == 4
+    (used,) = ended.usage.values()
+    assert (used.calls, used.estimated_calls) == (4, 0)
+    said = line if isinstance(line, str) else line.text
+    texts = [one.text for one in Session("s", store=store).state().messages]
+    assert said in texts
+    if not own:
+        assert server.calls[1].body["response_format"]["type"] == "json_schema"
 
 
 def test_a_model_without_structured_output_says_what_to_set_instead() -> None:

@@ -1,15 +1,18 @@
-"""G1: the argument `to_user` is read exactly, for any text, place and chunking."""
+"""Listeners of streams: the argument `to_user` (G1), and thoughts apart from speech (R2)."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 
-from duologue.graphs.log.heard_text import join_texts, split_texts
+from duologue.graphs.log.heard_text import HeardText, join_texts, split_texts
 from duologue.graphs.speakers.speaker import TO_USER
-from duologue.nodes.models.listeners import Argument
+from duologue.nodes.models.listeners import Argument, Tokens
+from duologue.nodes.testing import ScriptedChatModel
 from support.cases import drawn_cases
 from support.tables import each_row, read_rows
 
@@ -146,3 +149,78 @@ def test_what_is_said_beside_calls_can_be_taken_apart_again(content: str, texts:
     assert split_texts(join_texts(content, texts), texts) == (
         content.rstrip() if content.strip() else ""
     )
+
+
+# Thoughts
+
+
+HM = "Hm, let me see."
+
+
+async def listened(chunks: list[AIMessageChunk], **options: Any) -> tuple[str, str]:
+    """Return the thought and the text that are streamed for a message in these pieces."""
+    told: dict[str, dict[str, str]] = {}
+
+    def tell(what: str, text: str, answer: str) -> None:
+        told.setdefault(answer, {}).setdefault(what, "")
+        told[answer][what] += text
+
+    tokens = Tokens(tell, lambda: HeardText(None, "Ann"), **options)
+
+    class Chunks(ScriptedChatModel):
+        async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+            for one in chunks:
+                yield ChatGenerationChunk(message=one)
+
+    await Chunks(script=[]).ainvoke("Hi.", config={"callbacks": [tokens]})
+    last = list(told.values())[-1] if told else {}
+    return last.get("thought", ""), last.get("token", "")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.sampled_from(
+        [
+            f"<think>{HM}</think>Yes, `<think>` it is.",
+            f"{HM}</think>\n\nYes, `<think>` it is.",
+            f" <thinking>{HM}</thinking> Yes, `<think>` it is.",
+            f"<reasoning>{HM}</reasoning>Yes, `<think>` it is.",
+            f"<seed:think>{HM}</seed:think>Yes, `<think>` it is.</s>",
+            f"◁think▷{HM}◁/think▷Yes, `<think>` it is.<|im_end|>\n",
+            f"<think>{HM}</think>Yes, `<think>` it is.<|eot_id|><|eot_id|>",
+            f"<|channel|>analysis<|message|>{HM}<|end|>"
+            "<|start|>assistant<|channel|>final<|message|>Yes, `<think>` it is.<|return|>",
+            f"{HM}<|end|><|start|>assistant<|channel|>final<|message|>Yes, `<think>` it is.",
+        ]
+    ),
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    is_unopened=st.booleans(),
+)
+async def test_r2_any_chunking_tells_the_same(
+    text: str, sizes: list[int], is_unopened: bool
+) -> None:
+    chunks: list[AIMessageChunk] = []
+    rest = text
+    while rest:
+        size = sizes[len(chunks) % len(sizes)]
+        chunks.append(AIMessageChunk(content=rest[:size]))
+        rest = rest[size:]
+    assert await listened(chunks, is_unopened=is_unopened) == (HM, "Yes, `<think>` it is.")
+
+
+async def test_r2_a_field_is_told_before_the_tokens() -> None:
+    words = [
+        AIMessageChunk(content="", additional_kwargs={"reasoning": one}) for one in ("Hm, ", HM)
+    ]
+    assert await listened([*words, AIMessageChunk(content="Yes.")]) == (f"Hm, {HM}", "Yes.")
+
+
+async def test_r2_blocks_are_told_before_the_tokens() -> None:
+    blocks: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": "Hm, ", "index": 0},
+        {"type": "thinking", "thinking": "let me see.", "index": 0},
+        {"type": "thinking", "signature": "s", "index": 0},
+        {"type": "text", "text": "Yes", "index": 1},
+        {"type": "text", "text": ".", "index": 1},
+    ]
+    assert await listened([AIMessageChunk(content=[block]) for block in blocks]) == (HM, "Yes.")
