@@ -1,16 +1,12 @@
 """Exceptions of a program around a conversation pass through its model calls unchanged."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
 
 from duologue.graphs import Conversation, MaxMessages, ModelError, Session, Speaker, converse
-from duologue.nodes.models.adapters.langchain import provider_failures
-from duologue.nodes.models.client.failures import failures
 from duologue.nodes.testing.server import ScriptedServer
 from support.tables import read_rows
 
@@ -71,21 +67,17 @@ def test_an_exception_of_python_means_that_the_reply_is_bad(
         converse(PAIR, model="scripted", store="memory:")
 
 
-@pytest.mark.parametrize(
-    "block",
-    [partial(failures, "scripted", None), partial(provider_failures, "scripted")],
-    ids=["server", "provider"],
-)
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("model", ["scripted", "deepseek:deepseek-chat"])
 @pytest.mark.parametrize(
     ("module", "passes"),
     read_rows(__file__, "an_exceptions_package_decides_whether_it_passes"),
 )
 def test_an_exceptions_package_decides_whether_it_passes(
-    monkeypatch: pytest.MonkeyPatch,
-    block: Callable[[], AbstractContextManager[None]],
-    module: str,
-    passes: bool,
+    monkeypatch: pytest.MonkeyPatch, model: str, module: str, passes: bool
 ) -> None:
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
     monkeypatch.setattr(LibraryError, "__module__", module)
-    with pytest.raises(LibraryError if passes else ModelError), block():
-        raise LibraryError("enough")
+    raise_at(1, LibraryError("enough"), monkeypatch)
+    with pytest.raises(LibraryError if passes else ModelError, match="enough"):
+        converse(PAIR, model=model, store="memory:")

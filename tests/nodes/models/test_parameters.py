@@ -1,6 +1,5 @@
 """Each generation parameter reaches the model, however it is asked (R12)."""
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,31 +7,31 @@ from typing import Any
 import pytest
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
-from langchain_core.tools import tool
-from pydantic import BaseModel, PrivateAttr, SecretStr
+from pydantic import BaseModel, PrivateAttr
 
-from duologue.graphs import ModelSettings
-from duologue.graphs.log.metadata import Speech
-from duologue.nodes.models.listeners import Listener
-from duologue.nodes.models.settings import CallSettings
+from duologue.graphs import ModelSettings, ask, stream
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from support.models import ChatModel, Model, greet, model_of
+from support.models import Chat
 
-GENERATION = ModelSettings(temperature=0.7, max_tokens=33, top_p=0.5, stop=("END",), seed=7)
-SETTINGS = CallSettings.make(GENERATION, "model_settings", temperature=0.2)
-GIVEN = SETTINGS.values
-ANSWER = json.dumps({"n": 1, "action": "speak", "text": "Hi.", "message": "Hi."})
+GIVEN: dict[str, Any] = {
+    "temperature": 0.7,
+    "max_tokens": 33,
+    "top_p": 0.5,
+    "stop": ["END"],
+    "seed": 7,
+}
+ANN: dict[str, Any] = {"name": "Ann", "model_settings": ModelSettings(**GIVEN)}
+ANSWER = json.dumps({"n": 1, "reply": "Hi."})
 
 
 class Sum(BaseModel):
     n: int
 
 
-@tool
 def bell(n: int) -> str:
     """Ring."""
     return str(n)
@@ -76,50 +75,37 @@ class OwnWithFields(Own):
     top_p: float | None = None
 
 
-async def plain(model: Model) -> None:
-    await greet(model, settings=SETTINGS)
+Way = Callable[[Chat | str], object]
 
 
-async def streamed(model: Model) -> None:
-    await greet(model, settings=SETTINGS, listeners=[Listener()])
+def plain(model: Chat | str) -> None:
+    ask(ANN, "Hi.", model=model, store="memory:")
 
 
-async def structured(model: Model) -> None:
-    await model.answer_by_schema([HumanMessage("Hi.")], Sum, SETTINGS, purpose=Speech, instead="x")
+def streamed(model: Chat | str) -> None:
+    bob = {"name": "Bob", "replies": [{"kind": "text", "text": "Hi."}]}
+    talk = {"task": "Greet.", "speakers": [ANN, bob], "end_chat": {"max_iterations": 1}}
+    list(stream(talk, model=model, store="memory:parameters"))
 
 
-async def by_schema(model: Model) -> None:
-    await greet(model, settings=SETTINGS, tools=[bell], tool_calling="schema")
+def structured(model: Chat | str) -> None:
+    ask(ANN, "Hi.", schema=Sum, model=model, store="memory:")
 
 
-WAYS = [plain, streamed, structured, by_schema]
-Way = Callable[[Model], Any]
+def by_schema(model: Chat | str) -> None:
+    ann = ANN | {"tools": [bell], "tool_calling": "schema"}
+    ask(ann, "Hi.", model=model, store="memory:")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_r12_every_parameter_reaches_our_client(way: Way) -> None:
+@pytest.mark.parametrize("way", [plain, streamed, structured, by_schema])
+def test_r12_every_parameter_reaches_each_kind_of_model(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted, own, with_fields = ScriptedChatModel([ANSWER]), Own(), OwnWithFields()
     with ScriptedServer([ANSWER]) as server:
-        chat = ChatModel(model="scripted", base_url=server.url, api_key=SecretStr("none"))
-        asyncio.run(way(model_of("m", chat)))
-        (call,) = server.calls
-    # The newer name is OpenAI's own.
-    sent = {"max_tokens": call.body.get("max_completion_tokens")} | call.body
-    assert {name: sent.get(name) for name in GIVEN} == GIVEN
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_r12_every_parameter_reaches_a_scripted_model(way: Way) -> None:
-    chat = ScriptedChatModel(script=[ANSWER])
-    asyncio.run(way(model_of("m", chat)))
-    (call,) = chat.calls
-    assert {name: call.kwargs.get(name) for name in GIVEN} == GIVEN
-
-
-@pytest.mark.parametrize("kind", [Own, OwnWithFields])
-@pytest.mark.parametrize("way", WAYS)
-def test_r12_every_parameter_reaches_a_users_own_model(way: Way, kind: type[Own]) -> None:
-    chat = kind()
-    seen = chat._seen
-    asyncio.run(way(model_of("m", chat)))
-    (call,) = seen
-    assert {name: call.get(name) for name in GIVEN} == GIVEN
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        for model in ("scripted", scripted, own, with_fields):
+            way(model)
+    calls = [*(one.body for one in server.calls), *(one.kwargs for one in scripted.calls)]
+    calls += [*own._seen, *with_fields._seen]
+    assert [{name: call.get(name) for name in GIVEN} for call in calls] == [GIVEN] * 4

@@ -277,10 +277,10 @@ def test_whether_a_server_is_down(error: Exception, is_down: bool) -> None:
 def test_r26_a_thought_of_an_older_log_goes_back_by_the_rule_of_the_model_that_answers() -> None:
     call = ToolCall(name="look", args={}, id="c1", type="tool_call")
     unknown = Thought(text="Hm.", given=Reasoning(fields={"reasoning_content": "Hm."}))
-    block = {"type": "thinking", "thinking": "Hm."}
-    about = {"model_provider": "anthropic"}
+    block: dict[str, Any] = {"type": "thinking", "thinking": "Hm."}
+    about: dict[str, Any] = {"model_provider": "anthropic"}
     of_claude = Thought(text="Hm.", given=Reasoning(blocks=(block,), metadata=about))
-    deepseek = family_of(ChatDeepSeek(model="deepseek-v4-pro", api_key=SecretStr("k")))
+    deepseek = family_of(ChatDeepSeek(model_name="deepseek-v4-pro", api_key=SecretStr("k")))
 
     def sent(thought: Thought, family: Family) -> BaseMessage:
         asked = AIMessage("", tool_calls=[call], additional_kwargs={THOUGHT: thought})

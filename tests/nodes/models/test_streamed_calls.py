@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from duologue import chat, converse
-from duologue.nodes.models.call_pieces import CallJoiner, join_calls
-from duologue.nodes.models.tool_calls import read_calls
 from support.faulty_server import Body, FaultyServer, Sent
 
 SHAPES = tomllib.loads(Path(__file__).with_name("streamed_calls.toml").read_text())["shape"]
@@ -81,45 +79,3 @@ def test_streamed_calls_run_with_their_arguments(
     assert len(results) == max(len(ran), 1)
     if "error" in shape:
         assert results[0].startswith(shape["error"])
-
-
-def test_the_pieces_of_a_call_are_reported_with_its_text() -> None:
-    """`to_user` is shown while a call arrives, so each piece is reported with its call."""
-    for shape in SHAPES:
-        joiner, seen = CallJoiner(), dict[int, str]()
-        for event in shape["events"]:
-            blank = {"id": None, "name": None, "arguments": None}
-            pieces = [{**blank, **piece} for piece in event]
-            if any(isinstance(piece["arguments"], dict) for piece in pieces):
-                continue  # The reader of replies converts them to text.
-            for call, text in joiner.add(pieces):
-                seen[id(call)] = seen.get(id(call), "") + text
-        texts = {id(call): "".join(call.pieces) for call in joiner.calls}
-        assert {key: text for key, text in seen.items() if text} == {
-            key: text for key, text in texts.items() if text
-        }
-
-
-@pytest.mark.parametrize("arguments", ["", None, "null", '""', "  ", '{"city":', '"{\\"city\\":'])
-@pytest.mark.parametrize("place", [0, 1])
-def test_no_call_of_an_answer_without_an_end_runs_unless_its_arguments_are_whole(
-    arguments: str | None, place: int
-) -> None:
-    calls = [
-        {"index": number, "id": f"c{number}", "name": "clock", "arguments": "{}"}
-        for number in range(2)
-    ]
-    calls[place] = {**calls[place], "arguments": arguments}
-    good, broken = read_calls([calls], cut_off=True)
-    assert [call["id"] for call in good] == [f"c{1 - place}"]
-    assert [call["id"] for call in broken] == [f"c{place}"]
-    assert "cut off" in str(broken[0]["error"])
-
-
-def test_pieces_of_one_long_call_are_joined_in_linear_time() -> None:
-    """The number of parses does not grow with the number of pieces that repeat the name."""
-    piece = {"index": 0, "id": "a", "name": "look", "arguments": "x" * 9}
-    first = {**piece, "arguments": '{"city": "'}
-    last = {**piece, "arguments": '"}'}
-    [call] = join_calls([[first], *([[piece]] * 20_000), [last]])
-    assert call["arguments"] == '{"city": "' + "x" * 180_000 + '"}'
