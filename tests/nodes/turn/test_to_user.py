@@ -50,7 +50,7 @@ from support.results import outcome_of
 from support.shape_help import tokens_by_message
 from support.tables import each_row
 
-from ..models.test_to_user_argument import PLACES, TEXTS, pieces, placed
+from ..models.test_listeners import PLACES, TEXTS, pieces, placed
 
 LONG = 30
 """Seconds after which a hanging test is stopped."""
