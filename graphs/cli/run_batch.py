@@ -20,7 +20,6 @@ from ..common.files import check_writable, is_device, make_folders, read_file, w
 from ..scenarios.ci_files import describe_junit, describe_markdown
 from ..scenarios.compare import SuiteComparison, compare_suites
 from ..scenarios.generate import agenerate_scenarios
-from ..scenarios.run_suite import open_suite
 from ..scenarios.simulate import SimulateOptions
 from ..scenarios.suite import Suite
 from ..scenarios.suite_report import (
@@ -30,6 +29,7 @@ from ..scenarios.suite_report import (
     read_suite,
     write_suite_page,
 )
+from ..scenarios.suite_run import open_suite
 from ..session.listing import known_store
 from ..session.options import Options
 from ..store.batches import CellRow

@@ -8,13 +8,11 @@ from .generate import (
     generate_scenarios as generate_scenarios,
 )
 from .http_agent import HttpAgent as HttpAgent
-from .red_team import Tactic as Tactic, load_tactics as load_tactics, red_team as red_team
 from .result import (
     Agreement as Agreement,
     SimulationResult as SimulationResult,
     measure_agreement as measure_agreement,
 )
-from .run_suite import arun_suite as arun_suite, run_suite as run_suite
 from .scenario import (
     Ending as Ending,
     EndKind as EndKind,
@@ -40,4 +38,6 @@ from .suite_report import (
     SimulationRow as SimulationRow,
     SuiteReport as SuiteReport,
 )
+from .suite_run import arun_suite as arun_suite, run_suite as run_suite
+from .tactics import Tactic as Tactic, load_tactics as load_tactics, red_team as red_team
 from .tau2 import load_tau2 as load_tau2

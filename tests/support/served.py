@@ -1,21 +1,33 @@
-"""Conversations served as models, in the process of the test."""
+"""Servers of models, of tools and of the local page, in the process of the test."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from typing import Any
 
 import httpx2
 import openai
+from mcp import ClientSession
+from mcp.shared.memory import create_connected_server_and_client_session
 from starlette.applications import Starlette
-from starlette.types import Message
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Message
 
 from duologue.graphs import Conversation
 from duologue.graphs.serve.chat_completions import ChatCompletions
-from duologue.graphs.serve.security import ModelGuard
+from duologue.graphs.serve.mcp_server import ConversationServer, http_app
+from duologue.graphs.serve.security import ModelGuard, TokenGuard
 from duologue.graphs.serve.tools import ServedTool
 from duologue.graphs.session.options import Options
+from duologue.graphs.view.app import view_app
+from duologue.graphs.view.local_server import Guard
+from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Script, ScriptedChatModel
 
 PORT = 4321
@@ -60,11 +72,42 @@ async def serve(
     most_runs: int = 8,
     **conversations: Conversation,
 ) -> AsyncIterator[Served]:
+    """Serve conversations as models."""
     tools = [ServedTool(name, talk) for name, talk in conversations.items()]
     model = ScriptedChatModel(script)
     app = ChatCompletions(tools, Options(store=store, model=model), most_runs).app()
     async with app.router.lifespan_context(app):
         yield Served(model, app)
+
+
+def serve_tools(store: str, *script: Any, **conversations: Conversation) -> ConversationServer:
+    """Return an MCP server whose tools are conversations."""
+    tools = [ServedTool(name, talk) for name, talk in conversations.items()]
+    return ConversationServer(tools, Options(store=store, model=ScriptedChatModel([*script])))
+
+
+def connect(
+    server: ConversationServer, **options: Any
+) -> AbstractAsyncContextManager[ClientSession]:
+    """Connect the official client to an MCP server."""
+    return create_connected_server_and_client_session(server.server, **options)
+
+
+@contextmanager
+def _opened(guard: ASGIApp) -> Iterator[TestClient]:
+    with TestClient(guard, base_url=ORIGIN, follow_redirects=False) as client:
+        yield client
+
+
+def serve_by_http(server: ConversationServer) -> AbstractContextManager[TestClient]:
+    """Serve the tools of an MCP server by HTTP, and return a client without a token."""
+    return _opened(TokenGuard(http_app(server), PORT, TOKEN))
+
+
+def view(store: str, model: ScriptedChatModel) -> AbstractContextManager[TestClient]:
+    """Serve the local page of a store, and return a client without a cookie."""
+    app = view_app(Runs(Options(store=store, model=model)), lambda: False)
+    return _opened(Guard(app, PORT, TOKEN))
 
 
 def turns(*texts: str) -> list[Any]:

@@ -1,19 +1,67 @@
-"""The files of a suite for continuous integration."""
+"""The files of a suite for continuous integration, which the command writes."""
 
 import xml.etree.ElementTree as ET
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from duologue.graphs.scenarios import run_suite
-from duologue.graphs.scenarios.ci_files import describe_junit, describe_markdown
-from support.agents import requesting
+from duologue.nodes.testing import Prompt
+from duologue.nodes.testing.server import ScriptedServer
+from support.cli_help import duologue, isolate
 
 HOSTILE = "\x1b[31m<b>@octocat</b> #1 ]]> & |\x00\u202e\ufffe😀"
 
+MODULE = f"""
+HOSTILE = {HOSTILE!r}
 
-def fail(_: object) -> Any:  # noqa: ANN401  # an agent or a check
+def good(_):
+    return HOSTILE
+
+def fail(_):
     raise AssertionError(HOSTILE)
+
+def broken(_):
+    raise KeyError(HOSTILE)
+"""
+
+SUITE = """
+personas = {"<&>" = "Calm."}
+[scenarios.0]
+goal = "x"
+[scenarios.1]
+goal = "x"
+checks = ["ci_shop:fail"]
+[scenarios.2]
+goal = "x"
+checks = ["ci_shop:broken"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Write the files of a suite, and serve its simulated user."""
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("ci_shop.py").write_text(MODULE, encoding="utf-8")
+    Path("ci.toml").write_text(SUITE, encoding="utf-8")
+
+    def write(prompt: Prompt) -> str:
+        return "###STOP###" if any(one["role"] == "assistant" for one in prompt) else "Ä\x07."
+
+    with ScriptedServer(write) as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.url)
+        yield
+
+
+def run(agent: str) -> tuple[ET.Element, str]:
+    """Return the file of JUnit and the comment that a run with an agent writes."""
+    files = ("--junit", f"{agent}.xml", "--markdown", f"{agent}.md")
+    ran = duologue("simulate", "ci.toml", "--agent", f"ci_shop:{agent}", "--name", agent, *files)
+    assert ran.exit_code in (1, 6), ran.output
+    xml = Path(f"{agent}.xml").read_bytes()
+    assert xml.startswith(b'<?xml version="1.0" encoding="utf-8"?>')
+    return ET.fromstring(xml), Path(f"{agent}.md").read_text("utf-8")  # noqa: S314  # made here
 
 
 def test_the_files_are_valid_whatever_the_texts_and_the_locale(
@@ -21,19 +69,13 @@ def test_the_files_are_valid_whatever_the_texts_and_the_locale(
 ) -> None:
     monkeypatch.setattr("locale.getpreferredencoding", lambda *_: "cp1252")
     monkeypatch.setattr("locale.getencoding", lambda: "cp1252", raising=False)
-    suite = {"scenarios": {"a": {"goal": "x", "checks": [fail]}}}
-    model = requesting("Ä\x07.")
-    report = run_suite(suite, lambda _: HOSTILE, name="ci", model=model, store="memory:ci")
-    text = describe_junit(report)
-    assert text.startswith('<?xml version="1.0" encoding="utf-8"?>')
-    (suite_element,) = ET.fromstring(text.encode())  # noqa: S314  # made by this test
-    failure = suite_element.find(".//failure")
+    whole, comment = run("good")
+    failure = whole.find(".//failure")
     assert failure is not None
     assert "<b>@octocat</b> #1 ]]> & |" in str(failure.get("message"))
-    said = suite_element.findtext(".//system-out") or ""
-    assert "Ä\\x07." in said
-    assert "#1 ]]> & |?\\u202e\ufffd😀" in said
-    comment = describe_markdown(report)
+    failed = whole.findtext(".//testcase[failure]/system-out") or ""
+    assert "Ä\\x07." in failed
+    assert "#1 ]]> & |?\\u202e\ufffd😀" in failed
     assert "\\<b\\>@<!-- -->octocat\\</b\\> \\#1 \\]\\]" in comment
     assert not [one for one in "\x1b\x00\u202e" if one in comment]
 
@@ -41,27 +83,16 @@ def test_the_files_are_valid_whatever_the_texts_and_the_locale(
 def test_junit_has_the_outcomes_and_the_attributes_of_the_schema_of_jenkins() -> None:
     found: dict[str, set[tuple[str, ...]]] = {}
     outcomes: list[list[str]] = []
-
-    def broken(_: object) -> str:
-        raise KeyError(HOSTILE)
-
-    for name, agent, checks in (
-        ("good", lambda _: "Yes.", [[], [fail], [broken]]),
-        ("bad", broken, [[]]),
-    ):
-        scenarios = {f"{number}": {"goal": "x", "checks": own} for number, own in enumerate(checks)}
-        suite = {"scenarios": scenarios, "personas": {"<&>": "Calm."}}
-        report = run_suite(suite, agent, name=name, model=requesting(), store="memory:junit")
-        whole = ET.fromstring(describe_junit(report).encode())  # noqa: S314  # made by this test
+    for agent, counts in (("good", ["3", "1", "0", "1"]), ("broken", ["3", "0", "3", "0"])):
+        whole, comment = run(agent)
         for one in whole.iter():
             found.setdefault(one.tag, set()).add(tuple(sorted(one.attrib)))
         outcomes += ([part.tag for part in case] for case in whole[0])
         names = ("tests", "failures", "errors", "skipped")
-        counts = ["3", "1", "0", "1"] if name == "good" else ["1", "0", "1", "0"]
         assert [whole[0].get(one) for one in names] == counts
-    assert describe_markdown(report).startswith("### ❌ bad: 0 passed, 1 error")
+    assert comment.startswith("### ❌ broken: 0 passed, 3 error")
     # An inconclusive simulation is skipped.
-    kinds = [[], ["failure"], ["skipped"], ["error"]]
+    kinds = [[], ["failure"], ["skipped"], *[["error"]] * 3]
     assert outcomes == [[*kind, "system-out"] for kind in kinds]
     # junit-10.xsd of Jenkins' plugin xunit accepts no other attribute of these elements.
     counted = ("errors", "failures", "name")

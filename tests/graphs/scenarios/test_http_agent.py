@@ -1,7 +1,6 @@
 """Agents behind HTTP: servers with a key and a model, and endpoints with JSON of any form."""
 
 import json
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,6 @@ from langgraph.pregel.remote import RemoteGraph
 
 from duologue import AgentError, Scenario, SpecError, simulate
 from duologue.graphs.scenarios import HttpAgent, SimulationResult, run_suite
-from duologue.graphs.scenarios.run_suite import SuiteAgent
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.cli_help import duologue
 from support.faulty_server import Body, FaultyServer, Sent
@@ -66,15 +64,6 @@ def test_a_server_gets_its_key_and_its_model_s_name(
         with pytest.raises(AgentError, match="no key"):
             play(f"{url}/v1", agent_model="shop-2")
     assert "s3cret" not in str(result.conversation.conversation.model_dump())
-
-
-def test_a_server_that_a_module_names_keeps_its_model_in_other_processes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "own_server.py").write_text("URL = 'http://127.0.0.1:1/v1'\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    agent = SuiteAgent.take("own_server:URL", {"agent_model": "shop-2"})
-    assert pickle.loads(pickle.dumps(agent)) == agent  # noqa: S301  # our own
 
 
 @pytest.mark.parametrize("name", ["agent_key_env", "agent_model"])

@@ -3,13 +3,8 @@
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from itertools import product
-from pathlib import Path
 
 import pytest
-
-from duologue.graphs.pytest_plugin import decide
-from duologue.graphs.scenarios.pytest_report import name_file
 
 pytest_plugins = ["pytester"]
 
@@ -265,22 +260,3 @@ def test_loading_the_plugin_imports_nothing_else() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout.split() == ["duologue", "duologue.graphs", "duologue.graphs.pytest_plugin"]
-
-
-def test_the_outcome_is_inconclusive_only_if_inconclusive_trials_could_change_it() -> None:
-    for passed, failed, unclear in product(range(4), repeat=3):
-        count = passed + failed + unclear
-        for at_least in range(1, count + 1):
-            possible = {passed + more >= at_least for more in range(unclear + 1)}
-            expected = "passed" if False not in possible else "failed"
-            if len(possible) > 1:
-                expected = "inconclusive"
-            assert decide(passed, failed, unclear, at_least) == expected
-
-
-def test_paths_of_recordings_are_plain_and_differ() -> None:
-    assert name_file("test_it[a-1]") == "test_it-a-1"
-    assert name_file("TestIt::test_it") == "TestIt-test_it"
-    names = {name_file(f"test_it[{one}]") for one in ("a/b", "a b", "a:b", "x" * 300)}
-    assert len(names) == 4
-    assert all(Path(one).name == one and len(one) < 120 for one in names)

@@ -5,12 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from langchain_core.messages import BaseMessage
 
 from duologue import InconclusiveResult, Scenario, simulate
-from duologue.graphs.batch.report.page import explain_interval
-from duologue.graphs.batch.report.rows import Trials, pass_hat
 from duologue.graphs.scenarios import (
     SimulationResult,
     SuiteReport,
@@ -19,7 +16,6 @@ from duologue.graphs.scenarios import (
     run_suite,
     user,
 )
-from duologue.graphs.scenarios.suite_report import describe_passes
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.tables import each_row
 
@@ -108,25 +104,3 @@ def test_a_suite_groups_the_failures_by_their_decisive_reason(tmp_path: Path) ->
     assert str(report).splitlines()[1] == (
         "  refund, calm: 3 passed; with so few trials the true rate may be as low as 44 %"
     )
-
-
-@pytest.mark.parametrize(
-    ("scored", "passed", "words"),
-    [
-        (3, 3, "with so few trials the true rate may be as low as 44 %"),
-        (3, 0, "with so few trials the true rate may be as high as 56 %"),
-        (1, 1, "with so few trials the true rate may be as low as 21 %"),
-        (4, 2, "with so few trials the true rate may be between 15 % and 85 %"),
-        (30, 30, ""),
-    ],
-)
-def test_a_wide_interval_is_one_sentence(scored: int, passed: int, words: str) -> None:
-    found = pass_hat([Trials(scored, passed)])
-    assert explain_interval(found[0]) == words
-    shown = describe_passes(found)
-    assert shown == f"; {words}" if words else shown.startswith("; pass^1 1.00 (0.89 to 1.00), ")
-
-
-def test_few_combinations_with_many_trials_are_named_as_the_cause() -> None:
-    found = pass_hat([Trials(50, 50), Trials(50, 0)])[0]
-    assert explain_interval(found).startswith("with so few combinations the true rate may be ")

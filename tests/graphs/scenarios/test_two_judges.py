@@ -1,18 +1,11 @@
 """Two judges of a simulation: equal and different decisions, and their agreement."""
 
-from math import isclose
 from typing import Any
 
 import pytest
 
 from duologue import InconclusiveResult, Scenario, SpecError, simulate
-from duologue.graphs.conversation.judges import Finding
-from duologue.graphs.scenarios import (
-    JudgeOpinion,
-    ScenarioVerdict,
-    SimulationResult,
-    measure_agreement,
-)
+from duologue.graphs.scenarios import SimulationResult, measure_agreement
 from duologue.nodes.testing import Line, ScriptedChatModel
 
 CRITERIA = ["The agent looks the order up.", "The agent is polite."]
@@ -20,15 +13,19 @@ CRITERIA = ["The agent looks the order up.", "The agent is polite."]
 
 def answer(*findings: str) -> Line:
     return {
-        f"criterion_{number}": {"reason": f"It is {one}.", "message": number, "finding": one}
+        f"criterion_{number}": {
+            "reason": f"It is {one}.",
+            "message": min(number, 2),
+            "finding": one,
+        }
         for number, one in enumerate(findings, start=1)
     }
 
 
-def play(*judges: Line, **options: Any) -> SimulationResult:
+def play(*judges: Line, fields: dict[str, Any] | None = None, **options: Any) -> SimulationResult:
     models = [ScriptedChatModel([one] * 2) for one in judges]
     user = ScriptedChatModel(["Refund it.", "###STOP###"])
-    scenario = Scenario("Get one charge refunded.", criteria=CRITERIA)
+    scenario = Scenario("Get one charge refunded.", **{"criteria": CRITERIA} | (fields or {}))
     given: dict[str, Any] = {"judge_model": models, "model": user, "store": "memory:"} | options
     return simulate(scenario, lambda _: "Done.", **given)
 
@@ -36,7 +33,7 @@ def play(*judges: Line, **options: Any) -> SimulationResult:
 def test_a_criterion_on_which_two_judges_differ_is_inconclusive_with_both_reasons() -> None:
     result = play(answer("met", "met"), answer("not_met", "met"))
     differs, equal = result.verdicts
-    assert (differs.finding, equal.finding) == (Finding.INCONCLUSIVE, Finding.MET)
+    assert [differs.finding.value, equal.finding.value] == ["inconclusive", "met"]
     assert differs.reason == (
         "the judges differ (ScriptedChatModel: met, It is met; "
         "ScriptedChatModel (2): not met, It is not_met)"
@@ -60,26 +57,16 @@ def test_two_judges_that_agree_decide() -> None:
 
 def test_the_agreement_over_many_results_is_cohens_kappa() -> None:
     # The example of Cohen's paper on Wikipedia: 20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no.
-    counts = {("met", "met"): 20, ("met", "not_met"): 5, ("not_met", "met"): 10}
-    counts |= {("not_met", "not_met"): 15}
-    verdicts = [
-        ScenarioVerdict(
-            "It is polite.",
-            Finding.INCONCLUSIVE,
-            "",
-            opinions=tuple(JudgeOpinion("x", Finding(one), "") for one in pair),
-        )
-        for pair, count in counts.items()
-        for _ in range(count)
-    ]
-    found = measure_agreement([*verdicts, ScenarioVerdict("a check", Finding.MET, "")])
+    first = ["met"] * 25 + ["not_met"] * 25
+    second = ["met"] * 20 + ["not_met"] * 5 + ["met"] * 10 + ["not_met"] * 15
+    fields = {"criteria": [f"It is {number}." for number in range(50)], "checks": [lambda _: True]}
+    verdicts = play(answer(*first), answer(*second), fields=fields).verdicts
+    found = measure_agreement(verdicts)
     assert found is not None
-    assert (found.count, found.agreed) == (50, 35)
-    assert found.kappa is not None
-    assert isclose(found.kappa, 0.4)
+    # The verdict of the check does not count.
+    assert (len(verdicts), found.count, found.agreed) == (51, 50, 35)
+    assert found.kappa == pytest.approx(0.4)
     always = measure_agreement(verdicts[:3])
-    assert always is not None
-    assert always.kappa is None
     assert str(always) == "the judges agree on 3 of 3 criteria (κ not defined)"
     assert measure_agreement([]) is None
 

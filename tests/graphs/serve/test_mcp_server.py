@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +18,6 @@ from mcp import ClientSession, McpError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.context import RequestContext
-from mcp.shared.memory import create_connected_server_and_client_session
 from mcp.types import (
     CallToolResult,
     CancelledNotification,
@@ -29,7 +28,6 @@ from mcp.types import (
     TextContent,
 )
 from pydantic import BaseModel
-from starlette.testclient import TestClient
 
 from duologue.graphs import (
     Conversation,
@@ -37,20 +35,14 @@ from duologue.graphs import (
     SchemaFormat,
     Session,
     Speaker,
-    SpecError,
     chat,
     role_play,
 )
-from duologue.graphs.serve.mcp_server import ConversationServer, http_app, serve_http
-from duologue.graphs.serve.security import TokenGuard
-from duologue.graphs.serve.tools import ServedTool, load_tools
-from duologue.graphs.session.options import Options
-from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.cli_help import duologue, isolate
+from support.served import TOKEN, connect, serve_by_http, serve_tools
 from support.tables import read_rows
-
-PORT = 4321
-TOKEN = "a token of the test"  # noqa: S105  # a sample
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
 GARDEN_SCRIPT = ["Instruction: Dig.", "Solution: Dug a bed. Next request.", "<CAMEL_TASK_DONE>"]
@@ -66,21 +58,6 @@ class Bed(BaseModel):
 def answers_by_schema() -> Conversation:
     planner = Speaker("Planner", format=SchemaFormat(Bed), writes_output=True)
     return Conversation("Plan a bed", [planner, Speaker("Gardener")], end_chat=MaxMessages(1))
-
-
-def serve(store: str, conversation: Conversation, *script: Any) -> ConversationServer:
-    return serve_all(store, *script, garden=conversation)
-
-
-def serve_all(store: str, *script: Any, **conversations: Conversation) -> ConversationServer:
-    tools = [ServedTool(name, talk) for name, talk in conversations.items()]
-    return ConversationServer(tools, Options(store=store, model=ScriptedChatModel([*script])))
-
-
-def connect(
-    server: ConversationServer, **options: Any
-) -> AbstractAsyncContextManager[ClientSession]:
-    return create_connected_server_and_client_session(server.server, **options)
 
 
 def text_of(result: CallToolResult) -> str:
@@ -112,7 +89,7 @@ class Person:
 
 
 async def test_a_call_runs_the_conversation_and_returns_its_output(store: str) -> None:
-    async with connect(serve(store, GARDEN, *GARDEN_SCRIPT)) as client:
+    async with connect(serve_tools(store, *GARDEN_SCRIPT, garden=GARDEN)) as client:
         result = await client.call_tool("garden", {"task": "Plan a balcony"})
     assert not result.isError
     assert text_of(result) == "Solution: Dug a bed. Next request."
@@ -123,7 +100,7 @@ async def test_a_call_runs_the_conversation_and_returns_its_output(store: str) -
 
 async def test_an_output_with_a_schema_is_structured(store: str) -> None:
     reply = '{"plant": "bean", "rows": 3}'
-    async with connect(serve(store, answers_by_schema(), reply)) as client:
+    async with connect(serve_tools(store, reply, garden=answers_by_schema())) as client:
         result = await client.call_tool("garden", {})
     assert result.structuredContent == {"plant": "bean", "rows": 3}
     assert json.loads(text_of(result)) == result.structuredContent
@@ -138,7 +115,7 @@ async def test_a_tool_of_a_large_conversation_has_less_than_2_kb(letter: str, st
         "titled": chat().replace(title=task),
         "many": Conversation(task=task, speakers=[Speaker(f"{letter}{n}" * 20) for n in range(9)]),
     }
-    async with connect(serve_all(store, **talks)) as client:
+    async with connect(serve_tools(store, **talks)) as client:
         listed = (await client.list_tools()).tools
     assert [tool.name for tool in listed] == [*talks]
     for tool in listed:
@@ -146,7 +123,7 @@ async def test_a_tool_of_a_large_conversation_has_less_than_2_kb(letter: str, st
 
 
 async def test_the_schema_contains_only_what_is_left_open(store: str) -> None:
-    async with connect(serve_all(store, garden=GARDEN, bees=chat())) as client:
+    async with connect(serve_tools(store, garden=GARDEN, bees=chat())) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
     first = {name: next(iter(tool.inputSchema["properties"])) for name, tool in listed.items()}
     assert first == {"garden": "task", "bees": "message"}
@@ -159,7 +136,7 @@ async def test_each_message_is_a_progress_notification(store: str) -> None:
     async def progress(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, message))
 
-    async with connect(serve(store, GARDEN, *GARDEN_SCRIPT)) as client:
+    async with connect(serve_tools(store, *GARDEN_SCRIPT, garden=GARDEN)) as client:
         result = await client.call_tool("garden", {}, progress_callback=progress)
     assert seen == [
         (1, f"Session {session_of(result)} starts."),
@@ -172,7 +149,7 @@ async def test_each_message_is_a_progress_notification(store: str) -> None:
 
 
 async def test_a_client_without_forms_answers_by_a_further_call(store: str) -> None:
-    async with connect(serve_all(store, "They dance.", "They do.", bees=chat())) as client:
+    async with connect(serve_tools(store, "They dance.", "They do.", bees=chat())) as client:
         asked = await client.call_tool("bees", {"message": "How do bees talk?"})
         name = session_of(asked)
         assert not asked.isError
@@ -192,7 +169,7 @@ async def test_a_client_without_forms_answers_by_a_further_call(store: str) -> N
 
 async def test_a_person_who_declines_can_answer_later(store: str) -> None:
     person = Person("decline", "cancel", {"text": "Really?"}, {"text": "exit"})
-    server = serve(store, chat(), "Hi.", "Hi.", "Yes.")
+    server = serve_tools(store, "Hi.", "Hi.", "Yes.", garden=chat())
     async with connect(server, elicitation_callback=person) as client:
         for _ in range(2):
             asked = await client.call_tool("garden", {"message": "Hello"})
@@ -216,7 +193,7 @@ def sums() -> Conversation:
 
 async def test_a_tool_call_is_approved_by_a_form_of_choices(store: str) -> None:
     person = Person({"decision0": "edit", "args0": "no JSON"}, {"decision0": "approve"}, "cancel")
-    server = serve(store, sums(), APPROVED, "Six.")
+    server = serve_tools(store, APPROVED, "Six.", garden=sums())
     async with connect(server, elicitation_callback=person) as client:
         await client.call_tool("garden", {})
     first, second = person.asked[:2]
@@ -227,7 +204,7 @@ async def test_a_tool_call_is_approved_by_a_form_of_choices(store: str) -> None:
 
 
 async def test_a_tool_call_is_approved_by_a_further_call(store: str) -> None:
-    async with connect(serve(store, sums(), APPROVED, "Six.")) as client:
+    async with connect(serve_tools(store, APPROVED, "Six.", garden=sums())) as client:
         asked = await client.call_tool("garden", {})
         sample = '{"decisions": [{"type": "approve"}]}'
         assert sample in text_of(asked)
@@ -236,7 +213,7 @@ async def test_a_tool_call_is_approved_by_a_further_call(store: str) -> None:
 
 
 async def test_a_session_is_unknown_to_other_clients_and_to_other_tools(store: str) -> None:
-    server = serve_all(store, "They dance.", "Yes.", bees=chat(), ants=chat())
+    server = serve_tools(store, "They dance.", "Yes.", bees=chat(), ants=chat())
     async with connect(server) as mine, connect(server) as other:
         name = session_of(await mine.call_tool("bees", {"message": "How do bees talk?"}))
         for client, tool in ((other, "bees"), (mine, "ants")):
@@ -258,14 +235,14 @@ async def test_wrong_arguments_are_one_sentence_and_call_no_model(
     tool: str, arguments: dict[str, Any], problem: str, store: str
 ) -> None:
     # The script is empty, so a call of the model would be another error.
-    async with connect(serve_all(store, garden=GARDEN, bees=chat())) as client:
+    async with connect(serve_tools(store, garden=GARDEN, bees=chat())) as client:
         result = await client.call_tool(tool, arguments)
     assert result.isError
     assert text_of(result).startswith(problem)
 
 
 async def test_an_error_names_the_session_that_can_be_continued(store: str) -> None:
-    async with connect(serve(store, GARDEN, GARDEN_SCRIPT[0])) as client:
+    async with connect(serve_tools(store, GARDEN_SCRIPT[0], garden=GARDEN)) as client:
         failed = await client.call_tool("garden", {})
         assert failed.isError
         found = re.search(
@@ -291,7 +268,7 @@ async def test_a_cancelled_call_can_be_continued(store: str) -> None:
         if message is not None and message.endswith(" starts."):
             started.append(message.split()[1])
 
-    server = serve(store, chat(), "They dance.")
+    server = serve_tools(store, "They dance.", garden=chat())
     async with connect(server, elicitation_callback=wait) as client:
         first = {"message": "How do bees talk?"}
         call = asyncio.create_task(client.call_tool("garden", first, progress_callback=progress))
@@ -309,9 +286,8 @@ async def test_a_cancelled_call_can_be_continued(store: str) -> None:
 def test_a_body_that_is_deep_large_or_no_json_is_refused(
     store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    guard = TokenGuard(http_app(serve(store, GARDEN)), PORT, TOKEN)
     deep = b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": %b1%b}'
-    with TestClient(guard, base_url=f"http://127.0.0.1:{PORT}") as client:
+    with serve_by_http(serve_tools(store, garden=GARDEN)) as client:
         client.headers["Authorization"] = f"Bearer {TOKEN}"
         client.headers["Accept"] = "application/json, text/event-stream"
         client.headers["Content-Type"] = "application/json"
@@ -331,21 +307,23 @@ def test_a_body_that_is_deep_large_or_no_json_is_refused(
     assert [one for one in caplog.records if one.exc_info] == []
 
 
-async def test_files_are_checked_before_they_are_served(tmp_path: Path) -> None:
-    options = Options(model=ScriptedChatModel([]))
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "garden.json").write_text(json.dumps(GARDEN.stored()))
-    files = [tmp_path / "a" / "garden.json", tmp_path / "b" / "garden.json"]
-    assert [tool.name for tool in await load_tools(files[:1], options)] == ["garden"]
-    with pytest.raises(SpecError, match="another file is served as 'garden', too; rename"):
-        await load_tools(files, options)
-    risky = tmp_path / "risky.json"
-    risky.write_text(json.dumps(GARDEN.replace(sandbox={"level": "host"}).stored()))
-    with pytest.raises(SpecError, match=r"risky\.json: sandbox\.level: 'host' is not allowed"):
-        await load_tools([risky], options)
-    with pytest.raises(SpecError, match="DUOLOGUE_MCP_TOKEN: must have at least 16"):
-        serve_http(files[:1], {}, 0, "short", print)
+def test_files_and_the_token_are_checked_before_they_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(monkeypatch, tmp_path)
+    risky = GARDEN.replace(sandbox={"level": "host"})
+    for name, talk in (("a/garden", GARDEN), ("b/garden", GARDEN), ("risky", risky)):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(f"{name}.json").write_text(json.dumps(talk.stored()))
+    for names, token, problem in (
+        (["a/garden", "b/garden"], "", "another file is served as 'garden', too; rename"),
+        (["risky"], "", "risky.json: sandbox.level: 'host' is not allowed"),
+        (["a/garden"], "short", "DUOLOGUE_MCP_TOKEN: must have at least 16"),
+    ):
+        monkeypatch.setenv("DUOLOGUE_MCP_TOKEN", token)
+        ran = duologue("mcp", *(f"{name}.json" for name in names), "--http", "0")
+        assert (ran.exit_code, ran.stdout) == (2, "")
+        assert problem in ran.stderr
 
 
 @pytest.fixture

@@ -17,11 +17,10 @@ from langchain_core.messages import AIMessageChunk
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from duologue.graphs import Session, SpecError, converse, list_sessions, role_play
-from duologue.graphs.serve.chat_completions import serve_models
+from duologue.graphs import Session, converse, list_sessions, role_play
 from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
-from support.cli_help import COMMAND
+from support.cli_help import COMMAND, duologue, isolate
 from support.served import turns
 
 pytestmark = pytest.mark.exhaustive
@@ -269,11 +268,19 @@ async def test_the_embedded_model_speaks_in_a_served_conversation(files: Path) -
     assert answer.usage.completion_tokens > 0
 
 
-def test_files_and_tokens_are_checked_before_the_server_starts(tmp_path: Path) -> None:
+def test_files_and_tokens_are_checked_before_the_server_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(monkeypatch, tmp_path)
     people = GARDEN.replace(speakers={name: {"replies": ["human"]} for name in GARDEN.names})
     file = tmp_path / "people.json"
     file.write_text(json.dumps(people.stored()))
-    with pytest.raises(SpecError, match=r"people\.json: people speak for .Owner., .Gardener.; at"):
-        serve_models([file], {}, 0, [], 1, print)
-    with pytest.raises(SpecError, match="--token: must have at least 16 ASCII characters"):
-        serve_models([file], {}, 0, ["a token that is long", "short"], 1, print)
+    people_speak = "people.json: people speak for 'Owner', 'Gardener'; at"
+    for tokens, problem in (
+        ([], people_speak),
+        (["a token that is long", "short"], "--token: must have at least 16 ASCII characters"),
+    ):
+        options = [part for one in tokens for part in ("--token", one)]
+        ran = duologue("serve", str(file), *options)
+        assert (ran.exit_code, ran.stdout) == (2, "")
+        assert problem in ran.stderr

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -15,29 +14,32 @@ from starlette.testclient import TestClient
 from duologue.graphs import (
     Conversation,
     MaxMessages,
-    Question,
     Result,
     Session,
     Speaker,
-    SpecError,
     chat,
     converse,
 )
-from duologue.graphs.common.content import Block
-from duologue.graphs.session.options import Options
-from duologue.graphs.view.app import Form, answer_of, view_app
-from duologue.graphs.view.local_server import HEADERS, Guard, bind_port
-from duologue.graphs.view.pages import Runs
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from pages import HOSTILE
 from support.files import PNG, block_of
 from support.html import Seen
+from support.served import ORIGIN, PORT, TOKEN, view
 from support.stores import BatchRow, CellRow, open_store
 from support.tables import read_rows
 
-PORT = 4321
-HOME = f"http://127.0.0.1:{PORT}"
 COOKIE = f"duologue-view-{PORT}"
+OPEN = {"token": TOKEN}
+
+
+SECURE = {
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
 
 
 @pytest.fixture
@@ -51,24 +53,17 @@ def model() -> ScriptedChatModel:
 
 
 @pytest.fixture
-def guard(store: str, model: ScriptedChatModel) -> Guard:
-    return Guard(
-        view_app(Runs(Options(store=store, model=model)), lambda: False), PORT, "the token"
-    )
-
-
-@pytest.fixture
-def stranger(guard: Guard) -> Iterator[TestClient]:
+def stranger(store: str, model: ScriptedChatModel) -> Iterator[TestClient]:
     """Yield a client without a cookie."""
-    with TestClient(guard, base_url=HOME, follow_redirects=False) as client:
+    with view(store, model) as client:
         yield client
 
 
 @pytest.fixture
 def user(stranger: TestClient) -> TestClient:
     """Return a client that has opened the address with the token."""
-    assert stranger.get("/", params={"token": "the token"}).status_code == 200
-    stranger.headers["Origin"] = HOME
+    assert stranger.get("/", params=OPEN).status_code == 200
+    stranger.headers["Origin"] = ORIGIN
     return stranger
 
 
@@ -92,10 +87,10 @@ def question(store: str, session: str) -> str:
 def test_the_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_has(
     stranger: TestClient,
 ) -> None:
-    opened = stranger.get("/sessions/x", params={"token": "the token"})
+    opened = stranger.get("/sessions/x", params=OPEN)
     cookie = opened.headers["set-cookie"]
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {*cookie.split("; ")}
-    assert "the token" not in cookie + opened.text
+    assert TOKEN not in cookie + opened.text
     assert 'content="0; url=/sessions/x"' in opened.text
     assert stranger.get("/").status_code == 200
 
@@ -103,7 +98,7 @@ def test_the_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_ha
 @pytest.mark.part(5)
 @pytest.mark.parametrize("path", ["/", "/sessions/shade", "/sessions/shade/events", "/nowhere"])
 @pytest.mark.parametrize(
-    ("token", "cookie"), [("", ""), ("the toke", ""), ("the token ", "x"), ("ü", "the token")]
+    ("token", "cookie"), [("", ""), (TOKEN[:-1], ""), (f"{TOKEN} ", "x"), ("ü", TOKEN)]
 )
 def test_nobody_reads_without_the_token(
     stranger: TestClient, store: str, path: str, token: str, cookie: str
@@ -122,8 +117,8 @@ def test_nobody_writes_without_the_cookie_even_by_the_token(
     shade(store)
     sent = stranger.post(
         f"/sessions/shade/{act}",
-        params={"token": "the token"},
-        headers={"Origin": HOME},
+        params=OPEN,
+        headers={"Origin": ORIGIN},
         data={"question": question(store, "shade"), "text": "exit"},
     )
     assert sent.status_code == 401
@@ -154,7 +149,8 @@ def test_another_page_can_link_here_but_not_load_what_is_here(user: TestClient) 
 
 @pytest.mark.parametrize("host", read_rows(__file__, "other_hosts"))
 def test_a_name_that_was_pointed_here_gets_nowhere(user: TestClient, host: str) -> None:
-    for method, path in (("GET", "/"), ("GET", "/?token=the+token"), ("POST", "/sessions/x/stop")):
+    opened = f"/?{urlencode(OPEN)}"
+    for method, path in (("GET", "/"), ("GET", opened), ("POST", "/sessions/x/stop")):
         refused = user.request(method, path, headers={"Host": host, "Origin": f"http://{host}"})
         assert (refused.status_code, refused.headers.get("set-cookie")) == (421, None)
 
@@ -167,8 +163,7 @@ def test_no_answer_may_be_kept_framed_or_read_elsewhere(user: TestClient, store:
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
-        kept = {name: headers[name] for name in HEADERS if name != "Content-Security-Policy"}
-        assert kept == {name: HEADERS[name] for name in kept}
+        assert {name: headers[name] for name in SECURE} == SECURE
         assert not [name for name in headers if name.startswith("access-control")]
 
 
@@ -343,9 +338,9 @@ def test_of_two_forms_that_are_sent_at_once_one_decides(
     sums(store)
     after: list[Result] = []
 
-    def overtaken(asked: Question, form: Form, files: list[Block]) -> Any:  # noqa: ANN401
+    def overtaken(*_: object) -> dict[str, Any]:
         after.append(more_sums(store))
-        return answer_of(asked, form, files)
+        return {"decisions": [{"type": "approve"}]}
 
     monkeypatch.setattr("duologue.graphs.view.app.answer_of", overtaken)
     form = {"question": question(store, "sums"), "decision0": "approve"}
@@ -408,19 +403,6 @@ def test_what_is_new_is_told_from_where_the_page_stands(user: TestClient, store:
     assert told(**{"Last-Event-ID": mark})[1]["lines"] == ""
     # The page is not up to date with the session, so it must reload.
     assert told(**{"Last-Event-ID": "1-0123456789abcdef"})[1] == {"reload": True}
-
-
-def test_a_port_is_free_again_at_once_and_not_shared() -> None:
-    with bind_port(0) as first:
-        first.listen()
-        port = first.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port)):
-            answering, _ = first.accept()
-            # The side that closes first keeps the port busy for a while.
-            answering.close()
-            with pytest.raises(SpecError, match=f"--port: {port} is not available"):
-                bind_port(port)
-    bind_port(port).close()
 
 
 def lot(store: str, text: str = "Cook") -> None:

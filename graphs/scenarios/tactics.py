@@ -124,7 +124,7 @@ def red_team(
 
 @cache
 def _own_tactics() -> Mapping[str, Tactic]:
-    return load_tactics(Path(__file__).with_suffix(".toml"))
+    return load_tactics(Path(__file__).with_name("red_team.toml"))
 
 
 def _select(tactics: Mapping[str, Tactic] | Iterable[str] | None) -> Mapping[str, Tactic]:
