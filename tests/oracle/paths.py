@@ -24,7 +24,14 @@ from duologue.graphs import (
 )
 from duologue.graphs.conversation.limits import most_messages
 from duologue.graphs.ends.end import Facts
-from duologue.graphs.rules.position import MOVES, Leaving, Phase, Position, max_steps
+from duologue.graphs.rules.position import (
+    BETWEEN_TURNS,
+    MOVES,
+    Leaving,
+    Phase,
+    Position,
+    max_steps,
+)
 from duologue.graphs.rules.transitions import (
     Decision,
     Node,
@@ -522,3 +529,24 @@ def reachable_messages(conversation: Conversation) -> tuple[int, bool]:
         stoppers_turns = [*(said for said in stoppers_turns if said > least), least]
     at_the_cap = not extra or most in stoppers_turns
     return max([most, *(said + extra for said in stoppers_turns)]), at_the_cap
+
+
+_STAGES = {"private": " in private", "opening": " opening", "last_words": " last words"}
+
+
+@dataclass
+class TurnWalk(Walk):
+    """A walk that notes which turn follows which."""
+
+    pairs: set[tuple[str, str]] = field(default_factory=set)
+    """Pairs of turns, by the speaker and the stage, such as "Ann opening"; also "Start" and "The
+    end"."""
+
+    def _turn(self, position: Position) -> Decision:
+        decision = super()._turn(position)
+        if position.phase in BETWEEN_TURNS and decision.node is not Node.COMPLETION_JUDGE:
+            start, to = "Start", decision.speaker + _STAGES.get(decision.stage, "")
+            if position.speaker is not None:
+                start = position.speaker + _STAGES.get(position.stage, "")
+            self.pairs.add((start, "The end" if decision.node is Node.END else to))
+        return decision

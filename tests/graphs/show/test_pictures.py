@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import oracle.paths
 from duologue.graphs import (
     AgentReply,
     Conversation,
@@ -28,11 +27,7 @@ from duologue.graphs import (
     role_play,
     user_proxy,
 )
-from duologue.graphs.rules.position import BETWEEN_TURNS
-from duologue.graphs.rules.transitions import Decision, Node, decide
-from duologue.graphs.rules.turns import Dialogue
-from oracle.paths import Choices, Walk
-from support.log import Stage
+from oracle.paths import TurnWalk
 from support.tables import read_rows
 
 NAMES = ("Ann", "Bob", "Cid", "Dot")
@@ -148,28 +143,12 @@ def conversations() -> Iterator[Conversation]:
         yield talk(mode, 9, 2, when=MaxMessages(limit=3))
 
 
-WORDS = {Stage.PRIVATE: " in private", Stage.OPENING: " opening", Stage.LAST_WORDS: " last words"}
-
-
 @pytest.mark.part(3)
 @pytest.mark.parametrize("conversation", [*conversations()])
 def test_each_turn_that_may_follow_another_is_drawn_and_no_other(
-    conversation: Conversation, monkeypatch: pytest.MonkeyPatch
+    conversation: Conversation,
 ) -> None:
-    taken: set[tuple[str, str]] = set()
-
-    def noted(dialogue: Dialogue) -> Decision:
-        turn, position = decide(dialogue), dialogue.position
-        if position.phase in BETWEEN_TURNS and turn.node is not Node.COMPLETION_JUDGE:
-            start, to = "Start", turn.speaker + WORDS.get(turn.stage, "")
-            if position.speaker is not None:
-                start = position.speaker + WORDS.get(position.stage, "")
-            taken.add((start, "The end" if turn.node is Node.END else to))
-        return turn
-
-    monkeypatch.setattr(oracle.paths, "decide", noted)
-    Walk(conversation, Choices())
-    assert _turns(conversation) == taken
+    assert _turns(conversation) == TurnWalk(conversation).pairs
 
 
 def _turns(conversation: Conversation) -> set[tuple[str, str]]:
