@@ -1,14 +1,16 @@
 """Hostile texts in every place of a session that a page shows. No tests here."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from langchain_core.messages import AnyMessage, InvalidToolCall
 from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs import Conversation
-from duologue.graphs.show.page import PageSession
+from duologue.graphs.session.stored_session import StoredSession
+from duologue.graphs.show.page import PageSession, memory_page_of, page_of
 from duologue.graphs.show.page_data import Spent
+from duologue.graphs.show.render import render
 from support.log import make_line, make_tool_line, read_metadata
 
 ALLOWED: Final = {
@@ -111,6 +113,21 @@ def hostile_session(texts: Sequence[str]) -> PageSession:
         task=text,
         prompts=prompts,
         steps=steps,
+    )
+
+
+def hostile_pages(texts: Sequence[str]) -> Iterator[str]:
+    """Yield the page of a session with these texts everywhere, and that of a speaker's memory."""
+    session = hostile_session(texts)
+    yield render(page_of(session))
+    yield render(memory_page_of(session, "Ann"))
+
+
+def hostile_result(texts: Sequence[str]) -> StoredSession:
+    """Return a session with these texts everywhere, as it is shown in a notebook."""
+    one = hostile_session(texts)
+    return StoredSession(
+        one.id, one.conversation, [*one.log], one.task, one.outcome, tuple(one.pending)
     )
 
 

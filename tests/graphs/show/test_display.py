@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,18 +15,13 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from markdown_it import MarkdownIt
 from rich.console import Console, RenderableType
 
-from duologue.graphs import Conversation, MessageQuestion, Question, aconverse, chat, converse
-from duologue.graphs.common.display import MOST
-from duologue.graphs.conversation.questions import Because
-from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.session import progress
+from duologue.graphs import Conversation, Question, aconverse, chat, converse
 from duologue.nodes.testing import ScriptedChatModel
-from pages import ALLOWED, HOSTILE, hostile_session
+from pages import ALLOWED, HOSTILE, hostile_result
 from support.fork_help import run
 from support.fork_talks import TALKS
 from support.html import Seen
-from support.log import make_line, make_metadata
-from support.results import StoredSession
+from support.loaded import load, said
 
 PAIR = Conversation.model_validate(
     {
@@ -49,14 +45,6 @@ def printed(shown: Shows, width: int = 80) -> str:
     with console.capture() as captured:
         console.print(shown)
     return captured.get()
-
-
-def everything(result: StoredSession) -> list[Shows]:
-    name = result.conversation.names[0]
-    view: Any = result.viewpoint(name)
-    why: Any = result.why()
-    found: list[Any] = [result, result.conversation, result.outcome, view, why]
-    return [one for one in found if one is not None]
 
 
 def test_a_result_shows_the_talk_and_the_end_without_any_style(tmp_path: Path) -> None:
@@ -110,45 +98,34 @@ def test_lists_that_show_themselves_are_lists(tmp_path: Path) -> None:
         assert hasattr(found, "_repr_html_")
         assert repr(found) == repr([*found])
     assert result.viewpoint("Ann")[0] == [*result.viewpoint("Ann")][0]  # noqa: RUF015
-    assert viewpoint(conversation, result.messages, "Ann") == result.viewpoint("Ann")[1:]
 
 
 def test_what_waits_or_was_broken_off_says_so() -> None:
-    nothing = StoredSession("s", PAIR, [], None, None)
-    question = MessageQuestion(id="q", speaker="Ann", because=Because.TURN, prompt="Ann, now you.")
-    waits = StoredSession("s", PAIR, [], None, None, (question,))
+    nothing = load([]).state()
+    waits = converse(chat(), store="memory:")
     assert "Not finished yet" in nothing._repr_html_()
     assert "There are no messages yet." in nothing._repr_html_()
     assert "Not finished after 0 messages" in printed(nothing)
     for form in (waits._repr_html_(), waits._repr_markdown_(), printed(waits)):
-        assert "Ann, now you." in form
+        assert "User, it is your turn." in form
 
 
 def test_of_a_long_talk_the_newest_lines_are_shown() -> None:
-    about = make_metadata("speech", speaker="Ann")
-    log: list[Any] = [make_line(number, f"line {number}.", about) for number in range(1000)]
-    result = StoredSession("s", PAIR, log, None, None)
+    result = load(said(*(f"line {number}." for number in range(1000)))).state()
     for form in (result._repr_html_(), result._repr_markdown_(), printed(result)):
-        assert f"{1000 - MOST:,}" in form
-        assert "earlier messages are not shown" in form
+        (hidden,) = re.findall(r"(\d+) earlier messages are not shown", form)
+        assert f"line {hidden}." in form
+        assert f"line {int(hidden) - 1}." not in form
         assert "line 999." in form
-        assert "line 1." not in form
         assert len(form) < 40_000
 
 
 @pytest.mark.part(3)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
-    session = hostile_session([text, "Fine."])
-    result = StoredSession(
-        session.id,
-        session.conversation,
-        [*session.log],
-        session.task,
-        session.outcome,
-        tuple(session.pending),
-    )
-    for shown in everything(result):
+    result: Any = hostile_result([text, "Fine."])
+    view = result.viewpoint(result.conversation.names[0])
+    for shown in (result, result.conversation, view, result.why()):
         seen = Seen(shown._repr_html_())
         assert seen.names <= ALLOWED - {"script", "title", "svg"} | {"b"}
         assert not [one for _, one in seen.tags if "src" in one]
@@ -158,6 +135,12 @@ def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
         tables = {"table", "thead", "tbody", "tr", "th", "td", "p", "strong", "code", "br"}
         assert told.names <= tables
         assert "\x1b" not in printed(shown)
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a cell show at once how far it is."""
+    for name, seconds in (("_PATIENCE", 0), ("_TICK", 0.01)):
+        monkeypatch.setattr(f"duologue.graphs.session.progress.{name}", seconds)
 
 
 class Kernel:
@@ -202,8 +185,7 @@ def test_a_cell_shows_how_far_it_is_and_then_nothing(
 ) -> None:
     kernel = Kernel()
     monkeypatch.setitem(sys.modules, "IPython", kernel.module)
-    monkeypatch.setattr(progress, "_PATIENCE", 0)
-    monkeypatch.setattr(progress, "_TICK", 0.01)
+    hurry(monkeypatch)
     model = Slow(kernel=kernel, speakers=["Ann", "Ben"])
     if is_async:
         result = asyncio.run(aconverse(PAIR, model=model, store="memory:"))
@@ -222,8 +204,7 @@ def test_a_cell_shows_how_far_it_is_and_then_nothing(
 def test_a_cell_shows_that_it_waits_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel()
     monkeypatch.setitem(sys.modules, "IPython", kernel.module)
-    monkeypatch.setattr(progress, "_PATIENCE", 0)
-    monkeypatch.setattr(progress, "_TICK", 0.01)
+    hurry(monkeypatch)
 
     async def answer(question: Question) -> str:
         for _ in range(1000):
@@ -243,7 +224,7 @@ def test_where_no_notebook_runs_nothing_is_shown(
 ) -> None:
     module: Any = SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "IPython", module)
-    monkeypatch.setattr(progress, "_PATIENCE", 0)
+    hurry(monkeypatch)
     assert converse(PAIR, model=ScriptedChatModel(["Hm.", "Hm?"]), store="memory:").outcome
     # A stderr that is no terminal gets its first line after ten seconds.
     assert capsys.readouterr() == ("", "")

@@ -8,18 +8,15 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from langchain_core.messages import AnyMessage
-from langchain_core.messages.tool import ToolCall
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from duologue.graphs import Conversation, Session, SpecError
-from duologue.graphs.session.export_text import as_json_lines, as_markdown
+from duologue.graphs import Session, SpecError
 from support.cases import drawn_cases
 from support.fork_help import plain, run
 from support.fork_talks import TALKS
-from support.log import Failure, make_line, make_metadata, make_tool_line, place_of
-from support.results import StoredSession
+from support.loaded import load, said
+from support.log import place_of
 from support.tables import each_row
 
 
@@ -41,22 +38,15 @@ def blocks(tokens: list[Token]) -> list[str]:
     return [token.type for token in tokens if token.level == 0 and token.nesting >= 0]
 
 
-def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> StoredSession:
-    """Return a session with these messages, from each speaker in turn."""
-    conversation = Conversation.model_validate(
-        {"task": "Plan", "speakers": [{"name": name} for name in names]}
-    )
-    log: list[AnyMessage] = [
-        make_line(number, text, speaker=names[number % 2], **line)
-        for number, text in enumerate(texts)
-    ]
-    return StoredSession("s", conversation, log, "Plan", None)
+def made(*texts: str, **fields: Any) -> str:
+    """Return the page of a session with these messages, from each speaker in turn."""
+    return load(said(*texts, **fields)).export("markdown")
 
 
 @each_row("odd_texts")
 def test_no_text_breaks_the_page(text: str) -> None:
     """Later messages keep their headings, and nothing is hidden, after any text."""
-    tokens = page_of(as_markdown(made(text, "Fine.", text)))
+    tokens = page_of(made(text, "Fine.", text))
     assert headings(tokens) == ["Plan", "Ann (m0000)", "Ben (m0001)", "Ann (m0002)"]
     quoted = ["heading_open", "blockquote_open"]
     assert blocks(tokens) == [
@@ -85,7 +75,8 @@ PIECES = st.lists(
 )
 def test_no_text_and_no_name_ever_breaks_the_page(text: str, name: str) -> None:
     names = (name, f"{name[:78]} B")
-    tokens = page_of(as_markdown(made(text, "Fine.", names=names)))
+    pair = {"task": "Plan", "speakers": [{"name": one} for one in names]}
+    tokens = page_of(load(said(text, "Fine.", names=names), pair).export("markdown"))
     found = blocks(tokens)
     assert found.count("heading_open") == 3
     assert found[-2:] == ["hr", "paragraph_open"]
@@ -96,7 +87,7 @@ def test_no_text_and_no_name_ever_breaks_the_page(text: str, name: str) -> None:
 
 
 def test_a_page_shows_a_texts_own_markdown() -> None:
-    tokens = page_of(as_markdown(made("Two:\n\n- beans\n- peas\n\n```python\nplant()\n```")))
+    tokens = page_of(made("Two:\n\n- beans\n- peas\n\n```python\nplant()\n```"))
     assert ("list_item_open", 2) in [(token.type, token.level) for token in tokens]
     (code,) = [token for token in tokens if token.type == "fence"]
     assert (code.content, code.info) == ("plant()\n", "python")
@@ -105,8 +96,8 @@ def test_a_page_shows_a_texts_own_markdown() -> None:
 def test_a_page_has_the_title_the_task_each_message_and_how_it_ended(tmp_path: Path) -> None:
     conversation, lines = TALKS["structured"]
     store = f"memory:{tmp_path.name}"
-    whole = run(conversation.model_copy(update={"title": "A *fine* garden"}), lines, store=store)
-    page = as_markdown(whole)
+    session = run(conversation.replace(title="A *fine* garden"), lines, store=store).session
+    page = session.export("markdown")
     assert headings(page_of(page))[:3] == ["A *fine* garden", "The task (m0000)", "Ann (m0003)"]
     for found in (
         "> Plan a big garden.",
@@ -123,17 +114,18 @@ def test_a_page_has_the_title_the_task_each_message_and_how_it_ended(tmp_path: P
         assert f"\n{found}\n" in page, found
     # Instructions to speakers are no part of the conversation.
     assert "> Dig\n" not in page
-    assert "> Dig\n" in as_markdown(whole, "Ann")
-    assert "Not finished." in as_markdown(made("Hi"))
+    assert "> Dig\n" in session.export("markdown", speaker="Ann")
+    assert "Not finished." in made("Hi")
 
 
 def test_what_was_parsed_stands_beside_its_message() -> None:
     """L1: both formats contain the parsed result and the text."""
-    result = made("The price is 5 €.", parsed={"price": 5, "currency": "€"})
-    assert '```json\n{\n  "price": 5,\n  "currency": "€"\n}\n```' in as_markdown(result)
-    (found,) = objects(as_json_lines(result))
+    session = load(said("The price is 5 €.", parsed={"price": 5, "currency": "€"}))
+    assert '```json\n{\n  "price": 5,\n  "currency": "€"\n}\n```' in session.export("markdown")
+    text = session.export("jsonl")
+    (found,) = objects(text)
     assert found["parsed"] == {"price": 5, "currency": "€"}
-    assert "€" in as_json_lines(result)
+    assert "€" in text
 
 
 def objects(text: str) -> Iterator[dict[str, Any]]:
@@ -150,9 +142,7 @@ def test_json_lines_hold_every_message_with_all_that_stands_beside_it(
     store = f"memory:{tmp_path.name}"
     conversation, lines = TALKS[name]
     whole = run(conversation, lines, session="one", store=store)
-    text = Session("one", store=store).export(format="jsonl")
-    assert text == as_json_lines(whole)
-    found = list(objects(text))
+    found = list(objects(whole.session.export("jsonl")))
     assert [one["id"] for one in found] == [place_of(message) for message in whole.messages]
     assert [one["text"] for one in found] == [message.text for message in whole.messages]
     said = [one for one in found if one["kind"] in ("speech", "tool_calls") and one["text"].strip()]
@@ -199,28 +189,30 @@ def test_an_odd_format_and_a_stranger_are_refused(tmp_path: Path) -> None:
 def test_control_characters_are_shown_and_break_no_line() -> None:
     """Exports show control characters, which affect no terminal and no program."""
     text = "a\x1b[31mb\x00c\x07d\u202ee\x85f\u2028g\u2029h\x1ci"
-    result = made(text, "Fine.")
-    page = as_markdown(result)
+    session = load(said(text, "Fine."))
+    page = session.export("markdown")
     # The log has a question mark for the character that PostgreSQL can't store.
     assert r"a\x1b[31mb?c\x07d\u202ee\x85f" in page
     assert not set("\x1b\x00\x07\u202e\x85\x1c") & set(page)
-    found = list(objects(as_json_lines(result)))
+    found = list(objects(session.export("jsonl")))
     assert [one["text"] for one in found] == [text.replace("\x00", "?"), "Fine."]
 
 
 def test_a_page_keeps_the_marks_that_hebrew_and_arabic_need_and_no_override() -> None:
-    said = "\u200fשלום \u200e(C++)\u200e! می\u200cخواهم \u061c7%"  # noqa: RUF001
-    page = as_markdown(made(f"{said} \u202aa\u202eb\u202c\u2067c", "Fine."))
-    assert rf"{said} \u202aa\u202eb\u202c\u2067c" in page
+    text = "\u200fשלום \u200e(C++)\u200e! می\u200cخواهم \u061c7%"  # noqa: RUF001
+    page = made(f"{text} \u202aa\u202eb\u202c\u2067c", "Fine.")
+    assert rf"{text} \u202aa\u202eb\u202c\u2067c" in page
 
 
 @each_row("answered_calls", "fields", "told")
 def test_a_page_tells_who_answered_a_call(fields: dict[str, Any], told: str) -> None:
-    whole = made("Hi.")
-    if "failure" in fields:
-        fields = fields | {"failure": Failure[fields["failure"]]}
-    calls = [ToolCall(name="mail", args={}, id="a", type="tool_call")]
-    about = make_metadata("tool_calls", speaker="Ann")
-    whole.messages.append(make_line(1, "", about, tool_calls=calls))
-    whole.messages.append(make_tool_line(2, "Sent.", speaker="Ann", call_id="a", **fields))
-    assert f"\n{told}\n" in as_markdown(whole)
+    call = {"name": "mail", "args": {}, "id": "a"}
+    calls = {"text": "", "metadata": {"kind": "tool_calls", "speaker": "Ann"}, "tool_calls": [call]}
+    result = {
+        "text": "Sent.",
+        "call_id": "a",
+        "failed": "failure" in fields,
+        "metadata": {"kind": "tool_result", "speaker": "Ann", **fields},
+    }
+    page = load([*said("Hi."), calls, result]).export("markdown")
+    assert f"\n{told}\n" in page
