@@ -56,7 +56,12 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     if (stopped := await _stop_calls(calls, state)) is not None:
         return stopped
     decisions = read_decisions(state, message)
-    request = _build_question(context, message) if decisions is None else None
+    request = None
+    if decisions is None and not isinstance(metadata(message), CodeCalls):
+        tools = _find_tools(context)
+        request = build_approval(
+            context.speaker, message.tool_calls, lambda name: parameters_of(tools[name])
+        )
     if request is not None:
         # In a separate step: the decision must be stored before anything runs.
         decided_now = _ask_for_approval(context, request, message)
@@ -92,15 +97,6 @@ async def _stop_calls(calls: CallsRun, state: State) -> dict[str, Any] | None:
         return await calls.interrupt(person)
     # In a separate step. Otherwise the step's next question would get the same answer.
     return None if person is None else {"decisions": {"message": place}}
-
-
-def _build_question(context: NodeContext, message: AIMessage) -> Approval | None:
-    """Return the question to a person about the calls of a message, or None if there is none."""
-    if isinstance(metadata(message), CodeCalls):
-        return None
-    tools = _find_tools(context)
-    calls = message.tool_calls
-    return build_approval(context.speaker, calls, lambda name: parameters_of(tools[name]))
 
 
 def _find_tools(context: NodeContext) -> dict[str, BaseTool]:

@@ -371,7 +371,12 @@ class CallsRun:
                 held_up.append(came)
             else:
                 found[call_id] = CallResult.read(came["answer"])
-        _raise_all(held_up)
+        for held in held_up:
+            if not isinstance(held, GraphInterrupt):
+                raise held
+        if held_up:
+            # The questions of several calls are asked together, so that all can be answered.
+            raise GraphInterrupt(tuple(one for held in held_up for one in held.args[0]))
         return found
 
     async def _run_hooks(self, asked: Sequence[_Call]) -> Sequence[_Call]:
@@ -457,12 +462,3 @@ class CallsRun:
             return await self.interpreter.run(language, code)
 
         return run_code
-
-
-def _raise_all(errors: Sequence[BaseException]) -> None:
-    """Raise an error of the calls, or their questions together, so that all can be answered."""
-    for error in errors:
-        if not isinstance(error, GraphInterrupt):
-            raise error
-    if errors:
-        raise GraphInterrupt(tuple(one for error in errors for one in error.args[0]))

@@ -166,7 +166,10 @@ async def _ask_with_schema(context: NodeContext, model: Model, judge: Judge) -> 
     else:
         left = tuple(judgement.objectives_left)
         verdict = Verdict(speaker=speaker.name, complete=judgement.complete, objectives_left=left)
-        text = _describe_verdict(context, verdict)
+        # The verdict in words, as the speaker itself would say it.
+        none_left = prompts.NO_OBJECTIVES_LEFT if judgement.complete else prompts.TASK_NOT_COMPLETE
+        said = prompts.OBJECTIVES_LEFT if left else none_left
+        text = context.conversation.render_prompt(said, objectives="; ".join(left))
     # An unreadable answer has no use in the speaker's view.
     audience = _find_audience(context) if verdict.readable else NOBODY
     context.add(words, JudgeQuestion(audience=audience))
@@ -177,16 +180,6 @@ async def _ask_with_schema(context: NodeContext, model: Model, judge: Judge) -> 
 
 def _build_prompt(context: NodeContext, additions: PromptAdditions) -> list[BaseMessage]:
     return order_messages([*view_of(context, additions), *additions.last])
-
-
-def _describe_verdict(context: NodeContext, verdict: Verdict) -> str:
-    """Return a verdict in words, as the speaker itself would say it."""
-    render_prompt = context.conversation.render_prompt
-    if verdict.objectives_left:
-        return render_prompt(prompts.OBJECTIVES_LEFT, objectives="; ".join(verdict.objectives_left))
-    return render_prompt(
-        prompts.NO_OBJECTIVES_LEFT if verdict.complete else prompts.TASK_NOT_COMPLETE
-    )
 
 
 def _find_first_answer(context: NodeContext) -> tuple[BaseMessage, BaseMessage] | None:

@@ -292,11 +292,16 @@ class ReplyCheck:
             own = next(speeches, None)
         if newest is None or own is None or not is_equal(own[0].text, text):
             return False
-        # The same answer to another move of a game is no repetition. A first message answers none.
+        # The same answer to another move of a game is no repetition, and no answer to a person who
+        # asks the same again is one. A first message answers none.
         earlier = [one for one, _ in speeches]
         before = earlier[0] if earlier else None
-        is_alike = own is newest or before is None or _is_alike(before, newest)
-        return is_alike and not any(_is_new(one, earlier) for one in heard)
+        if own is not newest and before is not None:
+            second, about = newest
+            asks_again = is_by_person(about) and is_equal(before.text, second.text)
+            if asks_again or not is_same_move(before.text, second.text):
+                return False
+        return not any(_is_new(one, earlier) for one in heard)
 
     def _find_echoed_speaker(self, own: str) -> str | None:
         """Return the speaker whose message a reply echoes, or None.
@@ -403,17 +408,6 @@ def _iterate_speeches(
         about = metadata(message)
         if isinstance(about, Speech):
             yield message, about
-
-
-def _is_alike(before: BaseMessage, now: tuple[BaseMessage, MessageMetadata]) -> bool:
-    """Return whether the same answer to two messages is a repetition.
-
-    It is not if the messages are two moves of a game, or if a person asks the same again.
-    """
-    second, about = now
-    if is_by_person(about) and is_equal(before.text, second.text):
-        return False
-    return is_same_move(before.text, second.text)
 
 
 def _take_first_words(text: str) -> list[str]:

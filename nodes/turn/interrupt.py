@@ -71,7 +71,7 @@ async def ask_for_message(context: NodeContext) -> Leaving | Content | None:
             return None
         waiting = context.find_waiting_message(turn.speaker)
         return None if waiting is None else waiting.content
-    why = explain_guards(context, context.reader.tallies(context.log))
+    why = explain_guards(context, context.session.reader.tallies(context.log))
     if why and asked.because is Because.TURN:
         asked = asked._replace(because=Because.GUARD, why=why)
     return await _ask_and_read(context, asked)

@@ -249,20 +249,15 @@ def join_outputs(log: Sequence[BaseMessage]) -> DraftReply:
         for one in reversed(results)
     ]
     exit_code = next(filter(None, codes), 0)
-    left = len(asked) - len(results)
     outputs = [one.text for one in results]
-    parsed: JsonValue = {"exit_code": exit_code, "outputs": [*outputs]}
-    return DraftReply(AIMessage(_report_code(exit_code, outputs, left)), Source.CODE, parsed)
-
-
-def _report_code(exit_code: int, outputs: Sequence[str], left: int) -> str:
-    """Return a report on code: its exit code, its output, and the number of blocks not run."""
-    how = "it failed" if exit_code else "it succeeded"
-    nothing = NO_OUTPUT if exit_code else PRINTED_NOTHING
+    how, nothing = ("it failed", NO_OUTPUT) if exit_code else ("it succeeded", PRINTED_NOTHING)
     shown = "\n".join(text.strip("\n") for text in outputs if text.strip()) or nothing
-    blocks = "block was" if left == 1 else "blocks were"
-    behind = f"\n{left} more {blocks} not run because of this failure." if left else ""
-    return f"Exit code: {exit_code} ({how})\nOutput:\n{shown}{behind}"
+    report = f"Exit code: {exit_code} ({how})\nOutput:\n{shown}"
+    if left := len(asked) - len(results):
+        blocks = "block was" if left == 1 else "blocks were"
+        report += f"\n{left} more {blocks} not run because of this failure."
+    parsed: JsonValue = {"exit_code": exit_code, "outputs": [*outputs]}
+    return DraftReply(AIMessage(report), Source.CODE, parsed)
 
 
 def exit_code_of(parsed: JsonValue, *, failed: bool) -> int:

@@ -151,7 +151,7 @@ def _cut_history(
     limit if None.
     """
     name = context.turn.speaker
-    history, heard = context.reader.history(name), context.heard_lines()
+    history, heard = context.session.reader.history(name), context.heard_lines()
     since = None if limit is None else history.cut_to_newest(heard, overhead, limit)
     if since is None and (halved := history.halve(heard, overhead)) is not None:
         since, limit = halved, None
@@ -178,7 +178,9 @@ async def summarize_left_out(context: NodeContext) -> bool:
         model = await context.model(speaker.model)
         short = model.adapter.prompting.small_model_prompt(speaker)
     overhead = prompt_overhead(context, PromptAdditions(short))
-    left_out = context.reader.history(speaker.name).to_summarise(context.heard_lines(), overhead)
+    left_out = context.session.reader.history(speaker.name).to_summarise(
+        context.heard_lines(), overhead
+    )
     if left_out is not None:
         await summarize(context, *left_out)
     return left_out is not None
@@ -199,7 +201,7 @@ async def summarize(context: NodeContext, lines: Sequence[BaseMessage], since: s
         ModelSettings(temperature=policy.temperature),
         SUMMARY_TEMPERATURE,
     )
-    old = context.reader.history(speaker.name).last_summary(context.log)
+    old = context.session.reader.history(speaker.name).last_summary(context.log)
     before = old.text.strip() if old is not None else ""
     text, answer, read = "", AIMessage(""), [*lines]
     render_prompt = context.conversation.render_prompt

@@ -25,7 +25,7 @@ from ...graphs.log.messages import make_message, metadata, says_something, store
 from ...graphs.log.metadata import INPUT, Instruction, MessageMetadata, OpeningAnswer, Speech, Stage
 from ...graphs.log.state import State, hide_messages, update_of, with_own_ids
 from ...graphs.prompts import prompts
-from ...graphs.rules.log_counter import Reader, with_usage
+from ...graphs.rules.log_counter import with_usage
 from ...graphs.rules.outcome import list_after_output, outcome
 from ...graphs.rules.position import (
     BETWEEN_TURNS,
@@ -207,11 +207,6 @@ class NodeContext(Dialogue):
         return None if gate is None else StepGate(gate, is_resumable=self.is_recorded)
 
     @cached_property
-    def reader(self) -> Reader:
-        """The reader of the log."""
-        return self.session.reader
-
-    @cached_property
     def turn(self) -> Decision:
         """The next step, according to the rules."""
         return self.session.turn(self.position)
@@ -224,7 +219,7 @@ class NodeContext(Dialogue):
     @cached_property
     def hooks(self) -> list[tuple[str, Hook]]:
         """The speaker's hooks with their names, in order."""
-        return self.resources.registry.hooks_of(self.speaker)
+        return self.resources.registry.hooks_of(self.speaker) if self.speaker.hooks else []
 
     def lines(self) -> Sequence[AnyMessage]:
         """Return the log with the messages that this step adds."""
@@ -320,12 +315,12 @@ class NodeContext(Dialogue):
 
     def count_call(self, model: Model, answer: AIMessage) -> None:
         """Count the usage of an answered call of a model."""
-        before, price = self.usage.get(model.label, Usage()), model.price(self.conversation.prices)
+        label, price = model.label, model.price(self.conversation.prices)
         if model.gate is not None:
-            model.gate.count(model.label, Usage().plus(answer, price))
+            model.gate.count(label, Usage().plus(answer, price))
         if self.resources.progress is not None:
             self.resources.progress.note_answer()
-        self.usage[model.label] = before.plus(answer, price)
+        self.usage[label] = self.usage.get(label, Usage()).plus(answer, price)
 
     def add_usage(self, usage: Mapping[str, Usage]) -> None:
         """Add the usage of other calls, by model."""
@@ -358,7 +353,7 @@ class NodeContext(Dialogue):
         usage = self.usage
         messages = with_own_ids(self.new, self.log)
         log = [*self.log, *messages]
-        facts = await self._count_facts(position, log, usage)
+        facts = await self._count_facts(position, log)
         position = position.model_copy(update={"facts": facts})
         dialogue = Dialogue(self.conversation, position, log=log)
         decision = decide(dialogue)
@@ -366,7 +361,7 @@ class NodeContext(Dialogue):
         update: dict[str, Any] = {"position": stored, "usage": dump_usage(usage)}
         self.session.keep_step(update, position, decision, usage)
         if decision.node is Node.END:
-            ended = outcome(dialogue, decision.reasons, usage, self.reader.tallies(log))
+            ended = outcome(dialogue, decision.reasons, usage, self.session.reader.tallies(log))
             update["outcome"] = ended.model_dump(mode="json")
             # Clients look for the output in the last message of `messages`. Therefore the messages
             # that follow the output go to `unspoken`.
@@ -375,12 +370,10 @@ class NodeContext(Dialogue):
         new = instruct_before_turn(dialogue, decision) if tells else []
         return update | update_of([*messages, *new], self.log)
 
-    async def _count_facts(
-        self, position: Position, log: Sequence[BaseMessage], usage: dict[str, Usage]
-    ) -> Facts:
+    async def _count_facts(self, position: Position, log: Sequence[BaseMessage]) -> Facts:
         before = position.facts
         speaker = position.speaker if position.phase in CALL_OF_SPEAKER else None
-        facts = with_usage(self.reader.facts(log), usage.values(), before, speaker)
+        facts = with_usage(self.session.reader.facts(log), self.usage.values(), before, speaker)
         is_stopped, predicates = before.stop_requested, before.predicates
         if position.phase in TURN_ENDS:
             asks, session = self.resources.stop_requested, session_id()
@@ -389,20 +382,15 @@ class NodeContext(Dialogue):
             # Predicates that were true before this message may be false now.
             predicates = ()
         elif position.phase is Phase.CHECKED:
-            predicates = await self._evaluate_predicates(heard_messages(log))
+            said, find = heard_messages(log), self.resources.registry.predicate
+            # Every message may have been removed, and a function may read the newest one.
+            asked = self.conversation.predicates if said else ()
+            met = [name for name in asked if await call("predicate", name, find(name), said)]
+            predicates = tuple(met)
         seconds = before.seconds + time.monotonic() - self.began
         return facts.model_copy(
             update={"seconds": seconds, "stop_requested": is_stopped, "predicates": predicates}
         )
-
-    async def _evaluate_predicates(self, said: Sequence[BaseMessage]) -> tuple[str, ...]:
-        """Return the names of the predicates in the end conditions that are true."""
-        # Every message may have been removed, and a function may read the newest one.
-        asked, find = (
-            self.conversation.predicates if said else (),
-            self.resources.registry.predicate,
-        )
-        return tuple([name for name in asked if await call("predicate", name, find(name), said)])
 
 
 def adapt_to_stage(stage: Stage, speaker: Speaker) -> Speaker:
@@ -459,14 +447,13 @@ def _choose_instruction(
             return None
         line = opening.first_line if position.turns == 0 else None
         return line or conversation.render_prompt(prompts.ALL_SPEAK), Instruction()
-    is_by_model = speaker.has_model
     if decision.stage is Stage.ROUNDS and position.turns == 0:
         # Many models refuse a prompt that begins with an assistant message.
         begins = speaker.first_message is not None or speaker.human is not None
-        if begins and not is_by_model and opening == Opening():
+        if begins and not speaker.has_model and opening == Opening():
             return None
         return _make_first_instruction(conversation, alone, dialogue.log)
-    if speaker.human is not None and not is_by_model:
+    if speaker.human is not None and not speaker.has_model:
         # A person's question names the speaker already.
         return None
     if not conversation.is_pair or not isinstance(conversation.turn_order, RoundRobin):

@@ -28,7 +28,6 @@ from ...graphs.rules.position import BETWEEN_TURNS, Phase, Position
 from ...graphs.speakers.call_settings import RunningSummary, SmallModelPrompt, TokenBudget
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.text.words import tokens_of, tokens_of_message
-from ..models.adapters.base import Prompting
 from ..models.adapters.families import find_prompting
 from ..models.tool_binding import (
     ToolOffer,
@@ -124,7 +123,7 @@ def _shown_messages(
     speaker = context.speaker
     schema = context.resources.registry.schema_of(speaker)
     system = context.conversation.system_prompt(speaker, context.task, schema)
-    view = context.reader.view(lines, speaker.name, system, in_prompt=short is None)
+    view = context.session.reader.view(lines, speaker.name, system, in_prompt=short is None)
     if short is None:
         return view
     given = _given_task(context)
@@ -138,7 +137,9 @@ def view_of(context: NodeContext, additions: PromptAdditions = NO_ADDITIONS) -> 
     """
     limit = _prompt_limit(context)
     overhead = PromptOverhead(0) if limit is None else prompt_overhead(context, additions)
-    kept = context.reader.history(context.turn.speaker).shorten(context.heard_lines(), overhead)
+    kept = context.session.reader.history(context.turn.speaker).shorten(
+        context.heard_lines(), overhead
+    )
     view = order_messages(_shown_messages(context, kept.lines, additions.short))
     if limit is None:
         return view
@@ -154,19 +155,15 @@ def turn_additions(context: NodeContext, short: SmallModelPrompt | None) -> Prom
         # A blank draft cannot be sent, and adds nothing to the request.
         retry = [AIMessage(draft.text)] if draft.text.strip() else []
         retry.append(HumanMessage(rewrite_request(context.conversation, metadata(draft))))
-    elif (count := _count_last_failure(context)) > 0:
-        request = context.conversation.render_prompt(prompts.FAILED_CALLS, count=count)
-        retry.append(HumanMessage(request))
+    elif context.position.phase is Phase.RETURNED:
+        conversation, facts = context.conversation, context.position.facts
+        counts = ((facts.count(one.reason), one.limit(conversation)) for one in TURN_ERRORS)
+        # The next failure would end the conversation.
+        count = max((count for count, limit in counts if count == limit - 1), default=0)
+        if count > 0:
+            request = conversation.render_prompt(prompts.FAILED_CALLS, count=count)
+            retry.append(HumanMessage(request))
     return PromptAdditions(short, _make_end_notice(context), retry)
-
-
-def _count_last_failure(context: NodeContext) -> int:
-    """Return the number of failed calls if the next failure ends the conversation, otherwise 0."""
-    if context.position.phase is not Phase.RETURNED:
-        return 0
-    conversation, facts = context.conversation, context.position.facts
-    counts = ((facts.count(one.reason), one.limit(conversation)) for one in TURN_ERRORS)
-    return max((count for count, limit in counts if count == limit - 1), default=0)
 
 
 def _make_end_notice(context: NodeContext) -> str:
@@ -177,8 +174,10 @@ def _make_end_notice(context: NodeContext) -> str:
             return ""
         notice = conversation.render_prompt(prompts.LAST_MESSAGE)
     else:
+        if not end_chat.tell_rounds_left or context.turn.stage is not Stage.ROUNDS:
+            return ""
         left = end_chat.rounds_left(context.rounds + 1)
-        if not end_chat.tell_rounds_left or left is None or context.turn.stage is not Stage.ROUNDS:
+        if left is None:
             return ""
         notice = conversation.render_prompt(prompts.ROUNDS_LEFT, count=left)
     return conversation.mark_instruction(context.speaker, notice)
@@ -231,7 +230,7 @@ def callable_tools(context: NodeContext, offers: type[ToolOffer]) -> tuple[list[
     """Return the tools described to the speaker, and its tool choice."""
     speaker = context.speaker
     may_call = context.position.tool_rounds < context.conversation.max_tool_rounds
-    are_described = may_call or (offers.is_in_prompt and bool(speaker.tools))
+    are_described = bool(speaker.tools) and (may_call or offers.is_in_prompt)
     tools = offered_tools(context.resources.registry, speaker) if are_described else []
     choice = speaker.tool_choice if may_call else "none"
     if choice != "none" and context.position.tool_rounds > 0:
@@ -295,7 +294,11 @@ async def _rebuild_prompt(
         # The answer was requested together with that of the speaker whose turn it was.
         context = context.begin_at_once(name)
     context.new.extend(log[len(context.log) :])
-    prompting, speaker = _find_prompting(context, before, after), context.speaker
+    # The model that answered is the one whose usage has grown.
+    used, now = read_usage(before), read_usage(after)
+    label = next((label for label in now if now[label] != used.get(label)), None)
+    speaker = context.speaker
+    prompting = find_prompting(speaker.model or context.conversation.model, label)
     offers = choose_offer(prompting, speaker.tool_calling)
     # A prompt with a limit is measured, with the schemas of its tools.
     needs_tools = offers.is_in_prompt or _prompt_limit(context) is not None
@@ -306,11 +309,3 @@ async def _rebuild_prompt(
     if not offers.is_in_prompt:
         return prompt
     return offers(*callable_tools(context, offers)).prompt(prompt, prompting)
-
-
-def _find_prompting(context: NodeContext, before: State, after: State) -> Prompting:
-    """Return the prompting rules of the model that answered: the one whose usage has grown."""
-    used, now = read_usage(before), read_usage(after)
-    label = next((label for label in now if now[label] != used.get(label)), None)
-    called = context.speaker.model or context.conversation.model
-    return find_prompting(called, label)

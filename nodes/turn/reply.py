@@ -13,11 +13,7 @@ from pydantic import BaseModel
 
 from ...graphs.common.content import Content, describe_content, files_of, make_content, text_of
 from ...graphs.common.errors import ModelError, SpecError
-from ...graphs.conversation.conversation import (
-    Conversation,
-    inner_conversation,
-    may_hand_off_privately,
-)
+from ...graphs.conversation.conversation import inner_conversation, may_hand_off_privately
 from ...graphs.conversation.judges import HAND_OFF, Concurrent, Handoff
 from ...graphs.ends.end_chat import Reason
 from ...graphs.log.heard_text import HeardText, join_texts, may_say_token
@@ -75,8 +71,11 @@ async def ask_for_reply(context: NodeContext) -> DraftReply:
     """Ask the speaker's model."""
     speaker = context.speaker
     model = await context.model(speaker.model)
-    where = context.path_of("model_settings")
-    settings = context.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
+    settings = context.session.call_settings.get(speaker.name)
+    if settings is None:
+        where = context.path_of("model_settings")
+        settings = context.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
+        context.session.call_settings[speaker.name] = settings
     additions = turn_additions(context, model.adapter.prompting.small_model_prompt(speaker))
     form = speaker.format
     is_structured = isinstance(form, SchemaFormat) and form.form == "structured"
@@ -110,7 +109,7 @@ async def _ask_for_text(
     purpose = _choose_purpose(context)
 
     def read(answer: AIMessage) -> AIMessage:
-        if not tools or choice == "none":
+        if choice == "none":
             return answer
         heard = select_heard(context.conversation, context.log, speaker.name)
         return ReplyCheck(context.conversation, speaker, heard).take_written_calls(tools, answer)
@@ -136,7 +135,8 @@ async def _ask_for_text(
         listeners=listeners,
         private=_is_private(context),
     )
-    answer = read(answer)
+    if tools:
+        answer = read(answer)
     if speaker.speaks_with_tool_calls:
         answer = take_out_to_user(answer, speaking)
     if not isinstance(context.conversation.turn_order, Handoff):
@@ -189,14 +189,15 @@ def _choose_purpose(context: NodeContext) -> type[ModelOutput]:
         # A second answer may repeat the request, be only a part, or be dropped for the first draft.
         # An answer in a round in which all speak at once waits for its speaker's turn.
         return UnheardReply
-    speaker = context.speaker
-    # A person who follows the stream must not see another speaker's private text.
-    hides = any(
-        one.human for one in context.conversation.speakers if one.name != speaker.name
-    ) and (
+    speaker, conversation = context.speaker, context.conversation
+    is_private = (
         context.turn.stage not in ALOUD
         or speaker.speaks_to is not None
-        or may_hand_off_privately(context.conversation)
+        or may_hand_off_privately(conversation)
+    )
+    # A person who follows the stream must not see another speaker's private text.
+    hides = is_private and any(
+        one.human for one in conversation.speakers if one.name != speaker.name
     )
     return UnheardReply if hides or (context.hooks and has_reply_hooks(context.hooks)) else Speech
 
@@ -361,7 +362,16 @@ async def _reply_by_function(context: NodeContext, reply: FunctionReply) -> Draf
 
 async def _reply_by_conversation(context: NodeContext, reply: ConversationReply) -> DraftReply:
     inner = inner_conversation(reply)
-    found = await run_inner(context, inner, _find_inner_task(context, inner))
+    # The inner conversation begins with everything that the speaker has heard and said.
+    said = talk_of(context.heard_lines(), context.turn.speaker)
+    text: str | None
+    if not said:
+        text = None if inner.task else context.speaker.task or context.task
+    elif len(said) == 1:
+        text = describe_content(said[0].content)
+    else:
+        text = "\n\n".join(format_line(one.name, describe_content(one.content)) for one in said)
+    found = await run_inner(context, inner, text)
     context.add_usage(found.usage)
     _check_output(context, found)
     context.add("", found.about)
@@ -378,20 +388,6 @@ _SOURCES: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | Non
     ModelReply: _reply_by_model,
 }
 """The function for each kind of reply but a person's. If it returns None, the next is tried."""
-
-
-def _find_inner_task(context: NodeContext, inner: Conversation) -> str | None:
-    """Return the text with which the inner conversation of a speaker's reply begins.
-
-    It is everything that the speaker has heard and said, with a description of each file. None if
-    that is nothing, and the inner conversation has its own task.
-    """
-    said = talk_of(context.heard_lines(), context.turn.speaker)
-    if not said:
-        return None if inner.task else context.speaker.task or context.task
-    if len(said) == 1:
-        return describe_content(said[0].content)
-    return "\n\n".join(format_line(one.name, describe_content(one.content)) for one in said)
 
 
 def _check_output(context: NodeContext, run: InnerRun) -> None:

@@ -38,6 +38,7 @@ from ...graphs.rules.log_counter import Reader
 from ...graphs.rules.position import Position
 from ...graphs.rules.transitions import Decision, Node, decide
 from ...graphs.rules.turns import Dialogue
+from ..models.settings import CallSettings
 
 _MOST: Final = 256
 """The maximum number of sessions that one graph caches. Others are read from their beginning."""
@@ -53,6 +54,8 @@ class RunningSession:
         """Whether everything that the conversation names was found, and its code can be run."""
         self.warned: set[str] = set()
         """The warnings about the session's models that were sent."""
+        self.call_settings: dict[str, CallSettings] = {}
+        """The settings of the calls for each speaker's replies, once they are known."""
         self._log = GrowingLog()
         self._position: tuple[object, Position] = (None, Position())
         self._usage: tuple[object, dict[str, Usage]] = (None, {})
@@ -264,8 +267,13 @@ class StepStream:
             while (part := await self._read_part()) is not None:
                 yield part
         finally:
+            self._progress.stop()
             try:
-                await self._end_step()
+                # The run ends anyway, so an error of the step does not matter.
+                with suppress(Exception):
+                    async with asyncio.timeout(_PATIENCE):
+                        while self._progress.is_under_way and await self._read_part() is not None:
+                            pass
             finally:
                 await self._close()
 
@@ -284,14 +292,6 @@ class StepStream:
 
     async def _advance(self) -> Part | None:
         return await anext(self._stream, None)
-
-    async def _end_step(self) -> None:
-        self._progress.stop()
-        # The run ends anyway, so an error of the step does not matter.
-        with suppress(Exception):
-            async with asyncio.timeout(_PATIENCE):
-                while self._progress.is_under_way and await self._read_part() is not None:
-                    pass
 
     async def _close(self) -> None:
         if self._next is not None:

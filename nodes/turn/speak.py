@@ -19,7 +19,7 @@ from ...graphs.common.content import Content, replace_text
 from ...graphs.conversation.judges import Concurrent
 from ...graphs.conversation.usage import dump_usage, read_usage
 from ...graphs.log.memory import pending_answer, select_heard
-from ...graphs.log.messages import KEY, PLACE, metadata, storable, storable_content, stored_form
+from ...graphs.log.messages import KEY, PLACE, metadata, stored_form
 from ...graphs.log.metadata import (
     NOBODY,
     Draft,
@@ -116,7 +116,7 @@ async def _reply(context: NodeContext, given: DraftReply) -> dict[str, Any]:
     if calls and position.tool_rounds < context.conversation.max_tool_rounds:
         problem = None
         if given.source is Source.MODEL and not position.asked_again:
-            tallies = context.reader.tallies(context.log)
+            tallies = context.session.reader.tallies(context.log)
             problem = check_repeated_calls(context.conversation, message, tallies)
         if problem is None:
             return await write_answer(context, message, about)
@@ -130,8 +130,9 @@ async def _check_and_write(
     context: NodeContext, answer: AIMessage, about: Speech
 ) -> dict[str, Any]:
     """Write a text of the speaker's model to the log, or the better one of two drafts."""
-    position, stop = context.position, about.stop
-    text, about = _take_sent_text(context.log, about, str(answer.text))
+    position, stop, text = context.position, about.stop, str(answer.text)
+    if not (text.strip() or about.cut_off or about.handed_to):
+        text, about = _take_sent_text(context.log, about, text)
     more = continuation_request(context, text) if stop and stop.is_of_length else None
     if more is not None:
         about = about.model_copy(update={"problem": context.conversation.render_prompt(more)})
@@ -156,7 +157,8 @@ async def _check_and_write(
             kept = {name: getattr(then, name) for name in _OF_DRAFT}
             about = about.model_copy(update={**kept, "audience": audience})
             answer = AIMessage("")
-    about = _with_problem(about, found.problem)
+    if found.problem is not None:
+        about = _with_problem(about, found.problem)
     return await write_answer(context, _with_text(answer, found.text), about)
 
 
@@ -167,7 +169,7 @@ _OF_DRAFT: Final = ("thought", "stop", "handed_to", "private")
 def _with_text(answer: AIMessage, text: str) -> AIMessage:
     """Return an answer with another text and without calls."""
     is_text = isinstance(answer.content, str)
-    content = storable(text) if is_text else storable_content(replace_text(answer.content, text))
+    content = text if is_text else replace_text(answer.content, text)
     if content == answer.content and not is_call(answer):
         return answer
     no_calls: dict[str, list[Any]] = {"tool_calls": [], "invalid_tool_calls": []}
@@ -175,9 +177,7 @@ def _with_text(answer: AIMessage, text: str) -> AIMessage:
 
 
 def _take_sent_text(log: Sequence[BaseMessage], reply: Speech, text: str) -> tuple[str, Speech]:
-    """Return a model's reply. If it is blank, it is the text that calls of this turn have sent."""
-    if text.strip() or reply.cut_off or reply.handed_to:
-        return text, reply
+    """Return the text that calls of this turn have sent, in place of a blank reply."""
     sent: dict[str, str] = {}
     for about in calls_of_turn(log, reply.speaker):
         sent = {**about.to_user, **sent}
