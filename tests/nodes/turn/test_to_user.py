@@ -3,18 +3,16 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import product
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import BaseTool, StructuredTool, tool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field, SecretStr
 
 from duologue.graphs import (
@@ -37,10 +35,6 @@ from duologue.graphs.events import (
     ToolCallFinished,
     ToolCallRequested,
 )
-from duologue.graphs.session.events import TokenStream
-from duologue.graphs.speakers.speaker import TO_USER
-from duologue.nodes.models.listeners import Speaking, add_to_user
-from duologue.nodes.models.tools_by_schema import answer_schema
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
@@ -52,10 +46,9 @@ from support.tables import each_row
 
 from ..models.test_listeners import PLACES, TEXTS, pieces, placed
 
+TO_USER = "to_user"
 LONG = 30
 """Seconds after which a hanging test is stopped."""
-
-# G1: the argument is read exactly, for any text, place and chunking.
 
 # The real path: model, stream, log, and the next request.
 
@@ -261,19 +254,29 @@ def test_of_a_broken_call_only_what_was_told_is_said() -> None:
     assert run(plain).said == ["Fine.", "Ok."]
 
 
-async def test_calls_that_arrive_side_by_side_are_told_in_their_order() -> None:
+class Reordered(ScriptedChatModel):
+    """A model whose server sends the parts of an answer in another order."""
+
+    order: Callable[[list[Any]], list[Any]]
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        parts = [part async for part in super()._astream(*args, **kwargs)]
+        for part in self.order(parts):
+            yield part
+
+
+def test_calls_that_arrive_side_by_side_are_told_in_their_order() -> None:
     """G1: the second call's words wait until the first call is complete."""
-    told: list[str] = []
-    speaking = Speaking(told.append)
-    for index, written in [
-        (0, '{"path": "a", '),
-        (1, '{"to_user": "B.", "path": "b"}'),
-        (0, '"to_user": "A."}'),
-    ]:
-        part = tool_call_chunk(name="look", args=written, id=f"c{index}", index=index)
-        chunk = ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[part]))
-        await speaking.on_llm_new_token("", chunk=chunk)
-    assert "".join(told) == "A.\n\nB."
+
+    def order(parts: list[Any]) -> list[Any]:
+        chunks = [(one, one.message.tool_call_chunks) for one in parts]
+        first = [one for one, made in chunks if made and made[0]["index"] == 0]
+        rest = [one for one in parts if one not in first]
+        return [*first[:1], *rest[:-1], *first[1:], rest[-1]]
+
+    one, two = (call({"path": "a", TO_USER: text}, text, cut=14) for text in ("A.", "B."))
+    found = run(Reordered(script=[calls(one, two), "Fine.", "Ok."], order=order))
+    assert found.said[0] == found.told[0] == "A.\n\nB."
 
 
 def test_an_argument_that_comes_twice_is_said_as_it_was_heard() -> None:
@@ -286,55 +289,33 @@ def test_an_argument_that_comes_twice_is_said_as_it_was_heard() -> None:
 def test_content_that_comes_behind_the_words_stands_behind_them(late: str) -> None:
     """G2: the tokens equal the message, in any order of the server's parts."""
 
-    class Odd(ScriptedChatModel):
-        async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
-            parts = [part async for part in super()._astream(*args, **kwargs)]
-            text = [part for part in parts if part.message.content]
-            rest = [part for part in parts if not part.message.content]
-            for part in [*text[:1], *rest[:-1], *text[1:], *rest[-1:]]:
-                yield part
+    def order(parts: list[Any]) -> list[Any]:
+        text = [one for one in parts if one.message.content]
+        rest = [one for one in parts if not one.message.content]
+        return [*text[:1], *rest[:-1], *text[1:], *rest[-1:]]
 
     made = (call({TO_USER: "Now.", "path": "a"}), call({TO_USER: "And.", "path": "b"}, "c2"))
     reply = calls(*made, text=f"First.{late}", chunks=("First.", late))
-    found = run(Odd(script=[reply, "Fine.", "Ok."]))
+    found = run(Reordered(script=[reply, "Fine.", "Ok."], order=order))
     wanted = "\n\n".join(filter(None, ["First.", "Now.", "And.", late.strip()]))
     assert found.said[0] == found.told[0] == wanted
     (own,) = found.own
     assert own.text == "\n\n".join(filter(None, ["First.", late.strip()]))
 
 
-@pytest.mark.parametrize("again", ["First. Now it is.", "Other."])
-def test_an_answer_that_is_asked_for_again_is_told_once(again: str) -> None:
-    """G2: a repeated text is not streamed twice; a different text starts again."""
-    telling = TokenStream({"Ann"})
-    events = [
-        *telling.add_content("Ann", "First. ", "1"),
-        *telling.add_text_beside_calls("Ann", "Now"),
-        *(
-            event
-            for piece in again.split(" ")
-            for event in telling.add_content("Ann", piece + " ", "2")
-        ),
-        *telling.complete(MessageSaid(id="m", speaker="Ann", text=again)),
-    ]
-    told = [event for event in events if isinstance(event, MessageToken | MessageStarted)]
-    last = max(n for n, event in enumerate(told) if isinstance(event, MessageStarted))
-    assert "".join(one.text for one in told[last:] if isinstance(one, MessageToken)) == again
-    starts = [one for one in told if isinstance(one, MessageStarted)]
-    assert len(starts) == 2
+@pytest.mark.parametrize("first", ["Well then, I see.", "Something else is said."])
+def test_words_spoken_before_a_break_are_not_told_twice(first: str) -> None:
+    """G2: over HTTP, when the first try is interrupted in the middle of its answer.
 
-
-def test_words_spoken_before_a_break_are_not_told_twice() -> None:
-    """G2: over HTTP, when the first try is interrupted in the middle of its answer."""
+    A repeated text is not streamed twice; a different text starts again.
+    """
     reply = calls(call({TO_USER: "Let me see that.", "path": "a"}, cut=3), text="Well then, I see.")
-    dropped = Reply(text=reply.text, error="drop")
-    with ScriptedServer([dropped, reply, "Fine.", "Ok."]) as server:
+    with ScriptedServer([Reply(text=first, error="drop"), reply, "Fine.", "Ok."]) as server:
         key = SecretStr("any")
         found = run(ChatModel(base_url=server.url, api_key=key, model="scripted", max_retries=2))
     assert found.said[0] == "Well then, I see.\n\nLet me see that."
-    assert [one for one in found.events if isinstance(one, MessageStarted)][2:] == [
-        MessageStarted(speaker="Bob")
-    ]
+    starts = [one.speaker for one in found.events if isinstance(one, MessageStarted)]
+    assert starts == ["Ann"] * (2 if first == reply.text else 3) + ["Bob"]
     assert found.told == found.said
 
 
@@ -512,8 +493,13 @@ def test_an_endpoint_without_tool_calls_says_it_in_one_piece() -> None:
     written = str(model.calls[1].prompt[2]["content"])
     assert json.dumps({"tool": "look", "arguments": args}) in written
     assert f"- look({TO_USER}?: text" in str(model.calls[0].prompt[0]["content"])
-    schema = json.dumps(answer_schema([add_to_user(look)], "auto"))
-    assert '"properties": {"to_user": {"type": "string"}, "path"' in schema
+    forced = ScriptedChatModel(script=script)
+    run(forced, talk(ann={"tool_calling": "schema", "tool_choice": "look"}))
+    schema = forced.calls[0].schema
+    assert schema is not None
+    properties = schema["properties"]["arguments"]["properties"]
+    assert [*properties] == [TO_USER, "path", "deep"]
+    assert properties[TO_USER] == {"type": "string"}
 
 
 def test_words_of_calls_that_are_not_run_any_more_are_said_all_the_same() -> None:
@@ -545,24 +531,17 @@ OPEN = {
     ids=["function", "model", "schema", "no-arguments"],
 )
 def test_each_tool_is_offered_with_the_argument_in_front(one: BaseTool) -> None:
-    """G1: everything else stays the same, and the tool object is not changed."""
-    plain = convert_to_openai_tool(one)["function"]
-    offered = convert_to_openai_tool(add_to_user(one))["function"]
+    """G1: the tools of other speakers, and everything else in them, stay the same."""
+    both = [talk(one.name).speakers[0].model_dump(), {"name": "Bob", "tools": [one.name]}]
+    spec = talk(speakers=both)
+    model = ScriptedChatModel(script=["Fine.", "Ok."])
+    run(model, spec, tools=[one])
+    offered, plain = (made.tools[0]["function"] for made in model.calls)
     properties = offered["parameters"]["properties"]
     assert next(iter(properties)) == TO_USER
     assert properties.pop(TO_USER)["type"] == "string"
     assert offered["parameters"] == {"properties": {}, **plain["parameters"]}
     assert (offered["name"], offered["description"]) == (plain["name"], plain["description"])
-    assert convert_to_openai_tool(one)["function"] == plain
-
-
-def test_only_the_speaker_who_may_is_offered_it() -> None:
-    """G1: the tools of other speakers stay unchanged."""
-    spec = talk(speakers=[talk().speakers[0].model_dump(), {"name": "Bob", "tools": ["look"]}])
-    model = ScriptedChatModel(script=["Fine.", "Ok."])
-    run(model, spec)
-    offered = [[*one.tools[0]["function"]["parameters"]["properties"]] for one in model.calls]
-    assert offered == [[TO_USER, "path", "deep"], ["path", "deep"]]
 
 
 def test_it_is_refused_where_it_can_mean_nothing() -> None:
