@@ -311,16 +311,11 @@ class _BoundStream(AsyncIterator[Any]):
 
 def _drop_own_marks(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
     """Remove marks that only duologue's nodes may set, and drop messages marked as removed."""
-    plain = [
-        cast("AnyMessage", RemoveMessage(id=str(one.id))) if _is_removal(one) else one
-        for one in messages
+    plain: list[Any] = [
+        RemoveMessage(id=str(one.id)) if isinstance(one, RemoveMessage) else one for one in messages
     ]
     # Another conversation removed such a message, so no speaker hears it here, either.
     return [one for one in plain if not is_removed(one)]
-
-
-def _is_removal(message: object) -> bool:
-    return isinstance(message, RemoveMessage)
 
 
 def _read_values(values: dict[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,14 @@ class FollowUp:
         if self.store is not None:
             handle.append(f"store={show_address(self.store)!r}")
         given = [*arguments] if self.model is None else [*arguments, f"model={self.model!r}"]
-        given += [f"{kind}={_write_objects(kind, names)}" for kind, names in self.in_python.items()]
+        for kind, names in self.in_python.items():
+            # Some objects have no variable with their name.
+            values = [name if name.isidentifier() else "…" for name in names]
+            pairs = zip(names, values, strict=True)
+            written = ", ".join(f"{name!r}: {value}" for name, value in pairs)
+            given.append(
+                f"tools=[{', '.join(values)}]" if kind == "tools" else f"{kind}={{{written}}}"
+            )
         call = f"Session({', '.join(handle)}).{method}({', '.join(given)})"
         return f"from duologue import Session; {call}"
 
@@ -95,12 +102,3 @@ class FollowUp:
         if self.in_python:
             return f"Continue in Python with: {self.call('resume', session)}"
         return f"Continue with: {self.command('resume', session)}"
-
-
-def _write_objects(kind: str, names: Sequence[str]) -> str:
-    """Return the Python expression of registered objects. Some have no variable with their name."""
-    values = [name if name.isidentifier() else "…" for name in names]
-    if kind == "tools":
-        return f"[{', '.join(values)}]"
-    pairs = zip(names, values, strict=True)
-    return "{" + ", ".join(f"{name!r}: {value}" for name, value in pairs) + "}"

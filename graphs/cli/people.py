@@ -48,7 +48,8 @@ def chat(
         duologue chat "Refund order 1042" --tools shop --approve refund
     """
     from ...tools.registry.functions import import_tools
-    from ..common.content import make_content, read_files
+    from ..common.content import make_content
+    from ..common.content_input import read_files
     from ..kinds.chat import chat as make
     from .run import follow
 
@@ -100,7 +101,7 @@ def answer(
     from .sessions import require_session
 
     require_session(session, store)
-    from ..common.content import read_files
+    from ..common.content_input import read_files
     from .questions import reply_of
     from .run import follow
 
@@ -133,7 +134,8 @@ def say(
     from .terminal.console import plain, stderr, stdout
 
     row = require_session(session, store)
-    from ..common.content import make_content, read_files
+    from ..common.content import make_content
+    from ..common.content_input import read_files
     from ..session.session import Session as Handle
 
     files = read_files(attach, "--attach") if attach else []

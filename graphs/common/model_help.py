@@ -34,7 +34,6 @@ from typing import (
 )
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
 from .errors import list_names, suggest_option
@@ -147,7 +146,11 @@ def _parameters(model: type[BaseModel]) -> Iterator[Parameter]:
     needed = [name for name in positional if model.model_fields[name].is_required()][-1:]
     for name in dict.fromkeys((*positional, *model.model_fields)):
         field = model.model_fields[name]
-        default, shown = _default(field), Shown(type_name(field.annotation))
+        shown = Shown(type_name(field.annotation))
+        default: object = Parameter.empty
+        if not field.is_required():
+            value = field.get_default(call_default_factory=True, validated_data={})
+            default = format_default(value)
         is_first = name in positional
         # Python allows no parameter without a default after one with a default.
         if is_first and needed and positional.index(name) < positional.index(needed[0]):
@@ -191,12 +194,6 @@ def type_name(annotation: Any) -> str:  # noqa: ANN401
         return f"[{', '.join(map(type_name, annotation))}]"
     name = getattr(origin or annotation, "__name__", str(annotation))
     return f"{name}[{', '.join(map(type_name, arguments))}]" if arguments else name
-
-
-def _default(field: FieldInfo) -> object:
-    if field.is_required():
-        return Parameter.empty
-    return format_default(field.get_default(call_default_factory=True, validated_data={}))
 
 
 def format_default(value: object) -> object:

@@ -134,7 +134,11 @@ class SecretsFilter:
         text = _SHORT_NAME.sub(
             lambda at: f"{at['name']}{HIDDEN}" if looks_like_key(at["value"]) else at[0], text
         )
-        return self._hide_personal_data(text) if self._personal else text
+        if self._personal:
+            text = _E_MAIL.sub(self._replace_e_mail, text)
+            for kind, pattern in (("iban", _IBAN), ("card", _CARD), ("phone", _PHONE)):
+                text = pattern.sub(partial(self._replace, kind), text)
+        return text
 
     def binary(self, data: bytes) -> bytes:
         """Return data that is no text without the known keys."""
@@ -196,12 +200,6 @@ class SecretsFilter:
         path = parts.path.replace(quote(HIDDEN), HIDDEN)
         whole = urlunsplit((parts.scheme, place, path, query, ""))
         return self.text(whole)
-
-    def _hide_personal_data(self, text: str) -> str:
-        text = _E_MAIL.sub(self._replace_e_mail, text)
-        for kind, pattern in (("iban", _IBAN), ("card", _CARD), ("phone", _PHONE)):
-            text = pattern.sub(partial(self._replace, kind), text)
-        return text
 
     def _replace_e_mail(self, found: re.Match[str]) -> str:
         address = found[0]

@@ -306,14 +306,24 @@ def _sources() -> _Sources | None:
 
 
 def _read_sources() -> Settings:
-    environment = _environment()
+    # A blank value counts as not set. The case of variable names is ignored.
+    given = {name.upper(): value for name, value in os.environ.items() if value.strip()}
+    environment = {
+        field: next(given[name] for name in names if name in given)
+        for field, names in _VARIABLES.items()
+        if not given.keys().isdisjoint(names)
+    }
     values, faults, notice = _read_env_file()
     while True:
         try:
             settings = Settings(**dict[str, Any](environment | values))
             break
         except ValidationError as error:
-            field, wrong = _explain_setting_error(error)
+            field, _, wrong = explain_error(error, Settings).partition(": ")
+            if field == "api_key":
+                # The value may be most of a key.
+                wrong = wrong.partition(", not ")[0]
+            wrong = f"{' or '.join(_VARIABLES[field])}: {wrong}"
             if field not in values:
                 raise SpecError(wrong) from error
             del values[field]
@@ -321,19 +331,6 @@ def _read_sources() -> Settings:
     settings._refuse(faults)
     settings._notice = notice
     return settings
-
-
-def _environment() -> dict[str, str]:
-    """Return the settings that the environment sets; a blank value counts as not set.
-
-    The case of variable names is ignored.
-    """
-    given = {name.upper(): value for name, value in os.environ.items() if value.strip()}
-    return {
-        field: next(given[name] for name in names if name in given)
-        for field, names in _VARIABLES.items()
-        if not given.keys().isdisjoint(names)
-    }
 
 
 def environment_variables() -> dict[str, str | None]:
@@ -347,12 +344,3 @@ def environment_variables() -> dict[str, str | None]:
         elif field not in filed.faults:
             given |= {name: value for name in names if (value := os.environ.get(name, "")).strip()}
     return given
-
-
-def _explain_setting_error(error: ValidationError) -> tuple[str, str]:
-    """Return the invalid setting, and a sentence about it."""
-    field, _, wrong = explain_error(error, Settings).partition(": ")
-    if field == "api_key":
-        # The value may be most of a key.
-        wrong = wrong.partition(", not ")[0]
-    return field, f"{' or '.join(_VARIABLES[field])}: {wrong}"

@@ -252,7 +252,13 @@ class Form(Spec):
         }
         data = mark_by_options(self.model_fields_set, data | type(self).fill_in(**values))
         changes = read_bare_words(set_fields(others))
-        _add_ends(data.get("end_chat"), changes)
+        filled, ends = data.get("end_chat"), changes.get("end_chat")
+        if isinstance(filled, dict) and filled.get("when") and isinstance(ends, Mapping):
+            # The caller's end conditions join the form's own, which the system prompts mention.
+            changes["end_chat"] = {name: one for name, one in ends.items() if name != "when"}
+            found = validate(EndChat, {"when": ends.get("when")}, "end_chat.").when
+            if found is not None:
+                filled["when"] = remove_marks(filled["when"]) | found
         data = merge_changes(data, changes)
         if by_role:
             places = zip(self.roles, data["speakers"], strict=True)
@@ -284,16 +290,6 @@ def _check_nesting(changes: Mapping[str, object]) -> None:
         if name in Speaker.model_fields:
             own = f'{{"NAME": {{"{name}": …}}}}'
             raise SpecError(f"{name}: there is no such field; write speakers={own}")
-
-
-def _add_ends(filled: object, changes: dict[str, Any]) -> None:
-    """Combine the caller's end conditions with the form's own, which the system prompts mention."""
-    given = changes.get("end_chat")
-    if isinstance(filled, dict) and filled.get("when") is not None and isinstance(given, Mapping):
-        changes["end_chat"] = {name: one for name, one in given.items() if name != "when"}
-        found = validate(EndChat, {"when": given.get("when")}, "end_chat.").when
-        if found is not None:
-            filled["when"] = remove_marks(filled["when"]) | found
 
 
 SPEC_VERSIONS: Final = Versions[Migration](oldest=16)

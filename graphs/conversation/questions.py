@@ -14,7 +14,8 @@ from langgraph.types import Interrupt
 from pydantic import Field, JsonValue, PlainValidator, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import to_jsonable_python
 
-from ..common.content import Content, read_content, text_of
+from ..common.content import Content, text_of
+from ..common.content_input import read_content
 from ..common.data import Data
 from ..common.errors import AnswerError
 from ..common.files import parse_json

@@ -32,12 +32,12 @@ from ..common.content import (
     Content,
     files_of,
     is_inline_file,
-    keep_inline,
     keep_stored,
     make_content,
     text_block,
     text_of,
 )
+from ..common.content_input import keep_inline
 from ..common.sanitize import excerpt, storable as storable
 from ..common.validation import check_depth
 from ..conversation.conversation import Conversation, restore_conversation

@@ -15,17 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from ..common.content import (
-    Block,
-    ContentInput,
-    describe_file,
-    files_of,
-    make_content,
-    name_of_file,
-    read_content,
-    read_files,
-    text_of,
-)
+from ..common.content import Block, describe_file, files_of, make_content, name_of_file, text_of
+from ..common.content_input import ContentInput, read_content, read_files
 from ..common.data import (
     NAME_LENGTH,
     Accepts,

@@ -10,7 +10,7 @@ from ...tools.registry.functions import import_object
 from ..batch.grid import set_values
 from ..batch.spec import Batch, BatchLimits
 from ..batch.values import canonical_json
-from ..common.content import move_path
+from ..common.content_input import move_path
 from ..common.data import Accepts, Cap, Fields, Name, Spec, Text, default
 from ..common.errors import SpecError, hide_frames, name_type
 from ..common.files import read_fields

@@ -10,7 +10,8 @@ from typing import Any, Final, Literal, NamedTuple
 from unicodedata import normalize
 
 from ...nodes.models.refusals import find_refusal, is_for_now, is_outage
-from ..common.content import Content, files_of, join_content, read_content, text_of
+from ..common.content import Content, files_of, join_content, text_of
+from ..common.content_input import read_content
 from ..common.data import Data
 from ..common.errors import (
     AnswerError,

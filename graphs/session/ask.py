@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 from ...nodes.turn.long_histories import transcript
 from ..build import build_graph
-from ..common.content import Content, make_content, read_files
+from ..common.content import Content, make_content
+from ..common.content_input import read_files
 from ..common.data import Fields, check_whole, is_agent
 from ..common.errors import SpecError, UnreadableAnswerError, hide_frames, name_type
 from ..common.model_help import check_options, list_options

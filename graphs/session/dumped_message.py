@@ -13,14 +13,8 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import Field, JsonValue, field_validator
 
 from ...nodes.models.answers import why_unstorable
-from ..common.content import (
-    Content,
-    is_inline_file,
-    keep_inline,
-    read_content,
-    replace_text,
-    text_block,
-)
+from ..common.content import Content, is_inline_file, replace_text, text_block
+from ..common.content_input import keep_inline, read_content
 from ..common.data import Data
 from ..conversation.usage import CallUsage, select_response_metadata
 from ..log.messages import (

@@ -13,7 +13,8 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
 from ...nodes.turn.run_input import add_next_step, is_opening, say_as_speaker
 from ..build import build_graph
-from ..common.content import Content, ContentInput, load_content, text_of
+from ..common.content import Content, text_of
+from ..common.content_input import ContentInput, load_content
 from ..common.errors import SessionError, SpecError
 from ..conversation.conversation import Conversation
 from ..log.memory import list_private, memory, private_lines

@@ -18,7 +18,8 @@ from ...nodes.turn.node_context import Resources
 from ...nodes.turn.running_sessions import Part, StepProgress, StepStream
 from ...tools.sandbox import sandbox
 from ..build import Graph, compile_graph
-from ..common.content import Content, load_content
+from ..common.content import Content
+from ..common.content_input import load_content
 from ..common.errors import AnswerError, SessionError, SpecError, StoreError, function_error
 from ..common.threads import in_caller
 from ..conversation.conversation import Conversation, has_hand_off_tool

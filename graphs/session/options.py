@@ -11,7 +11,7 @@ from langgraph.store.base import BaseStore
 from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.hooks import Hook as Hook
 from ...tools.registry.registry import Registered
-from ..common.content import ContentInput
+from ..common.content_input import ContentInput
 from ..common.errors import name_type
 from ..common.model_help import Default, check_options
 from ..conversation.questions import Answer

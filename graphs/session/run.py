@@ -15,7 +15,8 @@ from ...nodes.models.model import Models
 from ...nodes.turn.node_context import Resources
 from ...tools.registry.registry import Registered, Registry
 from ..build import build_graph
-from ..common.content import load_content, text_of
+from ..common.content import text_of
+from ..common.content_input import load_content
 from ..common.errors import SessionError, SpecError, list_names, naming_path
 from ..common.settings import Settings, load_settings
 from ..conversation.conversation import Conversation, write_conversation

@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.registry import Registered, Registry
 from ..common.addresses import show_address
-from ..common.content import ContentInput
+from ..common.content_input import ContentInput
 from ..common.errors import hide_frames
 from ..common.model_help import check_options, list_changes, list_options
 from ..common.threads import TaskIterator, in_background, iterate_in_background

@@ -30,7 +30,8 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from ..common.content import files_of, read_content, text_of
+from ..common.content import files_of, text_of
+from ..common.content_input import read_content
 from ..common.data import Data
 from ..common.errors import SpecError, name_type
 from ..common.sanitize import excerpt

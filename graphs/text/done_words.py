@@ -169,7 +169,12 @@ def find_closing(word: Spelling, text: str) -> Part | None:
     if not after or after < end:
         return None
     span = start, after
-    bare = start = _first_of(near, text)
+    # The first of the last equal words with nothing but signs between.
+    for begin, behind in reversed(near[:-1]):
+        if not all(is_unseen(sign) or sign in ".!" for sign in text[behind:start]):
+            break
+        start = begin
+    bare = start
     while bare and text[bare - 1] in PAIRS:
         bare -= 1
     sentence = last_sentence(text[max(0, bare - NEAR) : bare], text[start])
@@ -183,16 +188,6 @@ def find_closing(word: Spelling, text: str) -> Part | None:
     while start and (text[start - 1] in _LEADING or is_unseen(text[start - 1])):
         start -= 1
     return Part(start, len(text), span, _opened(closing, text[:start]))
-
-
-def _first_of(near: Sequence[Span], text: str) -> int:
-    """Return the index of the first of the last equal words with nothing but signs between."""
-    start = near[-1][0]
-    for begin, end in reversed(near[:-1]):
-        if not all(is_unseen(sign) or sign in ".!" for sign in text[end:start]):
-            break
-        start = begin
-    return start
 
 
 def _is_bare(text: str, bare: int, start: int) -> bool:
@@ -437,11 +432,11 @@ def _parts(token: str, text: str, match: Match, name: str | None) -> list[Part]:
     word = spelling(token)
     if not word.may_be_in(text):
         return []
-    # Every step replaces characters by spaces, so that all indices stay the same.
-    whole, name = (
-        unify(_with_line_feeds(hide(text, thoughts(text), " ")), token),
-        name and unify(name),
-    )
+    # Every step replaces characters by others, so that all indices stay the same.
+    text = hide(text, thoughts(text), " ")
+    for end, plain in (("\r\n", " \n"), ("\r", "\n"), ("\u2028", "\n"), ("\u2029", "\n")):
+        text = text.replace(end, plain)
+    whole, name = unify(text, token), name and unify(name)
     shown = unlabelled(whole, name)
     last = find_last_line(word, shown, name)
     if last is None and match == "last":
@@ -488,10 +483,3 @@ def _goodbye_start(word: Spelling, text: str, name: str | None) -> int | None:
     )
     is_clear = not any(is_doubtful(one, is_yes=True) for one in directions)
     return begin if is_goodbye and is_clear else None
-
-
-def _with_line_feeds(text: str) -> str:
-    """Return a text in which each line ends with a line feed."""
-    for end, plain in (("\r\n", " \n"), ("\r", "\n"), ("\u2028", "\n"), ("\u2029", "\n")):
-        text = text.replace(end, plain)
-    return text

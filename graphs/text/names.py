@@ -26,8 +26,10 @@ _PAIRS: Final = (
 )
 _LATIN: Final = {ord(one): latin for pair in _PAIRS for one, latin in zip(*pair, strict=True)}
 
-_UNSEEN: Final = frozenset("\u034f\u115f\u1160\u3164\uffa0\u17b4\u17b5")
-"""Invisible characters that Unicode does not mark as such."""
+_UNSEEN: Final = frozenset(
+    (*"\u034f\u115f\u1160\u3164\uffa0\u17b4\u17b5", *map(chr, range(0xFE00, 0xFE10)))
+)
+"""Invisible characters that Unicode does not mark as such, and variation selectors."""
 
 
 def normalize_look(name: str) -> tuple[str, str]:
@@ -36,13 +38,10 @@ def normalize_look(name: str) -> tuple[str, str]:
     Two names look alike if they share one of these two values.
     """
     # Format characters, such as a zero-width space, are invisible, too.
-    seen = "".join(sign for sign in name if sign not in _UNSEEN and not _is_unseen(sign))
+    signs = (sign for sign in name if sign not in _UNSEEN and unicodedata.category(sign) != "Cf")
+    seen = "".join(signs)
     shown = " ".join(unicodedata.normalize("NFKC", seen).split())
     return shown.casefold(), shown.translate(_LATIN).casefold()
-
-
-def _is_unseen(sign: str) -> bool:
-    return unicodedata.category(sign) == "Cf" or "\ufe00" <= sign <= "\ufe0f"
 
 
 _WORD: Final = re.compile(WORD)

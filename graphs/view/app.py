@@ -21,7 +21,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from ..batch.status import format_duration, read_status, read_statuses
-from ..common.content import MOST_BYTES, Block, file_block, files_of, make_content, read_content
+from ..common.content import Block, file_block, files_of, make_content
+from ..common.content_input import MOST_BYTES, read_content
 from ..common.errors import (
     AnswerError,
     BatchError,

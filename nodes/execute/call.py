@@ -21,14 +21,8 @@ from langgraph.types import Command
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import to_jsonable_python
 
-from ...graphs.common.content import (
-    Block,
-    describe_file,
-    files_of,
-    is_inline_file,
-    read_bytes,
-    text_block,
-)
+from ...graphs.common.content import Block, describe_file, files_of, is_inline_file, text_block
+from ...graphs.common.content_input import read_bytes
 from ...graphs.conversation.questions import describe_misfit
 from ...graphs.log.messages import metadata, parts_of_result, store_artifact
 from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult

@@ -15,7 +15,8 @@ from typing import Any, Final, cast
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
 
-from ...graphs.common.content import Content, files_of, keep_inline, make_content, text_of
+from ...graphs.common.content import Content, files_of, make_content, text_of
+from ...graphs.common.content_input import keep_inline
 from ...graphs.common.errors import ModelError
 from ...graphs.common.sanitize import UNSTORABLE
 from ...graphs.conversation.usage import ESTIMATED, token_count

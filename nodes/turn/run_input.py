@@ -12,16 +12,8 @@ from typing import Any, Final, NamedTuple, Self
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 
-from ...graphs.common.content import (
-    Block,
-    Content,
-    arrange_blocks,
-    files_of,
-    join_content,
-    keep_inline,
-    read_content,
-    text_of,
-)
+from ...graphs.common.content import Block, Content, arrange_blocks, files_of, join_content, text_of
+from ...graphs.common.content_input import keep_inline, read_content
 from ...graphs.common.errors import SessionError, SpecError, list_names
 from ...graphs.common.validation import validate
 from ...graphs.conversation.conversation import Conversation, Form, restore_conversation

@@ -64,11 +64,13 @@ class Lines:
             raise EOFError
         with self._listening():
             try:
-                return (
-                    self._read_typed(prompt, prefilled, keep)
-                    if self.is_echoed
-                    else self._read_piped(prompt)
-                )
+                if self.is_echoed:
+                    return self._read_typed(prompt, prefilled, keep)
+                if self.is_typed:
+                    self._err.print(prompt, end="", soft_wrap=True)
+                if line := sys.stdin.readline():
+                    return line.removesuffix("\n")
+                raise EOFError
             except EOFError:
                 self._ended = True
                 if self.is_typed:
@@ -94,14 +96,6 @@ class Lines:
         if keep and line.strip():
             editing.add_history(line)
         return line
-
-    def _read_piped(self, prompt: Text) -> str:
-        if self.is_typed:
-            self._err.print(prompt, end="", soft_wrap=True)
-        line = sys.stdin.readline()
-        if not line:
-            raise EOFError
-        return line.removesuffix("\n")
 
 
 @cache

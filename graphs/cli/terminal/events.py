@@ -22,7 +22,6 @@ from rich.text import Text
 from ...common.content import describe_file
 from ...common.sanitize import clean
 from ...conversation.judges import Finding, Verdict
-from ...conversation.usage import Usage
 from ...ends.end_chat import Reason
 from ...events import (
     ConversationEnded,
@@ -384,7 +383,11 @@ class Transcript:
         causes = [one for one in why() if _is_cause(one, event)] if self._live else []
         # The border and its padding take four columns.
         steps = [one_line(str(cause), out.width - 4) for cause in causes[-_STEPS:]]
-        lines += [(text, "dim") for text in (*steps, _describe_usage(event.total))]
+        used = event.total
+        tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
+        spent = f", {money(used.cost)} spent" if used.cost else ""
+        calls = f"{show_count(used.calls, 'model call')}, {tokens}{spent}."
+        lines += [(text, "dim") for text in (*steps, calls)]
         if self._live:
             page = Table.grid()
             for text, style in lines:
@@ -405,9 +408,3 @@ def _is_cause(cause: OutcomeStep, event: ConversationEnded) -> bool:
     if cause.kind is OutcomeStepKind.VERDICT:
         return Reason.COMPLETED in event.reasons
     return cause.message is not None and cause.reason in event.reasons
-
-
-def _describe_usage(used: Usage) -> str:
-    tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
-    spent = f", {money(used.cost)} spent" if used.cost else ""
-    return f"{show_count(used.calls, 'model call')}, {tokens}{spent}."

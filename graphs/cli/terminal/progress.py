@@ -214,12 +214,16 @@ class BatchView:
         plain(self._console, text)
 
     def _table(self, status: BatchStatus, pace: "Figures | None") -> RenderableType:
+        # ProgressBar alone does not end its line.
+        bar = Table.grid()
+        width = min(60, self._console.width)
+        bar.add_row(ProgressBar(max(1, status.cells), status.done, width=width))
         grid = Table.grid(padding=(0, 2))
         for name, number in status.rows():
             grid.add_row(Text(cell(name)), Text(f"{number:,}", justify="right"))
         return Group(
             Text(f"Batch {cell(status.batch)}: {status.done:,} of {status.cells:,} done", "bold"),
-            _bar(status.cells, status.done, min(60, self._console.width)),
+            bar,
             grid,
             Text(one_line(" · ".join(self._used(status, pace)), self._console.width), "dim"),
             *(Text(line, "yellow") for line in _outages(pace)),
@@ -241,25 +245,15 @@ class BatchView:
         if pace is not None:
             used += [f"{pace.calls_per_second:.1f} calls/s"]
             used += [f"{pace.refusals:,} refused (429)"] if pace.refusals else []
-        left = self._left(status)
-        return used if left is None else [*used, f"about {left} left"]
-
-    def _left(self, status: BatchStatus) -> str | None:
-        """Return the estimated time left. None until a cell has ended since the first status."""
+        # The time left is not known until a cell has ended since the first status.
         done = status.done - (self._done_before or 0)
-        if not done or not status.left or not status.is_running:
-            return None
-        return format_duration(round((self._clock() - self._began) / done * status.left))
+        if done and status.left and status.is_running:
+            seconds = round((self._clock() - self._began) / done * status.left)
+            used.append(f"about {format_duration(seconds)} left")
+        return used
 
 
 def _outages(pace: "Figures | None") -> list[str]:
     """Return a line for each server that is down."""
     told = () if pace is None else pace.outages
     return [one_line(f"{outage[:1].upper()}{outage[1:]}.") for outage in told]
-
-
-def _bar(most: int, done: int, width: int) -> Table:
-    # ProgressBar alone does not end its line.
-    bar = Table.grid()
-    bar.add_row(ProgressBar(max(1, most), done, width=width))
-    return bar

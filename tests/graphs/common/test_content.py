@@ -8,24 +8,26 @@ from langchain_core.messages import HumanMessage
 
 from duologue.graphs import SpecError
 from duologue.graphs.common.content import (
-    MOST_BYTES,
     Content,
     arrange_blocks,
     describe_content,
     describe_file,
     file_block,
     files_of,
-    find_mime_type,
     hide_files,
     join_content,
-    keep_inline,
     name_of_file,
-    read_content,
-    read_files,
     replace_text,
     text_block,
     text_of,
     tokens_of_files,
+)
+from duologue.graphs.common.content_input import (
+    MOST_BYTES,
+    find_mime_type,
+    keep_inline,
+    read_content,
+    read_files,
 )
 from duologue.graphs.text.words import tokens_of_message
 from support.files import PDF, PNG, block_of
