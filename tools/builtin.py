@@ -19,9 +19,6 @@ from .registry.hooks import ArgumentsError, ToolState
 from .sandbox import sandbox
 from .sandbox.sandbox import Ran
 
-NO_HISTORY = "There are no messages yet."
-"""The result if no message was sent yet."""
-
 
 @tool
 def get_history(
@@ -34,7 +31,7 @@ def get_history(
     """
     said = [message for message in runtime.state["messages"] if message.name]
     lines = [format_line(message.name, message.text) for message in said[-limit:]]
-    return "\n".join(lines) or NO_HISTORY
+    return "\n".join(lines) or "There are no messages yet."
 
 
 _FAR: Final = 1_000_000

@@ -111,7 +111,7 @@ def _so_far(conversation: Conversation, state: State) -> dict[str, Any]:
 
 
 def _usage_figures(used: Usage) -> dict[str, Any]:
-    return used.model_dump(include={"calls", "input_tokens", "output_tokens", "cost"})
+    return used.model_dump(include={*_USED})
 
 
 def cell_status_of(result: StoredSession) -> CellStatus:

@@ -97,18 +97,13 @@ class Cells:
 
     @property
     def count(self) -> int:
-        """Number of cells."""
+        """Number of cells. `len` fails for a number that is far too large."""
         return self.grid.combinations * self.trials
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The paths of the fields that vary, including labels."""
-        return self.grid.paths
 
     @property
     def spec(self) -> str:
         """The batch's identity as canonical JSON: everything except the values and trials."""
-        known = {"conversation": set_values(self.grid.base.data), "vary": sorted(self.paths)}
+        known = {"conversation": set_values(self.grid.base.data), "vary": sorted(self.grid.paths)}
         return canonical_json({**known, "seed": self.seed, "version": SPEC_VERSION})
 
     def __len__(self) -> int:
@@ -174,11 +169,7 @@ class RunCells:
 
     def __iter__(self) -> Iterator[Cell]:
         """Yield the cells."""
-        return map(self.cells.cell, self.numbers())
-
-    def numbers(self) -> Iterator[int]:
-        """Yield the numbers of the cells."""
-        return self.selection.order.numbers(len(self))
+        return map(self.cells.cell, self.selection.order.numbers(len(self)))
 
     @property
     def is_whole(self) -> bool:

@@ -122,14 +122,12 @@ def select_cells(cells: Cells, settings: BatchSettings, known: Selection | None 
         BatchError: The batch was begun with another order, or cannot be sampled.
     """
     sample, seed, shuffle = settings.sample, settings.seed, settings.shuffle
-    if shuffle is False and seed is not None:
-        raise SpecError(
-            "seed: needs the shuffled order; leave out seed, or shuffle=False (--no-shuffle)"
-        )
-    if shuffle is False and sample is not None:
-        raise SpecError(
-            "sample: needs the shuffled order; leave out sample, or shuffle=False (--no-shuffle)"
-        )
+    for name, value in (("seed", seed), ("sample", sample)):
+        if shuffle is False and value is not None:
+            raise SpecError(
+                f"{name}: needs the shuffled order; leave out {name}, or shuffle=False "
+                "(--no-shuffle)"
+            )
     sizes = tuple(len(axis.rows) for axis in cells.grid.axes)
     if known is None:
         seed = None if shuffle is False else seed or 0

@@ -293,11 +293,15 @@ class Grid:
                 for column, path in enumerate(axis.paths)
                 if path in self.places
             }
-            for row in _find_different_rows(axis, columns)[1:]:
+            different: dict[tuple[str, ...], int] = {}
+            for number, row in enumerate(axis.rows):
+                key = tuple(_describe(row[column], is_text) for column, is_text in columns.items())
+                different.setdefault(key, number)
+            for number in [*different.values()][1:]:
                 try:
-                    self.conversation([*first[:place], row, *first[place + 1 :]])
+                    self.conversation([*first[:place], number, *first[place + 1 :]])
                 except SpecError as error:
-                    raise axis.error(_strip_path(error, axis.paths), row) from error
+                    raise axis.error(_strip_path(error, axis.paths), number) from error
 
     def _is_plain_text(self, place: FieldPath) -> bool:
         """Return whether a place in the data is one of the `PLAIN_TEXTS`."""
@@ -357,23 +361,8 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, FieldPath]:
     return dict(sorted(found.items(), key=lambda pair: pair[1][-1] != "system_prompt"))
 
 
-def _find_different_rows(axis: Axis, columns: Mapping[int, bool]) -> Sequence[int]:
-    """Return the rows of an axis without those that are like an earlier row.
-
-    Args:
-        axis: The axis.
-        columns: The columns that are compared, each with whether all texts in it are alike. Other
-            values are alike only if they are equal.
-    """
-    found: dict[tuple[str, ...], int] = {}
-    for number, row in enumerate(axis.rows):
-        key = tuple(_describe(row[column], is_text) for column, is_text in columns.items())
-        found.setdefault(key, number)
-    return [*found.values()]
-
-
 def _describe(value: Value, is_text: bool) -> str:
-    """Return a text that differs for values that are not alike."""
+    """Return a text that differs for values that are not alike. All texts are if `is_text`."""
     if value is LEFT:
         return ""
     return "any" if is_text and _is_text(value) else canonical_json(value)

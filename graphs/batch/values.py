@@ -215,7 +215,12 @@ def _csv(axis: Axis, text: str, types: TextTypes) -> Iterator[tuple[int, Row]]:
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         raise axis.error(f"{axis.file}: has two columns called {twice!r}; rename one")
-    columns = _columns(axis, names)
+    missing = next((path for path in axis.paths if path not in names), None)
+    if missing is not None:
+        has = f"it has {list_names(names)}" if names else "it has no columns"
+        hint = did_you_mean(missing, names)
+        raise axis.error(f"{axis.file}: has no column {missing!r}; {has}{hint}")
+    columns = [names.index(path) for path in axis.paths]
     readers = [
         partial(_read_json, field=f"{path}: ")
         if f"{path}{_JSON}" in json_names
@@ -244,14 +249,6 @@ def _records(axis: Axis, text: str) -> Iterator[tuple[int, list[str]]]:
             line = reader.line_num + 1
     except csv.Error as error:
         raise axis.error(f"is not valid CSV: {error}", line) from error
-
-
-def _columns(axis: Axis, names: Sequence[str]) -> list[int]:
-    missing = next((path for path in axis.paths if path not in names), None)
-    if missing is None:
-        return [names.index(path) for path in axis.paths]
-    has = f"it has {list_names(names)}" if names else "it has no columns"
-    raise axis.error(f"{axis.file}: has no column {missing!r}; {has}{did_you_mean(missing, names)}")
 
 
 def _jsonl(axis: Axis, text: str, _: TextTypes) -> Iterator[tuple[int, Row]]:

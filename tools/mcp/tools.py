@@ -160,7 +160,9 @@ async def ask_server(server: Server, question: Callable[[ClientSession], Awaitab
 
 async def _ask_once(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:
     # The command's stderr is kept to explain a failure.
-    errors = await asyncio.to_thread(_temporary_file)
+    errors = await asyncio.to_thread(
+        tempfile.TemporaryFile, "w+", encoding="utf-8", errors="replace"
+    )
     noise: list[Exception] = []
     found: list[T] = []
     try:
@@ -179,7 +181,9 @@ async def _ask_once(server: Server, question: Callable[[ClientSession], Awaitabl
             limit.reschedule(None)
             found.append(await question(session))
     except Exception as error:
-        cause = noise[-1] if noise and isinstance(error, TimeoutError) else _innermost(error)
+        cause = noise[-1] if noise and isinstance(error, TimeoutError) else error
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
         said = await asyncio.to_thread(_last_line, errors)
         # The text of a status error contains the address with its secrets.
         quotes_address = isinstance(cause, httpx.HTTPStatusError)
@@ -226,13 +230,6 @@ def _is_reply(error: Exception) -> bool:
     return "jsonrpc" in written and ("result" in written or "error" in written)
 
 
-def _innermost(error: Exception) -> Exception:
-    """Return the first error inside the groups that task groups raise."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
 def _has_ended(error: Exception) -> bool:
     """Return whether an error means that the command of a server has ended."""
     if isinstance(error, McpError):
@@ -274,10 +271,6 @@ def _describe_failure(error: Exception, server: Server, said: str) -> str:
             return f"does not speak MCP ({excerpt(str(error), _MOST)}); correct its {place}"
         case _:
             return f"failed: {type(error).__name__}: {excerpt(str(error), _MOST)}"
-
-
-def _temporary_file() -> IO[str]:
-    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
 
 
 def _last_line(written: IO[str]) -> str:

@@ -68,7 +68,10 @@ class Call:
             "max_suspensions": 10_000,
         }
         policy: monty.OSPolicy = {"sleep_system_max": float("inf")}
-        former = self._former()
+        try:
+            former = base64.b64decode(self._order["memory"] or "", validate=True)
+        except ValueError:
+            former = b""
         if former:
             with pool.checkout(limits=limits, os_policy=policy) as session:
                 if self._loads(session, former):
@@ -77,12 +80,6 @@ class Call:
             self._say("stderr", self._order["anew"])
         with pool.checkout(limits=limits, os_policy=policy) as session:
             return self._run_in(session, b"")
-
-    def _former(self) -> bytes:
-        try:
-            return base64.b64decode(self._order["memory"] or "", validate=True)
-        except ValueError:
-            return b""
 
     def _loads(self, session: monty.MontySession, former: bytes) -> bool:
         """Load the stored variables. Return whether this version of Monty can read them."""

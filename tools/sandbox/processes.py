@@ -35,13 +35,16 @@ def _family(pid: int) -> tuple[set[int], set[int]]:
     ended: set[int] = set()
     todo = [pid]
     while todo and len(living) < _MOST:
-        for child in _children(todo.pop()):
-            if child not in living and child not in ended:
-                if _has_ended(child):
-                    ended.add(child)
-                else:
-                    living.add(child)
-                    todo.append(child)
+        children = set[int]()
+        for task in _tasks(todo.pop()):
+            with suppress(OSError):
+                children.update(map(int, (task / "children").read_bytes().split()))
+        for child in children - living - ended:
+            if _has_ended(child):
+                ended.add(child)
+            else:
+                living.add(child)
+                todo.append(child)
     return living, ended
 
 
@@ -87,14 +90,6 @@ def _tasks(pid: int) -> list[Path]:
     with suppress(OSError):
         return list(Path(f"/proc/{pid}/task").iterdir())
     return []
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    for task in _tasks(pid):
-        with suppress(OSError):
-            found += map(int, (task / "children").read_bytes().split())
-    return found
 
 
 def _has_ended(pid: int) -> bool:

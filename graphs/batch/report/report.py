@@ -1,7 +1,7 @@
 """The report of a batch: read from its rows and rendered as a page, with its charts."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -208,11 +208,15 @@ async def write_report(
     if sort is not None and (score := sort.removeprefix("-")) not in rows.columns:
         near = suggest_near_or_all(score, [*rows.columns]) if rows.columns else "; leave out sort"
         raise SpecError(f"sort: no session has a score {score!r}{near}")
-    wanted = _choose_transcripts(rows, 0 if is_device(page) else max(0, transcripts))
+    # Cells with an error come first: they may be far behind the first cells of the batch.
+    faults = (*rows.failed.values(), *rows.unscored.values())
+    wanted = dict.fromkeys(row.session for fault in faults for row in fault.first)
+    wanted |= dict.fromkeys(row.session for row in rows.first)
+    most = 0 if is_device(page) else max(0, transcripts)
     written = {
-        row.session
-        for row in wanted
-        if await _write_session(row.session, folder, store, variant.verdicts.get(row.session))
+        session
+        for session in [*wanted][:most]
+        if await _write_session(session, folder, store, variant.verdicts.get(session))
     }
 
     def put() -> BatchReport:
@@ -252,15 +256,6 @@ def _rank(selection: Selection, sort: str | None) -> Callable[[CellRow], Rank]:
         return (value is None, sign * (value or 0), place)
 
     return rank
-
-
-def _choose_transcripts(rows: Rows, most: int) -> Iterable[CellRow]:
-    """Return the cells whose transcripts are written."""
-    faults = (*rows.failed.values(), *rows.unscored.values())
-    named = {row.session: row for fault in faults for row in fault.first}
-    named |= {row.session: row for row in rows.first}
-    # Cells with an error come first: they may be far behind the first cells of the batch.
-    return [*named.values()][:most]
 
 
 async def _write_session(

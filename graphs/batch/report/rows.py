@@ -95,7 +95,8 @@ def pass_hat(combinations: Iterable[Trials]) -> list[Estimate]:
 
 
 def _pass(counts: Sequence[tuple[int, int]], k: int) -> Estimate:
-    units = [_all_pass(n, c, k) for n, c in counts]
+    # C(c, k) / C(n, k), without computing its large numbers.
+    units = [prod(max(0, c - taken) / (n - taken) for taken in range(k)) for n, c in counts]
     sessions = sum(n for n, _ in counts)
     if len(units) > 1:
         return _share(units, sessions)
@@ -104,11 +105,6 @@ def _pass(counts: Sequence[tuple[int, int]], k: int) -> Estimate:
     ((n, c),) = counts
     low, high = _wilson(c / n, n, _NORMAL)
     return _estimate(units, sessions, low**k, high**k)
-
-
-def _all_pass(n: int, c: int, k: int) -> float:
-    """Return C(c, k) / C(n, k) without computing its large numbers."""
-    return prod(max(0, c - taken) / (n - taken) for taken in range(k))
 
 
 def _share(units: Sequence[float], sessions: int) -> Estimate:
@@ -351,7 +347,11 @@ class Rows:
         self.trials = max(self.trials, row.trial)
         has_ended = row.status == "finished"
         kind = (row.reason if has_ended else None) or row.status
-        for group in (self.all, *self._groups(row)):
+        groups = [self.all]
+        for path, value in row.varied.items():
+            known = self.fields.setdefault(path, Field())
+            groups.append(known.groups[known.place(value)])
+        for group in groups:
             group.cells += 1
             group.kinds[kind] += 1
             if has_ended:
@@ -365,11 +365,6 @@ class Rows:
             ):
                 if value is not None:
                     numbers.append(value)
-
-    def _groups(self, row: CellRow) -> Iterator[Group]:
-        for path, value in row.varied.items():
-            known = self.fields.setdefault(path, Field())
-            yield known.groups[known.place(value)]
 
     def _combination(self, row: CellRow) -> int:
         # A hash instead of the values, which may be long texts.

@@ -73,7 +73,7 @@ def test_there_is_one_cell_for_each_combination_and_trial_the_first_field_slowes
     assert [cell.number for cell in found] == [*range(1, len(found) + 1)]
     assert [cells.cell(number) for number in range(1, len(found) + 1)] == found
     assert len({cell.session for cell in found}) == len(found)
-    assert cells.paths == tuple(path for key in vary for path in key.split(", "))
+    assert cells.grid.paths == tuple(path for key in vary for path in key.split(", "))
     for cell in found:
         assert check_session_id(cell.session).startswith("grid-")
         made = cell.conversation()

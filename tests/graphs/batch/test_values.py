@@ -40,7 +40,7 @@ def test_fields_are_named_in_all_the_ways_of_toml(
     file.write_text(f'conversation = "play.toml"\n[vary]\n{vary}\n')
     cells = Cells.of(load_batch(file), "grid")
     cells.grid.check()
-    assert list(cells.paths) == paths
+    assert list(cells.grid.paths) == paths
 
 
 def test_files_are_looked_for_where_the_batch_is(
