@@ -150,22 +150,46 @@ async def test_a_broken_call_alone_is_answered_too() -> None:
     assert result.transcript == [("Ann", "Hm."), ("Bob", "Ok.")]
 
 
-@pytest.mark.parametrize("given", ["", "call_0"])
-async def test_each_call_has_its_own_result_whatever_ids_a_server_gives(given: str) -> None:
-    first, *both = (call("add", {"a": n, "b": n}, given) for n in (1, 5, 7))
-    script: list[Line] = [calls(first), "2.", "Ok.", calls(*both), "10 and 14.", "Ok."]
-    result, model = await run(script, [add], talk("add", end_chat={"max_iterations": 2}))
-    told = [message["content"] for message in model.calls[4].prompt if message["role"] == "tool"]
-    assert told == ["2", "10", "14"]
-    assert len({answer.tool_call_id for answer in answers(result)}) == 3
-
-
 # Errors, counted per turn and kind (Y19)
 
 UNKNOWN = call("subtract", {"a": 1})
 NO_JSON = call("add", "{a: 1")
 UNFIT = call("add", {"a": "one", "b": 2})
 RAISING = call("fail", {"reason": "disk on fire"})
+
+
+total = add.model_copy(update={"name": "total", "return_direct": True})
+
+
+def lines_of(row: Any) -> list[Line]:  # noqa: ANN401
+    """Return the lines that a row of a script stands for: calls, a judgement or a text."""
+    if not isinstance(row, dict) or "calls" not in row:
+        return [row]
+    made = [call(*one) for one in row["calls"]]
+    if "times" in row:
+        return numbered(made[0], row["times"])
+    return [calls(*made, text=row.get("text", ""))]
+
+
+@pytest.mark.parametrize("row", read_rows(__file__, "turns"), ids=lambda row: row["name"])
+async def test_a_turn_with_calls_runs_to_its_end(row: dict[str, Any]) -> None:
+    """The rows name their expectations."""
+    tools = row.get("tools", ["add", "fail"])
+    conversation = talk(*tools, ann=row.get("ann"), **row.get("fields", {}))
+    script = [line for one in row["script"] for line in lines_of(one)]
+    result, model = await run(script, [add, fail, total], conversation)
+    assert result.outcome is not None
+    found = {
+        "transcript": [list(line) for line in result.transcript],
+        "reason": result.outcome.reason.value,
+        "asked": len(model.calls),
+        "results": [answer.text for answer in answers(result)],
+        "failures": [str(fields_of(answer).failure or "") for answer in answers(result)],
+        "offered": [bool(asked.tools) for asked in model.calls],
+        "choices": [asked.tool_choice or "" for asked in model.calls],
+    }
+    assert {name: found[name] for name in row["found"]} == row["found"]
+    assert len({answer.tool_call_id for answer in answers(result)}) == len(answers(result))
 
 
 def numbered(made: ScriptedToolCall, count: int) -> list[Line]:
@@ -207,37 +231,6 @@ async def test_the_fifth_error_of_a_kind_in_a_turn_ends_it_and_nothing_is_lost(
     ]
 
 
-async def test_the_two_kinds_of_errors_are_counted_apart() -> None:
-    """Y19."""
-    script = [
-        line for pair in zip(numbered(UNFIT, 4), numbered(RAISING, 4), strict=True) for line in pair
-    ]
-    result, _ = await run([*script, "I give up.", "Ok."], [add, fail], talk("add", "fail"))
-    assert reason(result) is Reason.MAX_ITERATIONS
-    failures = [fields_of(answer).failure for answer in answers(result)]
-    assert failures == [Failure.CALL, Failure.TOOL] * 4
-
-
-async def test_errors_are_counted_anew_in_each_turn() -> None:
-    """Y19: four errors in each of two turns end nothing."""
-    turn: list[Line] = [*numbered(UNFIT, 4), "I give up.", "Ok."]
-    again = talk("add", end_chat={"max_iterations": 2})
-    result, _ = await run([*turn, *turn], [add], again)
-    assert reason(result) is Reason.MAX_ITERATIONS
-    assert len(answers(result)) == 8
-
-
-async def test_errors_of_one_message_count_once() -> None:
-    """Y19: calls made at once can't learn from each other's errors."""
-    script: list[Line] = [
-        calls(*(call("subtract", {"n": number}, f"c{number}{turn}") for number in range(5)))
-        for turn in range(5)
-    ]
-    result, model = await run(script, [add], talk("add"))
-    assert reason(result) is Reason.CALL_ERRORS
-    assert len(model.calls) == 5
-
-
 @pytest.mark.parametrize("limit", [2, 5])
 async def test_a_speaker_is_asked_for_something_else_before_its_last_error(limit: int) -> None:
     """Y19: the request is the last message of one prompt, and a success begins the count again."""
@@ -251,74 +244,7 @@ async def test_a_speaker_is_asked_for_something_else_before_its_last_error(limit
     assert [place for place, is_asked in enumerate(asked) if is_asked] == [limit - 1, 2 * limit - 1]
 
 
-async def test_an_equal_error_counts_even_with_successes_between() -> None:
-    """Y19: the same call with the same error, five times in one turn, ends it."""
-    script: list[Line] = [
-        calls(made.model_copy(update={"id": f"{made.id}{number}"}))
-        for number in range(5)
-        for made in (RAISING, call("add", {"a": number, "b": 1}, "right"))
-    ]
-    result, model = await run(script, [add, fail], talk("add", "fail"))
-    assert reason(result) is Reason.TOOL_ERRORS
-    assert len(model.calls) == 9
-
-
-@pytest.mark.parametrize(
-    ("caps", "made", "most"),
-    [({"max_call_errors": 2}, UNFIT, 2), ({"max_tool_errors": 1}, RAISING, 1)],
-    ids=["Y19-calls", "Y19-tools"],
-)
-async def test_the_caps_on_errors_can_be_set(
-    caps: dict[str, Any], made: ScriptedToolCall, most: int
-) -> None:
-    result, model = await run(numbered(made, most), [add, fail], talk("add", "fail", **caps))
-    assert len(model.calls) == most
-    assert result.outcome is not None
-
-
-async def test_promised_last_words_fall_away_where_the_errors_end_it() -> None:
-    """Y19: this is the rule for every hard stop."""
-    conversation = load_conversation(
-        {
-            "task": "Sum up.",
-            "speakers": [
-                {"name": "Ann", "tools": ["add"], "checks_completion": True},
-                {"name": "Bob"},
-            ],
-            "end_chat": {"mode": "one_last_group_chat_after_first_completion"},
-            "max_call_errors": 1,
-        }
-    )
-    done = {"objectives_left": [], "complete": True}
-    result, _ = await run(["It is 3.", done, "Bye.", *numbered(UNFIT, 1)], [add], conversation)
-    assert reason(result) is Reason.CALL_ERRORS
-    assert result.transcript == [("Ann", "It is 3."), ("Bob", "Bye.")]
-
-
 # Rounds (Z7, G4)
-
-
-async def test_only_rounds_in_which_a_call_succeeds_count() -> None:
-    """Z7: of two rounds, the failed rounds between them cost nothing."""
-    script: list[Line] = [
-        *numbered(UNFIT, 2),
-        calls(call("add", {"a": 1, "b": 1}, "d1")),
-        *numbered(RAISING, 1),
-        calls(call("add", {"a": 2, "b": 2}, "d2"), UNFIT.model_copy(update={"id": "d3"})),
-        "It is 4.",
-        "Ok.",
-    ]
-    result, model = await run(script, [add, fail], talk("add", "fail", max_tool_rounds=2))
-    offered = [bool(asked.tools) for asked in model.calls]
-    assert offered == [True] * 5 + [False, False]
-    assert result.transcript == [("Ann", "It is 4."), ("Bob", "Ok.")]
-
-
-async def test_calls_after_the_last_round_are_not_run() -> None:
-    made = [calls(call("add", {"a": n, "b": n}, f"c{n}"), text="Go.") for n in range(2)]
-    result, _ = await run([*made, "Ok."], [add], talk("add", max_tool_rounds=1))
-    assert [answer.text for answer in answers(result)] == ["0"]
-    assert result.transcript == [("Ann", "Go."), ("Ann", "Go."), ("Bob", "Ok.")]
 
 
 async def test_each_turn_has_its_rounds_of_calls_anew() -> None:
@@ -549,24 +475,6 @@ async def test_the_tools_output_is_the_speakers_message() -> None:
     assert own == [("ai", "Adding."), ("tool", "3"), ("tool", "7"), ("ai", "3\n\n7")]
 
 
-async def test_a_call_that_fails_goes_back_to_the_model_first() -> None:
-    """Y18, Y19."""
-    script: list[Line] = [
-        calls(call("add", {"a": 1, "b": 2}), UNFIT.model_copy(update={"id": "c2"})),
-        calls(call("add", {"a": 5, "b": 2}, "c3")),
-        "Thanks.",
-    ]
-    result, _ = await run(script, [add, fail], direct())
-    assert result.transcript == [("Ann", "7"), ("Bob", "Thanks.")]
-
-
-async def test_langchains_own_word_for_it_counts_too() -> None:
-    """Y18: with several tools, all must have `return_direct`."""
-    alone = add.model_copy(update={"return_direct": True})
-    result, _ = await run([calls(call("add", {"a": 1, "b": 2})), "Thanks."], [alone], talk("add"))
-    assert result.transcript == [("Ann", "3"), ("Bob", "Thanks.")]
-
-
 async def test_hooks_see_what_the_tools_gave_before_it_is_said() -> None:
     """Y18, L7."""
 
@@ -580,14 +488,6 @@ async def test_hooks_see_what_the_tools_gave_before_it_is_said() -> None:
     assert result.transcript == [("Ann", "3!"), ("Bob", "Thanks.")]
 
 
-async def test_an_ending_tools_output_is_said_before_it_ends() -> None:
-    """Y18."""
-    end = {"when": {"kind": "tool_called", "tool": "add"}}
-    result, _ = await run([calls(call("add", {"a": 1, "b": 2}))], [add, fail], direct(end_chat=end))
-    assert result.transcript == [("Ann", "3")]
-    assert reason(result) is Reason.TOOL_CALLED
-
-
 # Tool choice (Y18)
 
 
@@ -596,13 +496,6 @@ def test_a_choice_that_can_not_be_is_refused() -> None:
         talk("add", ann={"tool_choice": "ad"})
     with pytest.raises(Exception, match=r"speakers.0.tool_choice: there are no tools"):
         talk(ann={"tool_choice": "required"})
-
-
-async def test_who_may_call_none_is_told_so() -> None:
-    spec = talk("add", ann={"tool_choice": "none"})
-    script: list[Line] = [calls(call("add", {"a": 1, "b": 2})), "Hm.", "Ok."]
-    result, _ = await run(script, [add], spec)
-    assert answers(result)[0].text == "There is no tool 'add'. You have no tools."
 
 
 @pytest.mark.parametrize("name", ["shell", "python", "get_history", "clock"])
@@ -615,14 +508,6 @@ async def test_a_tool_that_was_never_given_is_not_there(name: str) -> None:
     alone, model = await run([made, "Hm.", "Ok."], [add], talk())
     assert answers(alone)[0].text == f"There is no tool {name!r}. You have no tools."
     assert list(model.calls[0].tools) == []
-
-
-async def test_what_must_be_called_is_free_once_a_call_has_succeeded() -> None:
-    """Y18."""
-    spec = talk("add", "fail", ann={"tool_choice": "required"})
-    script: list[Line] = [calls(RAISING), calls(call("add", {"a": 1, "b": 2}, "c2")), "3.", "Ok."]
-    _, model = await run(script, [add, fail], spec)
-    assert [asked.tool_choice for asked in model.calls[:3]] == ["required", "required", None]
 
 
 # Interrupted calls
