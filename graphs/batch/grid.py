@@ -82,7 +82,7 @@ class Base:
     def _name(self, role: str, field: str) -> object:
         """Return the name of a short form's speaker, if it does not vary."""
         given = self.data.get(role)
-        named = given.get("name") if isinstance(given, Mapping) else getattr(given, "name", given)
+        named = _name_in(given, given)
         default = self.form.model_fields[field].default if self.form else None
         return named or self.data.get(field) or default
 
@@ -117,7 +117,7 @@ class Base:
         items = into.value if isinstance(into, FilledIn) else into
         if isinstance(items, list | tuple):
             found = [FilledIn(one) for one in items] if isinstance(into, FilledIn) else [*items]
-            index = _index([_item_name(one) for one in items], name, write_path(at))
+            index = _index([_name_in(one) for one in items], name, write_path(at))
             found[index] = self._put(found[index], tuple(rest), value, (*at, name))
             return found
         fields = self._fields(into, at)
@@ -158,10 +158,10 @@ def conversation_of(data: Mapping[str, Any], *, is_made: bool) -> Conversation:
     return build_model(Conversation, data) if is_made else load_conversation(data)
 
 
-def _item_name(one: object) -> object:
-    """Return the name of an item in a list, or None."""
-    value = one.value if isinstance(one, FilledIn) else one
-    return value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
+def _name_in(given: object, otherwise: object = None) -> object:
+    """Return the name in the fields of a speaker, or another value if it has no such field."""
+    value = given.value if isinstance(given, FilledIn) else given
+    return value.get("name") if isinstance(value, Mapping) else getattr(value, "name", otherwise)
 
 
 def _index(names: Sequence[object], name: str, where: str) -> int:

@@ -74,20 +74,17 @@ class Call:
             former = b""
         if former:
             with pool.checkout(limits=limits, os_policy=policy) as session:
-                if self._loads(session, former):
+                try:
+                    session.load_session(former)
+                except Exception:
+                    # This version of Monty can't read the variables.
+                    former = b""
+                else:
                     return self._run_in(session, former)
         if self._order["memory"]:
             self._say("stderr", self._order["anew"])
         with pool.checkout(limits=limits, os_policy=policy) as session:
-            return self._run_in(session, b"")
-
-    def _loads(self, session: monty.MontySession, former: bytes) -> bool:
-        """Load the stored variables. Return whether this version of Monty can read them."""
-        try:
-            session.load_session(former)
-        except Exception:
-            return False
-        return True
+            return self._run_in(session, former)
 
     def _run_in(self, session: monty.MontySession, former: bytes) -> tuple[int, bytes]:
         code, whole = self._feed(session)
