@@ -252,13 +252,13 @@ class Form(Spec):
         }
         data = mark_by_options(self.model_fields_set, data | type(self).fill_in(**values))
         changes = read_bare_words(set_fields(others))
-        filled, ends = data.get("end_chat"), changes.get("end_chat")
-        if isinstance(filled, dict) and filled.get("when") and isinstance(ends, Mapping):
+        own, given = data.get("end_chat"), changes.get("end_chat")
+        if isinstance(own, dict) and own.get("when") is not None and isinstance(given, Mapping):
             # The caller's end conditions join the form's own, which the system prompts mention.
-            changes["end_chat"] = {name: one for name, one in ends.items() if name != "when"}
-            found = validate(EndChat, {"when": ends.get("when")}, "end_chat.").when
+            changes["end_chat"] = {name: one for name, one in given.items() if name != "when"}
+            found = validate(EndChat, {"when": given.get("when")}, "end_chat.").when
             if found is not None:
-                filled["when"] = remove_marks(filled["when"]) | found
+                own["when"] = remove_marks(own["when"]) | found
         data = merge_changes(data, changes)
         if by_role:
             places = zip(self.roles, data["speakers"], strict=True)
