@@ -7,11 +7,14 @@ from langchain_core.messages import AnyMessage, InvalidToolCall
 from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs import Conversation
+from duologue.graphs.batch.report.report import render as render_report
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.graphs.show.page import PageSession, memory_page_of, page_of
 from duologue.graphs.show.page_data import Spent
 from duologue.graphs.show.render import render
+from support.batches import batch_row, cell_row, report_of
 from support.log import make_line, make_tool_line, read_metadata
+from support.stores import CellRow
 
 ALLOWED: Final = {
     *("html", "head", "meta", "title", "style", "script", "body", "header", "main", "footer"),
@@ -129,6 +132,30 @@ def hostile_result(texts: Sequence[str]) -> StoredSession:
     return StoredSession(
         one.id, one.conversation, [*one.log], one.task, one.outcome, tuple(one.pending)
     )
+
+
+def hostile_report() -> str:
+    """Return the report of a batch with hostile texts in all places for foreign text."""
+    rows = list[CellRow]()
+    many = 2 * len(HOSTILE)
+    for number in range(many):
+        text, has_failed = HOSTILE[number // 2], number % 5 == 0
+        rows.append(
+            cell_row(
+                number + 1,
+                "grid",
+                trial=number % 2 + 1,
+                varied={f"labels.{HOSTILE[0]}": text, "labels.long": "word" * (20 + number)},
+                status="failed" if has_failed else "finished",
+                reason=None if has_failed else text,
+                error=text,
+                messages=number,
+                cost=0.01 * number,
+                scores={} if has_failed else {HOSTILE[1]: float(number % 3 == 0), HOSTILE[2]: 0.3},
+            )
+        )
+    batch = batch_row("grid", title=HOSTILE[3], cells=many, stopped=HOSTILE[4])
+    return render_report(report_of(batch, rows, rows[::2], is_running=True, folder=HOSTILE[0]))
 
 
 def _verdict(speaker: str, text: str) -> dict[str, object]:

@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AnyMessage
 
-from duologue.graphs import Conversation
-from duologue.graphs.show.page import PageSession, memory_page_of, page_of
-from duologue.graphs.show.render import render
-from pages import HOSTILE, hostile_session
-from support.log import make_line, read_metadata
+from duologue.graphs import Session
+from pages import HOSTILE, hostile_pages
+from support.loaded import load
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 Open = Callable[..., "Page"]
-"""A function that opens a session's page."""
+"""A function that opens a page, or the page of a session."""
 
 
 @pytest.fixture
@@ -33,8 +30,8 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Open]:
     asked: list[str] = []
     wrong: list[str] = []
 
-    def opened(session: PageSession, only: str | None = None, **options: Any) -> "Page":
-        text = render(page_of(session) if only is None else memory_page_of(session, only))
+    def opened(shown: Session | str, speaker: str | None = None, **options: Any) -> "Page":
+        text = shown if isinstance(shown, str) else shown.export("html", speaker=speaker)
         path = tmp_path / "page.html"
         path.write_text(text, encoding="utf-8")
         context = browser.new_context(**options)
@@ -54,31 +51,26 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Open]:
 
 def session(
     *lines: tuple[str, str], names: tuple[str, ...] = ("Ann", "Ben"), **more: Any
-) -> PageSession:
+) -> Session:
     """A session in which these speakers say this; a speaker alone is told the next line."""
-    speakers = [{"name": name} for name in names]
-    log: list[AnyMessage] = []
+    messages = []
     for who, text in lines:
-        told = who.partition(" alone")
-        about = (
-            {"kind": "instruction", "audience": [told[0]]}
-            if told[1]
-            else {"kind": "speech", "speaker": who}
-        )
-        log.append(make_line(len(log), text, read_metadata(about)))
-    conversation = Conversation.model_validate({"task": "Plan", "speakers": speakers, **more})
-    return PageSession(
-        id="s", title="Plan a garden", conversation=conversation, log=log, task="Plan"
+        name, is_told, _ = who.partition(" alone")
+        told = {"kind": "instruction", "audience": [name]}
+        about = told if is_told else {"kind": "speech", "speaker": name}
+        messages.append({"text": text, "metadata": about})
+    speakers = [{"name": name} for name in names]
+    return load(messages, {"title": "Plan a garden", "task": "Plan", "speakers": speakers, **more})
+
+
+def talk() -> Session:
+    return session(
+        ("Ann alone", "Please begin."),
+        ("Ann", "Beans by the wall."),
+        ("Ben", "Peas. ###STOP###"),
+        ("Ann", "And herbs."),
+        end_chat={"when": [{"kind": "done_token", "token": "###STOP###"}]},
     )
-
-
-TALK = session(
-    ("Ann alone", "Please begin."),
-    ("Ann", "Beans by the wall."),
-    ("Ben", "Peas. ###STOP###"),
-    ("Ann", "And herbs."),
-    end_chat={"when": [{"kind": "done_token", "token": "###STOP###"}]},
-)
 
 
 def shown(tab: "Page") -> list[str]:
@@ -95,7 +87,7 @@ def test_of_ten_thousand_hostile_texts_none_runs(show: Open) -> None:
         # Each text is in all places of a message, and the first of them is also title and task.
         first = [*HOSTILE[number:], *HOSTILE[:number]]
         more = ["".join(draw.choices(HOSTILE, k=draw.randint(1, 3))) for _ in range(2_000)]
-        tab = show(hostile_session([*first, *more]))
+        tab = show(next(hostile_pages([*first, *more])))
         for view in ("as1", "side"):
             tab.locator(f"#{view}").check(force=True)
         tab.locator("#m0003 .cells").wait_for()
@@ -129,7 +121,7 @@ def test_of_ten_thousand_messages_only_those_in_sight_are_laid_out(show: Open) -
 
 
 def test_a_view_shows_what_one_hears_in_its_role_and_words(show: Open) -> None:
-    tab = show(TALK)
+    tab = show(talk())
     assert shown(tab) == ["m0001", "m0002", "m0003"]
     tab.get_by_role("radio", name="Ann's view").check(force=True)
     assert shown(tab) == ["m0000", "m0001", "m0002", "m0003"]
@@ -146,7 +138,7 @@ def test_a_view_shows_what_one_hears_in_its_role_and_words(show: Open) -> None:
 
 
 def test_side_by_side_each_line_stands_in_the_columns_of_those_who_hear_it(show: Open) -> None:
-    tab = show(TALK)
+    tab = show(talk())
     tab.get_by_role("radio", name="Side by side").check(force=True)
     tab.locator("#m0003 .cells").wait_for()
     cells = [tab.locator(f"#m000{place} .cell").all_inner_texts() for place in range(4)]
@@ -157,7 +149,7 @@ def test_side_by_side_each_line_stands_in_the_columns_of_those_who_hear_it(show:
 
 
 def test_all_is_reached_by_keys_and_a_link_to_a_hidden_line_shows_it(show: Open) -> None:
-    tab = show(TALK)
+    tab = show(talk())
     tab.keyboard.press("Tab")
     assert tab.evaluate("document.activeElement.textContent") == "Skip to the conversation"
     tab.locator("#as-all").focus()
@@ -172,7 +164,7 @@ def test_all_is_reached_by_keys_and_a_link_to_a_hidden_line_shows_it(show: Open)
 
 
 def test_a_screen_reader_finds_headings_landmarks_and_names(show: Open) -> None:
-    tab = show(TALK)
+    tab = show(talk())
     assert tab.get_by_role("heading", level=1).inner_text() == "Plan a garden"
     assert tab.get_by_role("main").get_by_role("heading", level=3).count() == 3
     assert tab.get_by_role("region", name="Not finished yet").count() == 1
@@ -184,7 +176,7 @@ def test_a_screen_reader_finds_headings_landmarks_and_names(show: Open) -> None:
 
 
 def test_without_scripts_all_can_be_read_and_views_can_be_changed(show: Open) -> None:
-    tab = show(TALK, java_script_enabled=False)
+    tab = show(talk(), java_script_enabled=False)
     assert tab.get_by_text("Beans by the wall.").is_visible()
     assert not tab.get_by_text("Side by side").is_visible()
     assert not tab.locator("#m0000").is_visible()
@@ -192,20 +184,22 @@ def test_without_scripts_all_can_be_read_and_views_can_be_changed(show: Open) ->
     assert tab.locator("#m0000").is_visible()
 
 
-LONG_END = session(
-    *(("Ann", f"Beans, row {number}.") for number in range(30)),
-    names=("Ann", "Benjamin", "Clara", "Dimitrios"),
-    task="Plan a garden for a family of four, " + "with beds for every season " * 12,
-    end_chat={"max_iterations": 9, "when": [{"kind": "max_messages", "limit": 40}]},
-)
-"""A session with a long task and as many figures as a page shows."""
+def long_end() -> Session:
+    """Return a session with a long task and as many figures as a page shows."""
+    return session(
+        *(("Ann", f"Beans, row {number}.") for number in range(30)),
+        names=("Ann", "Benjamin", "Clara", "Dimitrios"),
+        task="Plan a garden for a family of four, " + "with beds for every season " * 12,
+        end_chat={"max_iterations": 9, "when": [{"kind": "max_messages", "limit": 40}]},
+    )
+
 
 FIRST_TOP = """[...document.querySelectorAll(".m")]
     .find((line) => line.getClientRects().length).getBoundingClientRect().top"""
 
 
 def test_on_a_phone_the_conversation_begins_on_the_first_screen(show: Open) -> None:
-    tab = show(LONG_END, viewport={"width": 390, "height": 844})
+    tab = show(long_end(), viewport={"width": 390, "height": 844})
     assert tab.evaluate(FIRST_TOP) < 700
     # The figures are folded, and one tap shows them: two in a row, none over the edge.
     rounds = tab.locator(".numbers dt", has_text="Rounds")
@@ -223,7 +217,7 @@ def test_on_a_phone_the_conversation_begins_on_the_first_screen(show: Open) -> N
 
 def test_on_a_wide_screen_the_figures_are_shown_with_and_without_scripts(show: Open) -> None:
     for scripts in (True, False):
-        tab = show(LONG_END, viewport={"width": 1280, "height": 900}, java_script_enabled=scripts)
+        tab = show(long_end(), viewport={"width": 1280, "height": 900}, java_script_enabled=scripts)
         assert tab.locator(".numbers dt", has_text="Rounds").is_visible()
         assert not tab.get_by_text("Numbers and causes").is_visible()
 
@@ -232,7 +226,7 @@ def test_on_a_wide_screen_the_figures_are_shown_with_and_without_scripts(show: O
 def test_with_four_speakers_everything_opens_and_the_page_never_scrolls_sideways(
     show: Open, width: int
 ) -> None:
-    tab = show(LONG_END, viewport={"width": width, "height": 844})
+    tab = show(long_end(), viewport={"width": width, "height": 844})
     for view in ("as-all", "as3", "side"):
         tab.locator(f"label:has(#{view})").click()
         folds = tab.locator("#folds")
@@ -254,7 +248,7 @@ def test_with_four_speakers_everything_opens_and_the_page_never_scrolls_sideways
 @pytest.mark.parametrize("width", [320, 390, 1280])
 def test_nothing_runs_over_the_edge_at_any_width(show: Open, width: int) -> None:
     long = "word" * 200
-    talk = session(
+    told = session(
         (
             "Ann",
             f"{long} `{long}`\n\n```python\n{long}\n```\n\n| a | {long} |\n|---|---|\n| b | c |",
@@ -262,19 +256,19 @@ def test_nothing_runs_over_the_edge_at_any_width(show: Open, width: int) -> None
         ("Ben", f"<https://a.example/{long}> \n\n> {long}\n\n1. {long}"),
         names=("Ann", "Ben", "N" * 80),
     )
-    tab = show(talk, viewport={"width": width, "height": 700})
+    tab = show(told, viewport={"width": width, "height": 700})
     for view in ("as-all", "as1"):
         tab.locator(f"#{view}").check(force=True)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_each_text_runs_in_its_own_direction(show: Open) -> None:
-    talk = session(
+    told = session(
         ("Ann", "لنبدأ بالطماطم.\n\nThen English."),
         ("Ben", "אני מסכים.\n\n`code`"),
         ("Ann", "好的"),
     )
-    tab = show(talk)
+    tab = show(told)
     right = """place => { const range = document.createRange();
         range.selectNodeContents(document.querySelector(place));
         const text = range.getClientRects()[0];
@@ -320,7 +314,7 @@ def luminance(colour: list[int]) -> float:
 
 
 def test_a_speakers_page_shows_its_memory_in_its_roles(show: Open) -> None:
-    tab = show(TALK, only="Ann")
+    tab = show(talk(), speaker="Ann")
     assert shown(tab) == ["m0000", "m0001", "m0002", "m0003"]
     assert not re.search("STOP", tab.locator("#talk").inner_text())
     assert tab.get_by_role("radio").count() == 0

@@ -5,15 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duologue.graphs.batch.report.report import render
-from duologue.graphs.common.threads import in_background
-from duologue.graphs.scenarios import run_suite
-from duologue.graphs.scenarios.suite_report import write_suite_page
-from duologue.graphs.session.listing import known_store
-from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
-from pages import HOSTILE
-from support.batches import batch_row, cell_row, report_of
-from support.stores import CellRow
+from duologue.nodes.testing import Line, Prompt
+from duologue.nodes.testing.server import ScriptedServer
+from pages import hostile_report
+from support.cli_help import duologue, isolate
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -28,35 +23,11 @@ CUT = """[...document.querySelectorAll(".wide")].filter((one) => one.scrollWidth
 """A script that returns the tables that are wider than the page."""
 
 
-def page() -> str:
-    """Return a page with hostile texts in all places that can show foreign text."""
-    rows = list[CellRow]()
-    many = 2 * len(HOSTILE)
-    for number in range(many):
-        text, has_failed = HOSTILE[number // 2], number % 5 == 0
-        rows.append(
-            cell_row(
-                number + 1,
-                "grid",
-                trial=number % 2 + 1,
-                varied={f"labels.{HOSTILE[0]}": text, "labels.long": "word" * (20 + number)},
-                status="failed" if has_failed else "finished",
-                reason=None if has_failed else text,
-                error=text,
-                messages=number,
-                cost=0.01 * number,
-                scores={} if has_failed else {HOSTILE[1]: float(number % 3 == 0), HOSTILE[2]: 0.3},
-            )
-        )
-    batch = batch_row("grid", title=HOSTILE[3], cells=many, stopped=HOSTILE[4])
-    return render(report_of(batch, rows, rows[::2], is_running=True, folder=HOSTILE[0]))
-
-
 def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(
     browser: "Browser", tmp_path: Path
 ) -> None:
     path = tmp_path / "page.html"
-    path.write_text(page(), encoding="utf-8", errors="replace")
+    path.write_text(hostile_report(), encoding="utf-8", errors="replace")
     asked: list[str] = []
     wrong: list[str] = []
     for width in (320, 390, 1280):
@@ -84,29 +55,32 @@ def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(
     assert wrong == []
 
 
+SUITE = """
+trials = 2
+personas = {calm = "Calm.", cross = "Cross."}
+[scenarios.refund]
+goal = "You want order 7 refunded."
+[scenarios.refusal]
+goal = "You want order 7 refunded."
+expected_ends = ["gave_up"]
+"""
+
+
 def test_the_page_of_a_suite_begins_with_what_failed_and_leads_to_the_conversations(
-    browser: "Browser", tmp_path: Path
+    browser: "Browser", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def play(prompt: Prompt) -> Line:
         return "###STOP###" if len(prompt) > 2 else "Please refund order 7."
 
-    suite = {
-        "personas": {"calm": "Calm.", "cross": "Cross."},
-        "scenarios": {
-            "refund": {"goal": "You want order 7 refunded."},
-            "refusal": {"goal": "You want order 7 refunded.", "expected_ends": ["gave_up"]},
-        },
-    }
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("seen_shop.py").write_text("def agent(messages):\n    return 'It is refunded.'\n")
+    Path("shop.toml").write_text(SUITE)
+    with ScriptedServer(play) as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.url)
+        ran = duologue("simulate", "shop.toml", "--agent", "seen_shop:agent")
+    assert ran.exit_code == 1, ran.output
     page = tmp_path / "shop.html"
-    url = f"memory:{tmp_path.name}"
-    shop = lambda messages: "It is refunded."  # noqa: E731
-    found = run_suite(suite, shop, name="shop", model=ScriptedChatModel(play), trials=2, store=url)
-
-    async def write() -> None:
-        async with known_store(url) as store:
-            await write_suite_page(store, found, page)
-
-    in_background(write)()
     for width in (320, 390, 1280):
         for scheme in ("light", "dark"):
             context = browser.new_context(
@@ -143,7 +117,7 @@ def test_a_click_on_a_heading_sorts_the_cells_by_that_column(
     browser: "Browser", tmp_path: Path
 ) -> None:
     path = tmp_path / "page.html"
-    path.write_text(page(), encoding="utf-8", errors="replace")
+    path.write_text(hostile_report(), encoding="utf-8", errors="replace")
     tab = browser.new_page()
     tab.goto(path.as_uri())
     table = tab.locator("table.lines")

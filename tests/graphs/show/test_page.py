@@ -3,43 +3,32 @@
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from langchain_core.messages import AnyMessage
 from langchain_core.tools import BaseTool, tool
 
 from duologue.graphs import (
     Conversation,
-    MessageQuestion,
-    Outcome,
-    Reason,
     Session,
+    Speaker,
     chat,
     converse,
     stream,
 )
-from duologue.graphs.cli.options import ExitCode
-from duologue.graphs.conversation.questions import Because
 from duologue.graphs.events import MessageSaid, ToolCallFinished
-from duologue.graphs.rules.position import Position
-from duologue.graphs.show import page as gather
-from duologue.graphs.show.page import memory_page_of, page_of
-from duologue.graphs.show.page_data import Heard, Line, Page, Spent
-from duologue.graphs.show.render import as_html, render
-from duologue.nodes.testing import Line as Scripted, Reply, ScriptedChatModel, ScriptedToolCall
-from pages import ALLOWED, HOSTILE, hostile_session
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from pages import ALLOWED, HOSTILE, hostile_pages
 from support.cases import drawn_cases
 from support.cli_help import duologue, isolate, serving
 from support.files import PDF, PNG, block_of
 from support.fork_help import run
 from support.fork_talks import TALKS
 from support.html import Seen
-from support.log import make_line, make_tool_line, read_metadata
-from support.results import StoredSession
+from support.loaded import load, said
 from support.tables import each_row
 
 
@@ -57,60 +46,11 @@ def page(name: str, tmp_path: Path, **options: Any) -> str:
 
 
 def exported(
-    conversation: Conversation, lines: Sequence[Scripted], tmp_path: Path, **options: Any
+    conversation: Conversation, lines: Sequence[Line], tmp_path: Path, **options: Any
 ) -> str:
     store = f"memory:{tmp_path.name}"
     run(conversation, lines, session="s", store=store)
     return Session("s", store=store).export(format="html", **options)
-
-
-def of(result: StoredSession, **more: Any) -> Page:
-    return page_of(
-        gather.PageSession(
-            id=result.session_id,
-            title="T",
-            conversation=result.conversation,
-            log=result.messages,
-            task=result.specified_task,
-            outcome=result.outcome,
-            **more,
-        )
-    )
-
-
-@pytest.mark.part(2)
-@pytest.mark.parametrize("name", TALKS)
-def test_what_each_sees_on_the_page_is_what_stands_in_its_viewpoint(
-    name: str, tmp_path: Path
-) -> None:
-    conversation, lines = TALKS[name]
-    result = run(conversation, lines, store=f"memory:{tmp_path.name}")
-    found = of(result).lines
-    for number, speaker in enumerate(conversation.names):
-        heard: dict[str, str] = {"assistant": "", "user": ""}
-        for seen_as, text in roles(found, number):
-            heard[seen_as] += text
-        told = {"assistant": "", "user": ""}
-        for message in result.viewpoint(speaker)[1:]:
-            if (role := {"ai": "assistant", "human": "user"}.get(message.type)) is not None:
-                told[role] += message.text
-        assert {role: letters(text) for role, text in heard.items()} == {
-            role: letters(text) for role, text in told.items()
-        }
-
-
-def roles(lines: Sequence[Line], number: int) -> Iterator[tuple[str, str]]:
-    """Yield the lines that a speaker sees, each with its role."""
-    for line in lines:
-        role = line.roles.get(number)
-        if role in ("assistant", "user"):
-            heard = next((one for one in line.heard if number in one.by), Heard(by=()))
-            text = line.text if heard.instead is None else heard.instead
-            yield role, heard.before + text
-
-
-def letters(text: str) -> str:
-    return "".join(text.replace("(empty message)", "").split())
 
 
 def test_a_page_tells_all_that_happened(tmp_path: Path) -> None:
@@ -184,67 +124,57 @@ def test_what_was_used_is_told_by_turn_and_speaker(tmp_path: Path) -> None:
 
 
 def test_sessions_that_wait_or_are_broken_off_say_so() -> None:
-    result = StoredSession("s", pair(), [], None, None)
-    broken_off = render(of(result))
+    broken_off = load([]).export("html")
     assert "Not finished yet" in broken_off
     assert "There are no messages yet." in broken_off
-    question = MessageQuestion(id="q", speaker="Ann", because=Because.TURN, prompt="Ann, now you.")
-    waits = render(of(result, pending=[question]))
+    waits = converse(chat(), store="memory:").session.export("html")
     assert "Waiting for an answer" in waits
-    assert "Ann, now you." in waits
+    assert "User, it is your turn." in waits
 
 
 @each_row("ends", "reason", "tone")
 def test_an_end_has_its_tone_and_says_what_was_owed(reason: str, tone: str) -> None:
-    outcome = Outcome(
-        reasons=(Reason(reason), Reason.MAX_MESSAGES),
-        explanations=("it was so", "the message cap was reached"),
-        rounds=1,
-        messages=2,
-        warnings=("code ran without a sandbox",),
-    )
-    conversation = Conversation.model_validate(
-        {
-            "task": "Plan",
-            "speakers": [{"name": "Ann", "checks_completion": True}, {"name": "Ben"}],
-            "end_chat": {"mode": "one_last_chat_after_first_completion", "max_iterations": 4},
-        }
-    )
-    result = StoredSession("s", conversation, [], "Plan", outcome)
-    ending = of(result, position=Position(turns=3, owed=("Ben",))).ending
-    assert (ending.tone, ending.reason, ending.title) == (tone, reason, "It was so.")
-    assert ending.sentence == "Ended after 1 round and 2 messages"
-    assert ending.also == ("the message cap was reached",)
-    assert ending.owed == (
-        "One more message was due from Ben.",
+    outcome = {
+        "reasons": [reason, "max_messages"],
+        "explanations": ["it was so", "the message cap was reached"],
+        "rounds": 1,
+        "messages": 2,
+        "warnings": ["code ran without a sandbox"],
+    }
+    spec = {
+        "task": "Plan",
+        "speakers": [{"name": "Ann", "checks_completion": True}, {"name": "Ben"}],
+        "end_chat": {"mode": "one_last_chat_after_first_completion", "max_iterations": 4},
+    }
+    position = {"turns": 3, "owed": ["Ben"]}
+    seen = Seen(load([], spec, position=position, outcome=outcome).export("html"))
+    assert f"ending {tone}" in [one.get("class") for one in seen.all("section")]
+    for found in (
+        f"{reason.replace('_', ' ')} Ended after 1 round and 2 messages It was so.",
+        "Also: the message cap was reached. code ran without a sandbox",
+        "Left undone One more message was due from Ben. "
         "Ann was never asked whether its task is complete.",
-    )
-    counts = {meter.name: (meter.count, meter.limit) for meter in ending.meters}
-    assert counts["rounds"] == (1, 4)
-    assert counts["blank replies"] == (0, 2)
-    assert "code ran without a sandbox" in render(of(result))
-
-
-def pair() -> Conversation:
-    return Conversation.model_validate(
-        {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-    )
+        "rounds 1 of 4",
+        "blank replies 0 of 2",
+    ):
+        assert found in seen.words, found
 
 
 @pytest.mark.exhaustive
 def test_two_hundred_messages_are_at_most_300_kb_and_a_message_few_elements() -> None:
     words = "The garden needs more sun, and by the wall, where nobody ever looks, more **water**. "
-    log: list[AnyMessage] = [
-        make_line(number, words * 8, speaker=("Ann", "Ben")[number % 2]) for number in range(200)
-    ]
-    steps = [Spent(who="Ann", is_new_turn=True, calls=1, input_tokens=9, seconds=0.5)] * 200
-    text = render(of(StoredSession("s", pair(), log, "Plan", None), steps=steps))
+    talk = Conversation(
+        "Plan",
+        [Speaker("Ann"), Speaker("Ben")],
+        end_chat={"max_iterations": 100, "guards": {"same_replies": 0, "standstill": 0}},
+    )
+    model = ScriptedChatModel([f"{number}. {words * 8}" for number in range(200)])
+    text = converse(talk, model=model, store="memory:").session.export("html")
     assert len(text.encode()) <= 300_000
     # Elements shown at once for ten thousand messages.
-    first = render(of(StoredSession("s", pair(), log[:100], "Plan", None)))
-    both = render(of(StoredSession("s", pair(), log, "Plan", None)))
-    talk = [re.findall(r"<(?!circle|title|li|a )[a-z]", page) for page in (first, both)]
-    assert (len(talk[1]) - len(talk[0])) / 100 < 20
+    pages = (load(said(*[words * 8] * many)).export("html") for many in (100, 200))
+    first, both = (len(re.findall(r"<(?!circle|title|li|a )[a-z]", page)) for page in pages)
+    assert (both - first) / 100 < 20
     # Bars and messages are one path for each speaker.
     assert len(Seen(text).all("path")) < 12
 
@@ -252,47 +182,51 @@ def test_two_hundred_messages_are_at_most_300_kb_and_a_message_few_elements() ->
 @pytest.mark.part(3)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
-    session = hostile_session([text, "Fine."])
-    for found in (render(page_of(session)), render(memory_page_of(session, "Ann"))):
-        check_harmless(Seen(found))
+    for page in hostile_pages([text, "Fine."]):
+        check_harmless(Seen(page))
 
 
 @drawn_cases(
     4, 60, texts=st.lists(st.lists(st.sampled_from(HOSTILE), max_size=6).map("".join), max_size=6)
 )
 def test_no_mixture_of_texts_becomes_code(texts: list[str]) -> None:
-    check_harmless(Seen(render(page_of(hostile_session([*texts, "Fine."])))))
+    check_harmless(Seen(next(hostile_pages([*texts, "Fine."]))))
+
+
+def drawn(text: str) -> str:
+    """Return the HTML of a message on a page."""
+    page = load(said(text)).export("html")
+    found = re.findall(r'<div class="t s" dir="auto">(.*?)</div>\s*</article>', page, re.DOTALL)
+    return str(found[-1])
 
 
 def test_markdown_shows_what_was_said_and_fetches_nothing() -> None:
-    assert as_html("**a** <b>") == "<p><strong>a</strong> &lt;b&gt;</p>\n"
-    assert "<img" not in as_html("![x](http://a.example/x.png)")
-    assert "<a" not in as_html("[x](javascript:alert(1)) [y](data:text/html,x) <vbscript:x>")
-    link = as_html("[x](https://a.example)")
+    assert drawn("**a** <b>") == "<p><strong>a</strong> &lt;b&gt;</p>\n"
+    assert "<img" not in drawn("![x](http://a.example/x.png)")
+    assert "<a" not in drawn("[x](javascript:alert(1)) [y](data:text/html,x) <vbscript:x>")
+    link = drawn("[x](https://a.example)")
     assert 'rel="noopener noreferrer nofollow"' in link
-    assert "<h4>" in as_html("# A heading of its own")
-    assert "<details" in as_html("```python\n" + "x = 1\n" * 20 + "```")
-    assert "<details" not in as_html("```python\nx = 1\n```")
-    assert r"\x1b" in as_html("a\x1b[31mb")
+    assert "<h4>" in drawn("# A heading of its own")
+    assert "<details" in drawn("```python\n" + "x = 1\n" * 20 + "```")
+    assert "<details" not in drawn("```python\nx = 1\n```")
+    assert r"\x1b" in drawn("a\x1b[31mb")
     # Direction marks are needed in prose, and could hide text in code.
-    assert "\u200f" in as_html("שלום\u200f!")
-    assert "\u202e" not in as_html("`a\u202eb`")
+    assert "\u200f" in drawn("שלום\u200f!")
+    assert "\u202e" not in drawn("`a\u202eb`")
 
 
 def test_an_answer_by_hand_a_person_and_a_thought_are_marked() -> None:
-    log: list[AnyMessage] = [
-        make_line(0, "Hi", read_metadata({"kind": "speech", "speaker": "Ann", "source": "human"})),
-        make_line(
-            1,
-            "",
-            read_metadata(
-                {"kind": "tool_calls", "speaker": "Ben", "thought": {"text": "Hm, tools."}}
-            ),
-            tool_calls=[{"name": "weather", "args": {"day": "<b>"}, "id": "a"}],
-        ),
-        make_tool_line(2, "Rain", speaker="Ben", call_id="a", decision="respond"),
-    ]
-    seen = Seen(render(of(StoredSession("s", pair(), log, "Plan", None))))
+    call = {"name": "weather", "args": {"day": "<b>"}, "id": "a"}
+    called = {"kind": "tool_calls", "speaker": "Ben", "thought": {"text": "Hm, tools."}}
+    answered = {"kind": "tool_result", "speaker": "Ben", "decision": "respond"}
+    session = load(
+        [
+            *said("Hi", source="human"),
+            {"text": "", "metadata": called, "tool_calls": [call]},
+            {"text": "Rain", "metadata": answered, "call_id": "a"},
+        ]
+    )
+    seen = Seen(session.export("html"))
     told = " ".join(seen.text)
     assert "person" in str(seen.all("article")[0]["class"]).split()
     for found in ("Hm, tools.", "Calls weather", '"day": "<b>"', "A person answered for weather"):
@@ -394,7 +328,7 @@ def test_files_are_attached_on_the_command_line(
 ) -> None:
     with serving(monkeypatch, "A plan.", "The same.") as server:
         chat_, attach = ["chat", "What?", "--session", "c"], ["--attach", str(plan)]
-        assert duologue(*chat_, *attach).exit_code == ExitCode.WAITING
+        assert duologue(*chat_, *attach).exit_code == 5
         (text, image) = server.calls[0].body["messages"][-1]["content"]
         assert (text["text"], image["type"]) == ("What?", "image_url")
         ran = duologue("answer", "c", "And this?", *attach)
