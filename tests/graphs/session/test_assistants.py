@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import TypeAdapter
 
 from duologue import SpecError, build_graph, role_play
-from duologue.graphs.build import assistant_context, form_input
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.graphs import Form, Graph, RolePlayForm, forms_by_kind
 from support.tables import each_row
@@ -196,7 +194,7 @@ def test_who_builds_a_graph_may_allow_it_and_names_of_its_own_are_none(name: str
 def test_the_input_of_a_form_has_all_that_its_own_schema_says(form: type[Form]) -> None:
     """A form's input has the limits, patterns, choices, defaults and texts of its schema."""
     own = form.model_json_schema()
-    shown = TypeAdapter(form_input(form)).json_schema()
+    shown = build_graph(form=form).get_input_jsonschema()
     for name, field in own["properties"].items():
         assert shown["properties"][name] == field, name
     assert sorted(shown.get("required", [])) == sorted(own.get("required", []))
@@ -205,7 +203,7 @@ def test_the_input_of_a_form_has_all_that_its_own_schema_says(form: type[Form]) 
 
 @pytest.mark.parametrize("form", [None, *forms_by_kind().values()], ids=str)
 def test_the_settings_are_described_for_studio(form: type[Form] | None) -> None:
-    schema = TypeAdapter(assistant_context(form)).json_schema()
+    schema = build_graph(form=form).get_context_jsonschema() or {}
     fields = schema["properties"]
     assert {"model", "temperature", "prompts"} <= set(fields)
     assert "required" not in schema

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -20,11 +22,8 @@ from duologue import (
     load_conversation,
     role_play,
 )
-from duologue.graphs.conversation.conversation_options import first_difference
-from duologue.nodes.models.adapters.families import find_prompting
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel, ScriptExhaustedError
 from duologue.nodes.testing.server import ScriptedServer
-from duologue.nodes.turn import prompt as prompting
 from support.cli_help import DONE, FIRST, SHORT, duologue, isolate
 from support.graphs import forms_by_kind
 from support.stores import store_address
@@ -63,6 +62,12 @@ REGISTERED: dict[str, Any] = {
         )
     },
 }
+
+
+class Embedded(ScriptedChatModel):
+    """A scripted model with the name of the embedded one."""
+
+    model_name: str = "SmolLM2-135M-Instruct.Q4_1"
 
 
 def shown(messages: Sequence[BaseMessage]) -> list[tuple[str, str]]:
@@ -132,30 +137,21 @@ def test_it_is_the_prompt_of_its_time_whatever_came_after() -> None:
     assert prompt[0].text.startswith("Be new.")
 
 
-def test_the_embedded_model_was_sent_the_brief(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("field", [{"model": "embedded"}, {}], ids=["by name", "by default"])
+def test_the_embedded_model_was_sent_the_brief(field: dict[str, str], store: str) -> None:
     """R14: the prompt is the short one if the embedded model replied."""
     small = {"system_prompt": "You cook. {task}", "reminder": "What next?"}
-    talk = {
-        "task": "Cook.",
-        "speakers": pair(small_model_prompt=small),
-        "end_chat": {"max_iterations": 1},
-    }
-    model = ScriptedChatModel(script=["Soup.", "Good."])
-    converse(talk, session="small", store="memory:sent", model=model)
-    assert Session("small", store="memory:sent").prompt("Ann")[0].text.startswith("You are Ann,")
-    asked: list[tuple[str | None, str | None]] = []
-
-    def tiny(name: str | None, label: str | None) -> object:
-        asked.append((name, label))
-        return find_prompting("embedded", label)
-
-    monkeypatch.setattr(prompting, "find_prompting", tiny)
-    prompt = Session("small", store="memory:sent").prompt("Ann")
-    assert shown(prompt) == [
+    end_chat = {"max_iterations": 1}
+    talk = {"task": "Cook.", "speakers": pair(small_model_prompt=small), "end_chat": end_chat}
+    model: Any = ScriptedChatModel(script=["Soup.", "Good."])
+    usual = converse(talk, store=store, model=model).session.prompt("Ann")
+    assert usual[0].text.startswith("You are Ann,")
+    model = Embedded(script=["Soup.", "Good."])
+    result = converse(talk | field, store=store, model=model, models={"embedded": model})
+    assert shown(result.session.prompt("Ann")) == [
         ("system", "You cook. Cook."),
         ("human", "Please begin.\n\nWhat next?"),
     ]
-    assert asked == [(None, "ScriptedChatModel")]
 
 
 def test_who_no_model_has_spoken_for_was_sent_nothing() -> None:
@@ -267,17 +263,32 @@ def test_there_is_an_example_of_every_kind() -> None:
     assert SOURCES.keys() == CHANGES.keys() == forms_by_kind().keys()
 
 
+def has_difference(begun: Conversation, given: Conversation) -> bool:
+    """Return whether a session that began with a conversation refuses to go on with another."""
+    options: dict[str, Any] = {"session": "s", "store": f"memory:{uuid4().hex}"}
+    with suppress(ScriptExhaustedError):
+        converse(begun, model=ScriptedChatModel(script=[]), **options)
+    try:
+        with suppress(ScriptExhaustedError):
+            converse(given, model=ScriptedChatModel(script=[]), **options)
+    except SessionError as error:
+        if " differs; resume it by its id alone" in str(error):
+            return True
+        raise
+    return False
+
+
 @pytest.mark.parametrize("kind", SOURCES)
 def test_what_a_kind_fills_in_is_not_compared_and_what_was_given_is(kind: str) -> None:
     now = made(kind)
     old = earlier(now)
-    assert first_difference(old, now) == ""
-    assert first_difference(now, made(kind, **CHANGES[kind])) != ""
+    assert not has_difference(old, now)
+    assert has_difference(now, made(kind, **CHANGES[kind]))
     for name, value in CHANGES[kind].items():
         given = made(kind, **{name: value})
-        assert first_difference(old, given) != "", name
+        assert has_difference(old, given), name
         # Fields that it began with are optional when it continues.
-        assert first_difference(given, now) == "", name
+        assert not has_difference(given, now), name
 
 
 @pytest.mark.part(1)
