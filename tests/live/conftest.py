@@ -20,7 +20,6 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from tenacity import Retrying, retry_if_not_exception_type, stop_after_delay, wait_fixed
 
-from duologue.graphs.prompts import prompts
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import install_package
@@ -37,15 +36,15 @@ def speak(prompt: Prompt) -> Line:
     objectives met once a speaker says so, and a moderator names the last of its candidates.
     """
     turn, question = turn_of(prompt), prompt[-1]["content"]
-    if prompt[0]["content"].startswith(prompts.MODERATOR):
+    if prompt[0]["content"].startswith("You moderate a conversation."):
         return {"next_speaker": re.split(r": |, |\?", question)[-2]}
     for beginning, play in PARTS.items():
         if prompt[0]["content"].startswith(beginning):
             return play(prompt)
-    if prompt[0]["content"].startswith(prompts.SEPARATE_JUDGE):
+    if prompt[0]["content"].startswith("You judge a conversation."):
         found = "met" if "word 3" in question else "inconclusive"
         return {f"criterion_{number}": found for number in (1, 2)}
-    if question == prompts.JUDGE_OWN_TASK:
+    if "Is your task complete?" in question:
         return {"objectives_left": [], "complete": turn > 2}
     if " in a conversation with " in prompt[0]["content"]:
         return f"This is my word {turn}."

@@ -8,9 +8,8 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from pydantic import BaseModel, Field
 
 from duologue.graphs import aconverse, load_conversation
-from duologue.graphs.log.metadata import Speech
 from support.log import fields_of, of_kind
-from support.models import Models, chosen
+from support.models import Models, chosen, greet
 from support.results import outcome_of
 from support.tables import read_rows
 
@@ -65,10 +64,10 @@ async def ask(
     **parameters: object,
 ) -> AIMessage:
     model = await Models().get("embedded", lambda _: None)
-    return await model.answer(
+    return await greet(
+        model,
         [SystemMessage("Guess a number."), *messages],
-        chosen(temperature=0.2, **parameters),
-        purpose=Speech,
+        settings=chosen(temperature=0.2, **parameters),
         speaker="Ann",
         tools=tools,
         tool_choice=choice,
