@@ -3,32 +3,34 @@
 import asyncio
 import gc
 from contextlib import aclosing
+from pkgutil import resolve_name
 from typing import Any
 
+import openai
 import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 from tenacity import Retrying, stop_after_delay, wait_fixed
+from typer.testing import CliRunner
 
 from duologue.graphs import (
     ModelError,
     ModelUnavailableError,
     aconverse,
+    ask,
     astream,
     converse,
     role_play,
 )
-from duologue.graphs.common.settings import Settings
-from duologue.nodes.models.client.clients import fetch_model_names, make_client
-from duologue.nodes.models.connections import Endpoint
 from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
+from support.cli_help import app
 from support.faulty_server import FaultyServer, Sent
-from support.models import Models, chat_of
 from support.tables import read_rows
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=1)
 STORE = "memory:clients"
+MODELS = ("scripted", "other")
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401
             return "Instruction: dig.\nInput: None"
         return "Solution: dug.\nNext request."
 
-    with ScriptedServer(speak) as server:
+    with ScriptedServer(speak, models=MODELS) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("DUOLOGUE_MODEL", "scripted")
         yield server
@@ -109,24 +111,38 @@ def test_the_background_loop_keeps_its_connections(connect: ScriptedServer) -> N
     assert connections(connect) == first
 
 
-async def test_a_model_is_looked_for_once_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
-        raise AssertionError("it was looked for again")
+def test_a_model_is_looked_for_once_in_a_loop(
+    connect: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each turn uses the same client, and two models of a server the same connections."""
+    place = "duologue.nodes.models.adapters.families.reach_model"
+    reach, reached = resolve_name(place), list[str]()
 
-    models = Models(settings=Settings(base_url="http://server/v1", model="scripted"))
-    first = await models.get(None, print)
-    elsewhere = await asyncio.to_thread(lambda: asyncio.run(models.get(None, print)))
-    monkeypatch.setattr(asyncio, "to_thread", refused)
-    assert chat_of(await models.get(None, print)) is chat_of(first)
-    assert chat_of(elsewhere) is not chat_of(first)
+    def count(name: str, *options: Any) -> Any:  # noqa: ANN401
+        reached.append(name)
+        return reach(name, *options)
+
+    monkeypatch.setattr(place, count)
+    speakers = [one.replace(model=name) for one, name in zip(GARDEN.speakers, MODELS, strict=True)]
+    talk = GARDEN.replace(speakers=speakers, end_chat={"max_iterations": 3})
+
+    async def run() -> None:
+        await aconverse(talk, store=STORE)
+        assert connections(connect) == 1
+
+    for calls in (6, 12):
+        asyncio.run(run())
+        assert len(connect.calls) == calls
+        assert reached == [*MODELS] * (calls // 6)
 
 
-async def test_a_server_sees_the_stock_client(connect: ScriptedServer) -> None:
-    url, key = connect.url, SecretStr("k")
-    ours = make_client(asyncio.get_running_loop(), Settings(), Endpoint(url, "k"), "scripted")
-    stock = ChatOpenAI(model="scripted", base_url=url, api_key=key, timeout=ours.request_timeout)
-    for chat in (ours, stock):
-        await chat.ainvoke("You are Owner")
+def test_a_server_sees_the_stock_client(connect: ScriptedServer) -> None:
+    timeout = openai.Timeout(120.0, connect=10, pool=None)
+    stock = ChatOpenAI(
+        model="scripted", base_url=connect.url, api_key=SecretStr("none"), timeout=timeout
+    )
+    for model in ("scripted", stock):
+        ask({"name": "Ann"}, "You are Owner", model=model, store="memory:")
     first, second = (call.headers for call in connect.calls)
     assert first == second
 
@@ -144,9 +160,15 @@ HTML = {"Content-Type": "text/html; charset=utf-8"}
         (Sent(b'{"data": []}'), []),
     ],
 )
-async def test_models_are_listed_in_other_forms_too(sent: Sent, names: list[str]) -> None:
+def test_models_are_listed_in_other_forms_too(
+    sent: Sent, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with FaultyServer(lambda *_: sent) as server:
-        assert await fetch_model_names(Settings(base_url=server.url), print) == names
+        url = server.url
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        ran = CliRunner().invoke(app, ["models"])
+    _, _, listed = ran.stdout.partition(f"At {url}:\n")
+    assert listed.partition("Default:")[0].split() == names
 
 
 NO_LISTS: dict[str, tuple[Sent, str]] = {
@@ -160,28 +182,33 @@ NO_LISTS: dict[str, tuple[Sent, str]] = {
 
 @pytest.mark.part(5)
 @pytest.mark.parametrize("name", NO_LISTS)
-async def test_what_is_no_list_of_models_is_one_sentence(name: str) -> None:
+def test_what_is_no_list_of_models_is_one_sentence(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent, words = NO_LISTS[name]
     with FaultyServer(lambda *_: sent) as server:
-        settings = Settings(base_url=server.url)
-        for ask in (fetch_model_names(settings, print), Models(settings=settings).get(None, print)):
-            with pytest.raises(ModelUnavailableError) as caught:
-                await ask
-            said = str(caught.value)
-            assert said.startswith(f"the model server at {server.url} does not list its models (")
-            assert words in said
-            assert said.endswith("check its address, which usually ends in /v1, or name a model")
-            assert "Error" not in said
-            assert len(said) < 400
-            assert said.isprintable()
+        url = server.url
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        with pytest.raises(ModelUnavailableError) as caught:
+            converse(GARDEN, store=STORE)
+        ran = CliRunner().invoke(app, ["models"])
+    said = str(caught.value)
+    assert " ".join(ran.stderr.split()).endswith(said)
+    assert said.startswith(f"the model server at {url} does not list its models (")
+    assert words in said
+    assert said.endswith("check its address, which usually ends in /v1, or name a model")
+    assert "Error" not in said
+    assert len(said) < 400
+    assert said.isprintable()
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("SSL_CERT_FILE", "/missing.pem"), ("HTTP_PROXY", "gopher://proxy")]
 )
-async def test_an_environment_without_connections_is_named(
+def test_an_environment_without_connections_is_named(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://m.test")
     with pytest.raises(ModelUnavailableError, match="SSL_CERT_FILE, SSL_CERT_DIR and the proxies"):
-        make_client(asyncio.get_running_loop(), Settings(), Endpoint("http://m.test", "k"), "m")
+        asyncio.run(aconverse(GARDEN, model="m", store=STORE))

@@ -1,4 +1,4 @@
-"""Text of the grammar, translated into a regular expression by a small translator."""
+"""Text of the embedded model's grammar, translated into a regular expression."""
 
 import re
 import tomllib
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from duologue.nodes.models.adapters.embedded import grammar
+from duologue.nodes.models.adapters.embedded import EmbeddedServer, grammar
 from support.tables import each_row
 
 ROWS = tomllib.loads(Path(__file__).with_name("grammar.toml").read_text("utf-8"))
@@ -95,3 +95,8 @@ def test_any_printable_mark_is_held_literally(lines: list[str], end: str | None)
     reply += "" if end is None else f" {end}"
     assert held.fullmatch(reply)
     assert not held.fullmatch(f"{reply}\n{first}")
+
+
+def test_the_key_of_the_child_is_not_in_its_repr() -> None:
+    server = EmbeddedServer(url="u", api_key="secret", pid=1, model="m")
+    assert "secret" not in repr(server)
