@@ -123,12 +123,8 @@ def is_outage(error: BaseException) -> bool:
     found = find_refusal(error)
     if found is not None:
         return found.is_outage
-    return any(_is_broken(one) for one in iter_causes(error))
-
-
-def _is_broken(error: BaseException) -> bool:
-    """Return whether an exception of any client means that a connection failed."""
-    return not _BROKEN.isdisjoint(each.__name__ for each in type(error).__mro__)
+    kinds = (each for one in iter_causes(error) for each in type(one).__mro__)
+    return not _BROKEN.isdisjoint(each.__name__ for each in kinds)
 
 
 def is_unavailable(error: BaseException) -> bool:

@@ -176,7 +176,7 @@ def learned_of_object(chat: object) -> Learned:
 
 
 def refused_setting(
-    error: BaseException, sent: Mapping[str, str], settings: CallSettings
+    error: BaseException, names: Mapping[str, str], settings: CallSettings
 ) -> str | None:
     """Return duologue's name of the refused setting, or None if the call failed otherwise.
 
@@ -185,12 +185,15 @@ def refused_setting(
 
     Args:
         error: The error that the client raised.
-        sent: The client's names for the settings, by duologue's names.
+        names: The client's names for settings, by duologue's names, if they differ.
         settings: The settings of the call.
     """
+    sent = {name: names.get(name, name) for name in (*settings.values, *settings.extra_args)}
     ours = {name: name for name in sent} | {sent_as: name for name, sent_as in sent.items()}
     named = next((ours[name] for name in _parameters(error) if name in ours), None)
-    by_client = _is_clients(error)
+    # A client may refuse a request before it sends it.
+    is_answer = isinstance(error, DuologueError | OutputParserException | JSONDecodeError)
+    by_client = isinstance(error, ValueError) and find_refusal(error) is None and not is_answer
     if named is not None or not (by_client or _is_refusal(error)):
         return named
     text = text_of(error)
@@ -236,12 +239,6 @@ def _is_refusal(error: BaseException) -> bool:
     """Return whether a server refused a request as invalid."""
     found = find_refusal(error)
     return found is not None and found.status in _REFUSED and read_too_long(error, "") is None
-
-
-def _is_clients(error: BaseException) -> bool:
-    """Return whether a client refused a request before sending it."""
-    is_answer = isinstance(error, DuologueError | OutputParserException | JSONDecodeError)
-    return isinstance(error, ValueError) and find_refusal(error) is None and not is_answer
 
 
 def _names(text: str, name: str, *, quoted: bool) -> bool:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from langchain_core.messages import AIMessage
 
@@ -109,14 +109,25 @@ _READ: Final = 10_000
 
 def read_stop(answer: AIMessage) -> Stop | None:
     """Return why a model stopped before its answer was complete, or None if it is complete."""
-    said = _read_refusal(answer)
-    word, cause = _find_cause(answer.response_metadata)
+    metadata = answer.response_metadata
+    refusals = [answer.additional_kwargs.get("refusal")]
+    refusals += [part.get("refusal") for part in list_parts(answer.content, "refusal")]
+    said = storable(" ".join(filter(_is_said, refusals)))
+    word, cause = _find_cause(metadata)
     if said:
         cause = StopCause.REFUSAL
     if cause is None:
         return None
-    explanation = _explanation(answer.response_metadata)
+    details, feedback = metadata.get("stop_details"), metadata.get("prompt_feedback")
+    told = [details.get(name) for name in _EXPLANATIONS] if isinstance(details, Mapping) else []
+    told.append(metadata.get("finish_message"))
+    told.append(feedback.get("block_reason_message") if isinstance(feedback, Mapping) else None)
+    explanation = storable(next(filter(_is_said, told), ""))
     return Stop(cause=cause, word=word, refusal=said, explanation=explanation)
+
+
+def _is_said(text: object) -> TypeGuard[str]:
+    return isinstance(text, str) and bool(text.strip())
 
 
 def stop_of(answer: AIMessage) -> Stop | None:
@@ -169,15 +180,6 @@ def has_hidden_thought(found: object) -> bool:
     return is_empty or bool((used.get("output_token_details") or {}).get("reasoning"))
 
 
-def _read_refusal(answer: AIMessage) -> str:
-    """Return the words with which a model refuses, as OpenAI's APIs send them, or no text."""
-    found = [answer.additional_kwargs.get("refusal")]
-    if isinstance(answer.content, list):
-        found += [part.get("refusal") for part in list_parts(answer.content, "refusal")]
-    words = [one for one in found if isinstance(one, str) and one.strip()] if any(found) else []
-    return storable(" ".join(words)) if words else ""
-
-
 def list_parts(content: object, *kinds: str) -> list[dict[str, Any]]:
     """Return the parts of a message's content that have one of these types."""
     if not isinstance(content, list):
@@ -217,15 +219,6 @@ def _find_cause(metadata: Mapping[str, Any]) -> tuple[str, StopCause | None]:
             # The word once, in the provider's letters.
             return word[slice(*found.span(1))], _CAUSES[found[1]]
     return "", None
-
-
-def _explanation(metadata: Mapping[str, Any]) -> str:
-    """Return the provider's explanation of a stop. Empty if there is none."""
-    details, feedback = metadata.get("stop_details"), metadata.get("prompt_feedback")
-    told = [details.get(name) for name in _EXPLANATIONS] if isinstance(details, Mapping) else []
-    told.append(metadata.get("finish_message"))
-    told.append(feedback.get("block_reason_message") if isinstance(feedback, Mapping) else None)
-    return next((storable(one) for one in told if isinstance(one, str) and one.strip()), "")
 
 
 def read_blocked(error: BaseException) -> AIMessage | None:

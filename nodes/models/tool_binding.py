@@ -15,7 +15,6 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
-from ...graphs.common.errors import SpecError
 from ...graphs.conversation.conversation import (
     Conversation,
     hand_off_targets,
@@ -73,13 +72,10 @@ def make_hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool
             "description": render_prompt(prompts.HAND_OFF_PRIVATE),
         }
     schema = {"type": "object", "properties": arguments, "required": required}
+    # Without a function, since the tool never runs: a call of it is a message.
     return StructuredTool(
-        name=HAND_OFF, description=render_prompt(prompts.HAND_OFF), args_schema=schema, func=_never
+        name=HAND_OFF, description=render_prompt(prompts.HAND_OFF), args_schema=schema
     )
-
-
-def _never(**_: object) -> None:
-    raise AssertionError("the hand-over tool never runs: a call of it is a message")
 
 
 _TRANSFER: Final = re.compile(
@@ -211,10 +207,6 @@ def check_room(conversation: Conversation, registry: Registry) -> None:
     check_limits(conversation, count_needed, ", its tools too,")
 
 
-_CHOICES: Final = ("auto", "required", "none")
-"""Values of ``tool_choice`` besides the name of a tool."""
-
-
 class ToolOffer:
     """The tools that a call offers to the model, which calls them by its API.
 
@@ -222,9 +214,6 @@ class ToolOffer:
         tools: The tools.
         choice: ``auto``, ``required``, ``none`` or the name of a tool.
         marks: The format of the message. None if it may have any form.
-
-    Raises:
-        SpecError: The choice is the name of a tool that is not offered.
     """
 
     is_in_prompt: ClassVar[bool] = False
@@ -236,8 +225,6 @@ class ToolOffer:
         choice: str = "none",
         marks: LabelledFormat | None = None,
     ) -> None:
-        if choice not in _CHOICES and all(choice != tool.name for tool in tools):
-            raise SpecError(f"tool_choice: {choice!r} is not one of the speaker's tools")
         self.tools = tools
         self.choice = choice
         self.may_call = bool(tools) and choice != "none"

@@ -51,10 +51,18 @@ def wire_names(names: Iterable[str], known: Names | None = None) -> Names:
         return mapped
     taken = set(mapped.values())
     for name in sorted(new, key=lambda name: (not _is_accepted(name), name)):
-        plain = wire = _simplify(name)
+        plain = name
+        if not _is_accepted(name):
+            # Accents are dropped, and so are letters without an ASCII form.
+            bare = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+            plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", bare).strip("_") or "tool"
+            plain = f"{plain}_tool" if plain in _MEANT_OTHERWISE else plain
+        wire = plain
+        # A name may contain a lone surrogate, which UTF-8 cannot encode.
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         signs = _SIGNS
         while len(wire) > _LONGEST or wire in taken:
-            wire = _add_digest(name, plain, signs)
+            wire = f"{plain[: _LONGEST - signs - 1]}_{digest[:signs]}"
             signs += 1
         taken.add(wire)
         mapped[name] = wire
@@ -156,22 +164,6 @@ def key_of(name: str) -> str:
 
 def _is_accepted(name: str) -> bool:
     return _ACCEPTED.fullmatch(name) is not None and name not in _MEANT_OTHERWISE
-
-
-def _simplify(name: str) -> str:
-    """Return the name in characters that providers accept, possibly too long."""
-    if _is_accepted(name):
-        return name
-    # Accents are dropped, and so are letters without an ASCII form.
-    bare = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", bare).strip("_") or "tool"
-    return f"{plain}_tool" if plain in _MEANT_OTHERWISE else plain
-
-
-def _add_digest(name: str, plain: str, signs: int) -> str:
-    # A name may contain a lone surrogate, which UTF-8 cannot encode.
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:signs]
-    return f"{plain[: _LONGEST - signs - 1]}_{digest}"
 
 
 def _list_called(message: BaseMessage) -> list[str]:
@@ -292,13 +284,18 @@ def normalise_calls(answer: AIMessage, names: Names, *, are_mended: bool = False
     if raw is not None:
         good, broken = read_calls(raw, cut_off=is_cut, names=names)
     else:
-        good, broken = split_calls(
-            [
-                read_call(find_registered(call["name"], names), call["args"], call["id"])
-                for call in answer.tool_calls
-            ]
-        )
-        broken += [_read_invalid(call, names, is_cut=is_cut) for call in answer.invalid_tool_calls]
+        read = [
+            read_call(find_registered(call["name"], names), call["args"], call["id"])
+            for call in answer.tool_calls
+        ]
+        for call in answer.invalid_tool_calls:
+            name = find_registered(call["name"] or "", names)
+            one = read_call(name, call["args"], call["id"], cut_off=is_cut)
+            if one["type"] == "tool_call":
+                error = storable(call["error"] or UNREADABLE_CALL.format(name=one["name"]))
+                one = make_invalid_call(one["name"], call["args"], one["id"], error)
+            read.append(one)
+        good, broken = split_calls(read)
     if are_mended and is_cut and good and not broken:
         last = good.pop()
         error = CUT_OFF.format(name=last["name"])
@@ -321,16 +318,6 @@ def recover_answer(error: Exception) -> AIMessage | None:
         return None
     broken = [read_call("the tool", fault["input"], None) for fault in faults]
     return AIMessage("", invalid_tool_calls=split_calls(broken)[1])
-
-
-def _read_invalid(call: InvalidToolCall, names: Names, *, is_cut: bool) -> InvalidToolCall:
-    """Return an invalid call with the reason why it is invalid."""
-    name = find_registered(call["name"] or "", names)
-    read = read_call(name, call["args"], call["id"], cut_off=is_cut)
-    if read["type"] == "invalid_tool_call":
-        return read
-    error = storable(call["error"] or UNREADABLE_CALL.format(name=read["name"]))
-    return make_invalid_call(str(read["name"]), call["args"], read["id"], error)
 
 
 def make_invalid_call(

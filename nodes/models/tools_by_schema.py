@@ -6,6 +6,7 @@ answer as tool calls. The endpoint sees calls and results only as ordinary text 
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from inspect import cleandoc
 from typing import Any
 
@@ -129,12 +130,14 @@ def answer_schema(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
 def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
     """Return an answer in schema-constrained JSON as a message with text or tool calls."""
     text = without_fences(str(answer.text))
-    whole = True
+    found, whole = None, True
     try:
         found = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         whole = False
-        found = _read_partly(text)
+        # The last field of a truncated answer may be incomplete.
+        with suppress(ValueError, RecursionError):
+            found = parse_partial_json(text) if text.startswith("{") else None
     if not isinstance(found, dict):
         return answer.model_copy(update={"content": text})
     if not isinstance(found.get(TOOL), str):
@@ -151,14 +154,6 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
     return answer.model_copy(
         update={"content": "", "tool_calls": good, "invalid_tool_calls": broken}
     )
-
-
-def _read_partly(text: str) -> object:
-    """Return the fields of a truncated answer, the last of which may be incomplete, or None."""
-    try:
-        return parse_partial_json(text) if text.startswith("{") else None
-    except (ValueError, RecursionError):
-        return None
 
 
 def prompt_with_tools(

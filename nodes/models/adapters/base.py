@@ -180,11 +180,6 @@ class Adapter(ABC):
         """The client's names for settings, by duologue's names. Contains only names that differ."""
         return {}
 
-    def name_sent(self, settings: CallSettings) -> Mapping[str, str]:
-        """Return the client's names for the settings of a call, by duologue's names."""
-        names = self.names
-        return {name: names.get(name, name) for name in (*settings.values, *settings.extra_args)}
-
     def learns(self, name: str, text: str) -> bool:
         """Return whether the next attempt sends a refused setting by another name.
 
@@ -317,7 +312,7 @@ async def make_call(
             try:
                 answer = await once(sent, repeat)
             except Exception as error:
-                name = refused_setting(error, adapter.name_sent(sent), sent)
+                name = refused_setting(error, adapter.names, sent)
                 if name is None:
                     raise
                 if name not in renamed and adapter.learns(name, text_of(error)):

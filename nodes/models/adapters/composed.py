@@ -114,24 +114,6 @@ def label_of(chat: Chat) -> str:
     return named if isinstance(named, str) else type(asked).__name__
 
 
-def configure(chat: Chat, config: RunnableConfig | None = None) -> Chat:
-    """Replace the configurable parts of a chat model, as the run's configuration requires."""
-    match chat:
-        case DynamicRunnable():
-            chosen = chat.prepare(ensure_config(config))[0]
-            # It may be a new model.
-            separate_loops(chosen)
-            return configure(chosen, config)
-        case RunnableBindingBase():
-            inner = merge_configs(config, chat.config)
-            return chat.model_copy(update={"bound": configure(chat.bound, inner)})
-        case RunnableWithFallbacks():
-            runnables = [configure(one, config) for one in chat.runnables]
-            return chat.model_copy(update={"runnable": runnables[0], "fallbacks": runnables[1:]})
-        case _:
-            return chat
-
-
 class AsyncRunnable(Runnable[Sequence[BaseMessage], Any]):
     """A runnable that is only called asynchronously."""
 
@@ -237,9 +219,15 @@ class _Fallbacks(AsyncRunnable):
 
 
 def compose(
-    chat: Chat, prepare: Prepare, make: Make, options: Mapping[str, Any] | None = None
+    chat: Chat,
+    prepare: Prepare,
+    make: Make,
+    options: Mapping[str, Any] | None = None,
+    config: RunnableConfig | None = None,
 ) -> Runnable[Any, Any]:
     """Apply functions to each chat model of a composition, and compose the results likewise.
+
+    Configurable parts are replaced, as the run's configuration requires.
 
     LangChain's own methods can't do this: a bound model's `bind_tools` loses the bound options.
 
@@ -249,16 +237,23 @@ def compose(
             arguments bound to it.
         make: Makes the runnable that calls a prepared model.
         options: The arguments bound to the chat model.
+        config: The configuration bound to the chat model.
     """
     options = options or {}
     match chat:
         case BaseChatModel():
             return Member(prepare(chat, options), make)
+        case DynamicRunnable():
+            chosen = chat.prepare(ensure_config(config))[0]
+            # It may be a new model.
+            separate_loops(chosen)
+            return compose(chosen, prepare, make, options, config)
         case RunnableBindingBase():
-            made = compose(chat.bound, prepare, make, {**chat.kwargs, **options})
+            inner = merge_configs(config, chat.config)
+            made = compose(chat.bound, prepare, make, {**chat.kwargs, **options}, inner)
             return chat.model_copy(update={"bound": made, "kwargs": {}})
         case RunnableWithFallbacks():
-            made_of = [compose(one, prepare, make, options) for one in chat.runnables]
+            made_of = [compose(one, prepare, make, options, config) for one in chat.runnables]
             update = {"runnable": made_of[0], "fallbacks": made_of[1:]}
             return _Fallbacks(chat.model_copy(update=update))
     raise TypeError(f"{type(chat).__name__} is not composed of chat models")

@@ -15,8 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.settings import EMBEDDED_CONTEXT, Settings
@@ -82,40 +81,32 @@ context is full.
 MAX_TOKENS_OF_A_FILE = 1024
 """The `max_tokens` of every request to a GGUF file, whose answers may be longer."""
 
-SAMPLING: Mapping[str, Any] = MappingProxyType(
-    {
-        # The first failure of a model this small is repeating whole phrases.
-        "dry_multiplier": 1.2,
-        "dry_base": 1.75,
-        # Penalize even two repeated tokens; otherwise sentences recur with one word changed.
-        "dry_allowed_length": 1,
-        # Look at the whole conversation, not only the last 64 tokens. This server refuses -1.
-        "dry_penalty_last_n": N_CTX,
-        # Penalize recent single words a little. With a higher penalty, the model soon leaves the
-        # topic.
-        "repeat_penalty": 1.04,
-        "repeat_last_n": 256,
-        # With "I", the model offers its help as an assistant, whatever its role.
-        "logit_bias": [["I", -8], [" I", -8]],
-    }
-)
+SAMPLING: Final[Mapping[str, Any]] = {
+    # The first failure of a model this small is repeating whole phrases.
+    "dry_multiplier": 1.2,
+    "dry_base": 1.75,
+    # Penalize even two repeated tokens; otherwise sentences recur with one word changed.
+    "dry_allowed_length": 1,
+    # Look at the whole conversation, not only the last 64 tokens. This server refuses -1.
+    "dry_penalty_last_n": N_CTX,
+    # Penalize recent single words a little. With a higher penalty, the model soon leaves the
+    # topic.
+    "repeat_penalty": 1.04,
+    "repeat_last_n": 256,
+    # With "I", the model offers its help as an assistant, whatever its role.
+    "logit_bias": [["I", -8], [" I", -8]],
+}
 """The `extra_body` that, together with a grammar, makes the embedded model's turns differ.
 
 Measured with SmolLM2-135M-Instruct at temperature 0.2. A better model does not need it.
 """
-
-REPRODUCIBLE: Mapping[str, Any] = MappingProxyType({"cache_prompt": False})
-"""The `extra_body` for calls with a seed. With a cached prompt, the model's numbers differ in their
-last digits, and other tokens may be sampled.
-"""
-
 
 # Run as a file. As a module of the package, it would import the whole library first.
 _SERVER = Path(__file__).with_name("embedded_server.py")
 _STOP_SECONDS = 2.0
 
 # More focused than the task's temperature alone: without it, half of the rewrites are junk.
-REWRITING: Mapping[str, Any] = MappingProxyType({"min_p": 0.25})
+REWRITING: Final[Mapping[str, Any]] = {"min_p": 0.25}
 """The `extra_body` for a more specific task of one or two sentences at temperature 1.0, with a
 grammar.
 """
@@ -210,12 +201,14 @@ def _check_file(path: Path | None) -> Path:
 
 def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedServer]:
     """Start a child and wait until it answers."""
+    # Containers can limit the number of cores that this process may use.
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     settings = {
         "path": str(file),
         "model": file.stem,
         "api_key": secrets.token_urlsafe(32),
         "n_ctx": n_ctx,
-        "threads": max(1, _cores() - 1),  # with all cores, speed collapses on a busy machine
+        "threads": max(1, cores - 1),  # with all cores, speed collapses on a busy machine
     }
     child = subprocess.Popen(  # noqa: S603  our own file
         # -P: a file in the working directory must not shadow a module that the child imports.
@@ -252,13 +245,6 @@ def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedSer
     )
 
 
-def _cores() -> int:
-    """Return the number of cores that this process may use, which containers can limit."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _stop(child: subprocess.Popen[bytes]) -> None:
     """Close the child's stdin, which ends it within milliseconds. Kill it if it does not end."""
     for pipe in (child.stdin, child.stdout):
@@ -271,6 +257,7 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
+@atexit.register
 def _stop_all() -> None:
     """Stop the children at a normal exit, so that no zombie and no open pipe is left."""
     for (owner, *_), (child, _) in _running.items():
@@ -287,7 +274,6 @@ def _forget_parents_children() -> None:
             child.stdin.close()
 
 
-atexit.register(_stop_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_parents_children)
 
@@ -322,8 +308,9 @@ class LocalModel(OpenAICompatible):
 
     def choose_body(self, settings: CallSettings, form: AnswerForm | None) -> dict[str, Any]:
         """Return the fields of the request's body for a call with a seed."""
-        # With a cached prompt, the model's numbers differ in their last digits.
-        return {**REPRODUCIBLE} if "seed" in settings.values else {}
+        # With a cached prompt, the model's numbers differ in their last digits, and other tokens
+        # may be sampled.
+        return {"cache_prompt": False} if "seed" in settings.values else {}
 
 
 class EmbeddedModel(LocalModel):

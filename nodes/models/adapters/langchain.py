@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ValidationError
 
-from ....graphs.common.errors import ModelError, ModelUnavailableError
+from ....graphs.common.errors import ModelError, ModelUnavailableError, SpecError
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
 from ....graphs.log.viewpoint import copy_view
@@ -40,7 +40,6 @@ from .composed import (
     bound_options,
     chat_models_in,
     compose,
-    configure,
     first_chat_model,
     member_of,
 )
@@ -82,7 +81,12 @@ class LangChainModel(Adapter):
     def check(self, settings: CallSettings) -> None:
         """Check that the client supports the user's settings, and that each is set once."""
         super().check(settings)
-        self._parameters.check_extra(self.first, settings)
+        for name in () if self._parameters.accepts_extra else ("extra_body", "extra_headers"):
+            if getattr(settings, name):
+                raise SpecError(
+                    f"{settings.where}.{name}: {type(self.first).__name__} does not accept it; set "
+                    "it in the model, and pass the model as an object in Python"
+                )
 
     def prepare_answer(self, settings: CallSettings, form: AnswerForm) -> Ask:
         """Return the function that calls the model for a message."""
@@ -90,7 +94,7 @@ class LangChainModel(Adapter):
         def prepare(chat: BaseChatModel, bound: Mapping[str, Any]) -> Prepared:
             return translate(chat, bound, settings)
 
-        return bind_tools(configure(self.chat), self.label, form.offer, prepare).ainvoke
+        return bind_tools(self.chat, self.label, form.offer, prepare).ainvoke
 
     def prepare_object(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
         """Return the function that calls the model for an answer that matches a schema."""
@@ -224,7 +228,7 @@ def ask_with_schema(
         )
 
     try:
-        asked = compose(configure(chat), prepare, make)
+        asked = compose(chat, prepare, make)
     except NotImplementedError as error:
         raise ModelError(f"{label} does not support structured output; set {instead}") from error
     return asked.ainvoke

@@ -21,7 +21,6 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_function, convert_to_openai_tool
 from pydantic import BaseModel
 
-from ....graphs.common.errors import SpecError
 from ....graphs.conversation.usage import Usage
 from ....graphs.speakers.formats import schema_of
 from ....graphs.speakers.structured_answers import (
@@ -73,9 +72,7 @@ class ListPrice:
 
 
 def list_price(chat: BaseChatModel) -> ListPrice | None:
-    """Return the list price of a chat model, or None if it is not listed or there is no table."""
-    if not has_list():
-        return None
+    """Return the list price of a chat model, or None if it is not listed."""
     # LangChain's own tracers use this method.
     told = chat._get_ls_params()
     return _find(told, getattr(chat, "openai_api_base", None))
@@ -147,19 +144,6 @@ class Parameters:
     """The rules for a schema that the client sends. Any schema is accepted if None."""
     takes_forms: bool = False
     """Whether ``response_format`` is an argument of the call."""
-
-    def check_extra(self, chat: BaseChatModel, settings: CallSettings) -> None:
-        """Check that a client accepts the extra parts of requests that the user set.
-
-        Raises:
-            SpecError: The client does not accept a part. The message names it.
-        """
-        for name in () if self.accepts_extra else ("extra_body", "extra_headers"):
-            if getattr(settings, name):
-                raise SpecError(
-                    f"{settings.where}.{name}: {type(chat).__name__} does not accept it; set it in "
-                    "the model, and pass the model as an object in Python"
-                )
 
     def tool_choice(self, chat: BaseChatModel, choice: str, names: Names) -> dict[str, Any]:
         """Return the arguments of ``bind_tools`` for a choice of tools.

@@ -123,21 +123,17 @@ def failures(label: str, address: str | None) -> AbstractContextManager[None]:
     def convert(error: Exception) -> ModelError | None:
         if is_foreign(error):
             return None
+        import httpx2
+
+        no_server = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol)
+        is_unreachable = address is not None and isinstance(_http_error(error), no_server)
+        # Other calls would fail as well: because of the key, the model or the address.
+        is_lasting = is_unreachable or is_unavailable(error)
         what = _what_went_wrong(error, label, address)
-        kind = ModelUnavailableError if _is_lasting(error, address) else ModelError
+        kind = ModelUnavailableError if is_lasting else ModelError
         return kind(f"{name_of(label, address)} {_describe_redirect(error)}{what}")
 
     return convert_errors(label, convert)
-
-
-def _is_lasting(error: Exception, address: str | None) -> bool:
-    """Return whether other calls would fail as well: because of the key, model or address."""
-    if is_unavailable(error):
-        return True
-    import httpx2
-
-    no_server = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol)
-    return address is not None and isinstance(_http_error(error), no_server)
 
 
 def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:

@@ -200,13 +200,21 @@ def _text(content: object) -> str:
     """Return the text of a content, which some servers send in parts."""
     if isinstance(content, str):
         return content
-    if isinstance(content, list):
-        texts = [text for part in content if (text := _part(part)) is not None]
-        if content and not texts:
-            shown = excerpt(_as_json(content))
-            raise UnreadableReplyError(f"the reply has no text in its content: {shown}")
-        return "".join(texts)
-    return _as_json(content)
+    if not isinstance(content, list):
+        return _as_json(content)
+    texts = []
+    for part in content:
+        kind = part.get("type", "text") if isinstance(part, Mapping) else None
+        if kind in ("text", "output_text"):
+            part = part.get("text")
+        elif kind in THOUGHTS:
+            part = ""
+        if isinstance(part, str):
+            texts.append(part)
+    if content and not texts:
+        shown = excerpt(_as_json(content))
+        raise UnreadableReplyError(f"the reply has no text in its content: {shown}")
+    return "".join(texts)
 
 
 def _thoughts(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,16 +230,6 @@ def _thoughts(message: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(part, Mapping) and part.get("type") in THOUGHTS
     ]
     return {**found, PARTS: parts} if parts else found
-
-
-def _part(part: object) -> str | None:
-    """Return the text of a part of the content, or None if it can't be read."""
-    kind = part.get("type", "text") if isinstance(part, Mapping) else None
-    if kind in THOUGHTS:
-        return ""
-    if isinstance(part, Mapping) and kind in ("text", "output_text"):
-        part = part.get("text")
-    return part if isinstance(part, str) else None
 
 
 def _as_json(value: object) -> str:
