@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from langchain_core.messages import AnyMessage, RemoveMessage
+from langchain_core.messages import RemoveMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START
@@ -232,7 +232,13 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
             )
         if "messages" not in given:
             return given
-        return {**given, "messages": _drop_own_marks(read_messages(given["messages"]))}
+        # Only duologue's nodes may set marks. Another conversation removed a message that is marked
+        # as removed, so no speaker hears it here, either.
+        plain: list[Any] = [
+            RemoveMessage(id=str(one.id)) if isinstance(one, RemoveMessage) else one
+            for one in read_messages(given["messages"])
+        ]
+        return {**given, "messages": [one for one in plain if not is_removed(one)]}
 
     def _needs_state(self, given: object, config: RunnableConfig | None) -> bool:
         """Return whether an input is compared with the thread's state before it is stored."""
@@ -307,15 +313,6 @@ class _BoundStream(AsyncIterator[Any]):
         """Close the run."""
         if self._parts is not None:
             await self._parts.aclose()
-
-
-def _drop_own_marks(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Remove marks that only duologue's nodes may set, and drop messages marked as removed."""
-    plain: list[Any] = [
-        RemoveMessage(id=str(one.id)) if isinstance(one, RemoveMessage) else one for one in messages
-    ]
-    # Another conversation removed such a message, so no speaker hears it here, either.
-    return [one for one in plain if not is_removed(one)]
 
 
 def _read_values(values: dict[str, Any]) -> dict[str, Any]:
