@@ -24,32 +24,8 @@ def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
     assert ran.exit_code == 0
     assert ran.stderr == ""
     # The lengths of prompts are irrelevant to the command line.
-    assert re.sub(r"\d+ tokens read", "N tokens read", ran.stdout) == (
-        "Plan a garden\n"
-        "Session g starts.\n"
-        "\n"
-        "Task:\n"
-        "Plan beans.\n"
-        "\n"
-        "Owner:\n"
-        "Instruction: Dig.\n"
-        "Input: None\n"
-        "\n"
-        "Gardener:\n"
-        "No form.\n"
-        "(Rejected and asked again: Your message must begin with 'Solution:' and "
-        "end with 'Next request.'.)\n"
-        "\n"
-        "Gardener:\n"
-        "Solution: Dug.\n"
-        "Next request.\n"
-        "\n"
-        "Owner:\n"
-        "<CAMEL_TASK_DONE>\n"
-        "\n"
-        "Ended after 1 round and 3 messages: Owner said the done token.\n"
-        "5 model calls, N tokens read, 13 written.\n"
-        "Read it again: duologue show g\n"
+    assert re.sub(r"\d+ tokens read", "N tokens read", ran.stdout) == read_rows(
+        __file__, "run_into_a_pipe"
     )
 
 
@@ -445,18 +421,19 @@ def test_an_unreachable_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-def test_a_rejected_key_is_named(serve: Serve) -> None:
-    serve(api_key="right")
-    ran = duologue(*SHORT)
-    assert ran.exit_code == 3
-    assert "rejected the key" in ran.stderr
-
-
-def test_an_unknown_model_is_named(serve: Serve) -> None:
-    serve()
-    ran = duologue(*SHORT, "--model", "nonesuch")
-    assert ran.exit_code == 3
-    assert "has no model 'nonesuch'" in ran.stderr
+@pytest.mark.parametrize(
+    ("server", "options", "words"),
+    [
+        ({"api_key": "right"}, [], "rejected the key"),
+        ({}, ["--model", "nonesuch"], "has no model 'nonesuch'"),
+    ],
+)
+def test_a_refusal_of_the_server_is_named(
+    server: dict[str, str], options: list[str], words: str, serve: Serve
+) -> None:
+    serve(**server)
+    ran = duologue(*SHORT, *options)
+    assert (ran.exit_code, words in ran.stderr) == (3, True)
 
 
 def test_an_error_of_the_model_in_between_says_how_to_go_on(serve: Serve, tmp_path: Path) -> None:

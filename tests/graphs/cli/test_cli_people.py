@@ -48,24 +48,7 @@ def test_a_chat_is_read_from_a_pipe_until_exit(server: ScriptedServer) -> None:
     assert ran.exit_code == 0
     # There is no prompt, and an empty line is reported and skipped if an answer is required.
     assert ran.stderr == "A message is required here. Enter exit to leave.\n"
-    assert ran.stdout.startswith(
-        "Chat with Assistant\n"
-        "Session c starts.\n"
-        "\n"
-        "User:\n"
-        "What is it?\n"
-        "\n"
-        "Assistant:\n"
-        "It is 42.\n"
-        "\n"
-        "User:\n"
-        "Thanks.\n"
-        "\n"
-        "Assistant:\n"
-        "Bye.\n"
-        "\n"
-        "Ended after 2 rounds and 4 messages: User left.\n"
-    )
+    assert ran.stdout.startswith(read_rows(__file__, "chat_from_a_pipe"))
 
 
 def test_the_end_of_the_input_leaves_the_session_waiting(server: ScriptedServer) -> None:

@@ -90,13 +90,6 @@ def test_an_empty_file_says_what_is_missing(load: Load) -> None:
         load({})
 
 
-def test_the_library_cannot_make_what_a_file_may_not_hold() -> None:
-    with pytest.raises(SpecError):
-        Speaker(name=" ")
-    with pytest.raises(SpecError):
-        Conversation(task="Plan", speakers=(Speaker(name="Ann"), Speaker(name="Ann")))
-
-
 # The short form
 
 ROLES = {"task": "Plan", "user_role": "Owner", "assistant_role": "Gardener"}
@@ -223,13 +216,6 @@ def test_another_suffix_says_which_are_read(name: str) -> None:
 def test_a_suffix_may_be_in_capitals() -> None:
     Path("TALK.JSON").write_text(json.dumps(minimal()), encoding="utf-8")
     assert load_conversation("TALK.JSON").names == ("Ann", "Bob")
-
-
-def test_a_wrong_file_is_found_before_a_model_is_called() -> None:
-    model = ScriptedChatModel(script=[])
-    with pytest.raises(SpecError, match=r"talk\.toml"):
-        converse("talk.toml", model=model, store="memory:")
-    assert model.calls == []
 
 
 # Versions

@@ -64,18 +64,6 @@ def test_an_agent_that_has_three_words_answers_by_its_prompt_and_remembers() -> 
     assert shown(result.viewpoint("Agent")[1:]) == [*memory, "a:wild"]
 
 
-def test_sessions_remember_each_their_own() -> None:
-    """L2: sessions are isolated, whatever happens between their runs."""
-    memories: list[list[str]] = []
-    for question in ("How is the sea?", "How is the soup?"):
-        spec, functions = asking(question, agent={})
-        _, model = play(
-            spec, ["mild"], functions=functions, store="memory:lagent", session=question[11:-1]
-        )
-        memories.append(texts(model.calls[0]))
-    assert memories == [["u:How is the sea?"], ["u:How is the soup?"]]
-
-
 # Custom message aggregation
 
 

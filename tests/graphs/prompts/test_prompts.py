@@ -21,10 +21,6 @@ def test_only_the_given_names_are_replaced() -> None:
     assert prompts.fill_template('{"json": {a}}', a="x") == '{"json": x}'
 
 
-def test_a_value_that_holds_a_placeholder_is_left_alone() -> None:
-    assert prompts.fill_template("{a} and {b}", a="{b}", b="{a}") == "{b} and {a}"
-
-
 @given(one=st.text("{}ab", max_size=6), other=st.text("{}ab", max_size=6))
 def test_values_are_put_in_once_whatever_they_hold(one: str, other: str) -> None:
     assert prompts.fill_template("<{a}|{b}|{a}>", a=one, b=other) == f"<{one}|{other}|{one}>"

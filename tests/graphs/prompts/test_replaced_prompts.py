@@ -7,7 +7,6 @@ import pytest
 
 from duologue.graphs import Session, SpecError, converse, load_conversation, role_play
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
-from support.graphs import forms_by_kind
 from support.prompts import KIND_PROMPTS, PROMPTS
 from support.tables import each_row
 
@@ -125,12 +124,6 @@ def test_a_registered_text_must_fit_the_prompt() -> None:
         converse(talk(begin={"name": "bad"}), store="memory:", prompts={"bad": "{you}"})
     with pytest.raises(SpecError, match="prompts: 'bad' must be a text, not int"):
         converse(talk(), store="memory:", prompts={"bad": 3})  # type: ignore[dict-item]  # that is the point
-
-
-@pytest.mark.parametrize("kind", forms_by_kind())
-def test_every_kind_takes_other_words(kind: str) -> None:
-    """R14: every short form accepts replaced prompts."""
-    assert "prompts" in forms_by_kind()[kind].model_fields
 
 
 def test_a_role_play_takes_prompts_of_its_own() -> None:

@@ -1,4 +1,4 @@
-"""Wording: blank messages, done tokens, farewells and repetitions."""
+"""Wording: blank messages, done tokens, farewells, repetitions, names and counts of words."""
 
 # Texts are typed as people and models type them.
 # ruff: noqa: RUF001
@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 
 from corpus.reading import rows
 from duologue.graphs.text.done_words import says
+from duologue.graphs.text.names import read_name
 from duologue.graphs.text.sentences import is_farewell
 from duologue.graphs.text.similarity import (
     Texts,
@@ -25,6 +26,7 @@ from duologue.graphs.text.similarity import (
     is_short,
     plain,
 )
+from duologue.graphs.text.words import cut, words_in
 from support.cases import drawn_cases, thorough
 from support.tables import each_row, read_rows
 
@@ -262,3 +264,48 @@ def test_moves_of_a_game_differ_in_their_numbers_and_options(
 ) -> None:
     assert is_same_move(one, other) is same
     assert is_same_move(other, one) is same
+
+
+# Names of speakers as models write them
+
+NAMES = ("Reviewer", "Coder", "Senior Coder")
+LAST = ("Planner",)
+"""The speaker of the last turn, who can't be chosen."""
+
+
+@each_row("choices")
+def test_an_answer_that_names_one_speaker_is_read(text: str, name: str | None) -> None:
+    """R30: an answer in any accepted form names a speaker, and an ambiguous one names none."""
+    assert read_name(text, NAMES, LAST) == name
+
+
+@each_row("numbers")
+def test_a_number_is_read_if_the_prompt_numbers_the_names(text: str, name: str | None) -> None:
+    """A number with two meanings, or of a speaker who can't be chosen, is unreadable."""
+    listed = "You choose.\n1. Planner\n2. Coder (writes)\n- 3) Senior Coder\n4. Coder\n4. Reviewer"
+    assert read_name(text, NAMES, LAST, listed=listed) == name
+
+
+@each_row("unusual")
+def test_unusual_names_are_read_whole(text: str, name: str | None) -> None:
+    """Names that differ only in marks or case must be written exactly."""
+    unusual = ("C", "C++", "小明", "小红", "Dr. Smith", "Smith", "O'Brien", "José", "🤖", "Ann")
+    assert read_name(text, (*unusual, "ann", "Agent 1", "Agent 12")) == name
+
+
+# Texts of so many words
+
+
+@each_row("counts")
+def test_r8_letters_make_words_where_spaces_do_not(text: str, words: float) -> None:
+    assert words_in(text) == pytest.approx(words, abs=0.2)
+
+
+@each_row("cuts")
+def test_r8_a_text_is_cut_to_words_at_a_sentences_end(text: str, limit: int, kept: str) -> None:
+    assert cut(text, limit) == kept
+
+
+@given(st.text(alphabet="ab 。.我们ひらสว\n", max_size=60), st.integers(1, 12))
+def test_r8_what_is_cut_has_at_most_so_many_words(text: str, limit: int) -> None:
+    assert words_in(cut(text, limit)) <= limit
