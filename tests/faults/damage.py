@@ -14,7 +14,6 @@ from langgraph.types import interrupt
 from typer.testing import CliRunner
 
 from duologue.graphs import Conversation, Session, StoreError, chat, converse, list_sessions
-from duologue.graphs.cli.options import ExitCode
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cli_help import app
 
@@ -169,7 +168,7 @@ def act(name: str, session: str, store: str) -> None:
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
     if found.exit_code:
-        assert found.exit_code == ExitCode.SESSION, found.output
+        assert found.exit_code == 4, found.output
         raise StoreError(found.stderr.removeprefix("Error: ").rstrip("\n"))
 
 

@@ -11,10 +11,16 @@ import pytest
 
 from crowd import ended
 from drawn_faults import Faults
-from duologue import alist_sessions
-from duologue.graphs.common.threads import run_coroutine
+from duologue import alist_sessions, converse
+from duologue.nodes.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.exhaustive
+
+TALK = {
+    "task": "Plan",
+    "speakers": [{"name": "Ann"}, {"name": "Ben"}],
+    "end_chat": {"max_iterations": 1},
+}
 
 MOST_FILES = 10
 """Maximum number of descriptors of one open store."""
@@ -67,7 +73,11 @@ def test_from_many_threads(tmp_path: Path, faults: Faults) -> None:
 
     def hold(number: int) -> str:
         """Run on a new event loop, or on the shared loop of the synchronous functions."""
-        return (asyncio.run if number % 2 else run_coroutine)(ended(number, tmp_path / "x.db"))
+        if number % 2:
+            return asyncio.run(ended(number, tmp_path / "x.db"))
+        model = ScriptedChatModel(["Hi.", "Ho."])
+        result = converse(TALK, session=f"s{number}", store=tmp_path / "x.db", model=model)
+        return str(result.stop_reason)
 
     with ThreadPoolExecutor(count) as threads:
         assert Counter(threads.map(hold, range(count))) == {"max_iterations": count}

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Session, aconverse
-from duologue.graphs.session.fork import dump_session, fork_session
-from duologue.graphs.session.session_row import read_stored_session
 from duologue.nodes.testing import ScriptedChatModel
 from support.stores import EACH_STORE, open_store, store_address
 
@@ -79,7 +77,7 @@ async def test_a_fork_contains_no_message_of_a_later_step(
         run_after(
             opened.checkpointer, ["alist", "aget_delta_channel_history"], to_the_end, monkeypatch
         )
-        await fork_session(opened, "garden", "m0005", "fork", {})
+        await Session("garden", store=store).afork("m0005", into="fork")
     origin = (await Session("garden", store=store).astate()).transcript
     fork = await Session("fork", store=store).astate()
     assert len(origin) == 8
@@ -95,8 +93,8 @@ async def test_a_dump_has_one_message_in_each_step(
         run_after(
             opened.checkpointer, ["alist", "aget_delta_channel_history"], to_the_end, monkeypatch
         )
-        dump = await dump_session(opened, "garden")
-    assert max(len(step.messages) for step in dump.steps) == 1
+        dump = await Session("garden", store=store).adump()
+    assert max(len(step.get("messages", ())) for step in dump["steps"]) == 1
 
 
 async def test_a_session_that_goes_on_and_ends_meanwhile_is_read_again(
@@ -105,6 +103,6 @@ async def test_a_session_that_goes_on_and_ends_meanwhile_is_read_again(
     to_the_end = await begin(store)
     async with open_store(store) as opened:
         run_after(opened.checkpointer, ["aget_tuple"], to_the_end, monkeypatch)
-        found = await read_stored_session(opened, "garden")
+        found = await Session("garden", store=store).astate()
     assert found.stop_reason == "max_iterations"
     assert len(found.transcript) == 8

@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from asyncio import to_thread
 from collections.abc import Iterator
 from contextlib import chdir, closing, contextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from duologue.graphs import Session, StoreError, converse, list_sessions, role_play
-from duologue.graphs.common.threads import in_thread
 from duologue.nodes.testing import ScriptedChatModel
 from support.stores import open_store
 
@@ -76,20 +76,20 @@ async def test_a_read_only_store_is_listed_shown_and_exported(
     beside: tuple[str, ...], folder: Path
 ) -> None:
     file, copy = folder / "x.db", folder / "copy" / "x.db"
-    await in_thread(lambda: fill(file, "first"))
+    await to_thread(lambda: fill(file, "first"))
     copy.parent.mkdir()
     async with open_store(file) as store:
         async with store.lock("late") as held:
             await held.add(title="", spec=GARDEN.model_dump_json())
-        assert await in_thread(lambda: read(file)) == ["late", "first"]
+        assert await to_thread(lambda: read(file)) == ["late", "first"]
         for end in ("", *beside):
             shutil.copy(f"{file}{end}", f"{copy}{end}")
     if not beside:
         shutil.copy(file, copy)
     before = contents(copy.parent)
     with powerless(copy.parent):
-        assert await in_thread(lambda: read(copy)) == ["late", "first"]
-        for change in (Session("first", store=copy).adelete(), in_thread(lambda: fill(copy, "x"))):
+        assert await to_thread(lambda: read(copy)) == ["late", "first"]
+        for change in (Session("first", store=copy).adelete(), to_thread(lambda: fill(copy, "x"))):
             with pytest.raises(StoreError, match=r"x\.db can't be used: the file is read-only or"):
                 await change
     assert contents(copy.parent) == before
@@ -100,17 +100,17 @@ async def test_a_read_only_store_shows_a_run_that_another_process_writes(folder:
     async with open_store(file) as store, store.lock("late") as held:
         await held.add(title="", spec=GARDEN.model_dump_json())
         with powerless(folder):
-            rows = await in_thread(lambda: list_sessions(store=file, status="running"))
+            rows = await to_thread(lambda: list_sessions(store=file, status="running"))
         assert [row.session for row in rows] == ["late"]
 
 
 async def test_a_change_of_a_store_that_is_read_as_unchangeable_is_noticed(folder: Path) -> None:
     file = folder / "x.db"
-    await in_thread(lambda: fill(file, "first"))
+    await to_thread(lambda: fill(file, "first"))
     with powerless(folder):
         shown = open_store(file)
         store = await shown.__aenter__()
-    await in_thread(lambda: fill(file, "second"))
+    await to_thread(lambda: fill(file, "second"))
     with pytest.raises(StoreError, match="it was changed while it was read; open it again"):
         await store.list()
     await shown.__aexit__(None, None, None)
@@ -141,8 +141,8 @@ async def test_a_file_that_changes_place_in_use_spoils_no_other(
     change: str, tmp_path: Path
 ) -> None:
     file, other, moved = (tmp_path / f"{name}.db" for name in ("x", "other", "moved"))
-    await in_thread(lambda: fill(file, "first"))
-    await in_thread(lambda: fill(other, "other"))
+    await to_thread(lambda: fill(file, "first"))
+    await to_thread(lambda: fill(other, "other"))
     async with open_store(file) as store:
         async with store.lock("late") as held:
             await held.add(title="", spec="x" * 100_000)
@@ -153,17 +153,17 @@ async def test_a_file_that_changes_place_in_use_spoils_no_other(
         if change in ("replaced", "moved"):
             other.rename(file)
         with pytest.raises(StoreError, match=REFUSED):
-            await in_thread(lambda: fill(file, "new"))
+            await to_thread(lambda: fill(file, "new"))
         with pytest.raises(StoreError, match="newer messages are not in it"):
             await store.request_stop("late")
     # The run has ended, and has moved its messages out of the WAL.
     replaced = {"deleted": [], "replaced": ["other"], "moved": ["other"]}
     after = replaced.get(change, ["late", "first"])
-    await in_thread(lambda: fill(file, "new"))
-    assert await in_thread(lambda: names(file)) == ["new", *after]
+    await to_thread(lambda: fill(file, "new"))
+    assert await to_thread(lambda: names(file)) == ["new", *after]
     assert is_sound(file)
     if change == "moved":
-        assert await in_thread(lambda: names(moved)) == ["late", "first"]
+        assert await to_thread(lambda: names(moved)) == ["late", "first"]
         assert is_sound(moved)
 
 

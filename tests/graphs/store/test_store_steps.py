@@ -1,9 +1,10 @@
-"""Writes of a session's steps: their transactions, and their size."""
+"""Writes of a session's steps, the tables of a store, and the errors of its driver."""
 
 import asyncio
 import sqlite3
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +19,13 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from duologue.graphs import Session, SessionError, StoreError, aconverse, astream, role_play
+from duologue.graphs.common.data import Versions
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.store import saver
+from duologue.graphs.store import saver, sql_tables as tables
+from duologue.graphs.store.errors import store_errors
 from duologue.graphs.store.in_memory import MemoryStore
-from duologue.graphs.store.lease import Job, Results, Statement, Writer
+from duologue.graphs.store.lease import Job, Lease, Results, Statement, Writer
+from duologue.graphs.store.rows import Wanted
 from duologue.graphs.store.saver import SqliteSessionSaver
 from duologue.graphs.store.sql_tables import RELEASE
 from duologue.nodes.testing import Prompt, ScriptedChatModel
@@ -472,3 +476,98 @@ async def test_an_error_after_the_commit_of_an_end_is_the_error_of_the_run(
     with pytest.raises(StoreError, match="deleted"):
         await run(1, target)
     assert (await Session("s", store=target).astate()).stop_reason == "max_iterations"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    read_rows(__file__, "a_page_of_sessions_is_read_by_an_index_and_never_sorted"),
+)
+async def test_a_page_of_sessions_is_read_by_an_index_and_never_sorted(
+    tmp_path: Path, wanted: dict[str, Any], index: str
+) -> None:
+    async with open_store(tmp_path / "sessions.db") as store:
+        asked = list[tuple[Any, ...]]()
+        read = store.read
+
+        async def noted(sql: Any, *values: object) -> Any:  # noqa: ANN401
+            asked.append((sql, *values))
+            return await read(sql, *values)
+
+        store.read = noted  # type: ignore[method-assign]
+        await store.find(Wanted(**wanted))
+        ((sql, *values),) = asked
+        (plan,) = await read("EXPLAIN QUERY PLAN " + sql, *values)
+        assert f"USING INDEX duologue_sessions_{index}" in plan[3]
+
+
+async def test_a_lock_is_freed_if_its_first_write_fails_after_the_commit(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = import_module("psycopg" if target.startswith("postgresql") else "sqlite3")
+
+    def fail(lease: Lease, *_: object, **__: object) -> None:
+        raise errors.OperationalError("the connection is lost")
+
+    async def begin(store: Store) -> None:
+        async with store.lock("s", is_new=True) as held:
+            await held.begin(title="", spec="")
+            await held.drain()
+
+    monkeypatch.setattr(Lease, "note_write", fail)
+    async with open_store(target) as store:
+        with pytest.raises(StoreError):
+            await begin(store)
+        assert [*await store.read("SELECT session FROM duologue_leases")] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        (tables.STORE_VERSIONS.oldest - 1, "were written by a development version before 0.1.0"),
+        (99, "have format 99, .* Upgrade duologue"),
+    ],
+)
+async def test_a_store_of_another_format_is_refused_and_unchanged(
+    version: int, error: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_store(target) as store, store.lock("one") as held:
+        row = await held.add(title="", spec="{}")
+        await store.write("UPDATE duologue_schema SET version = ?", version)
+    with pytest.raises(StoreError, match=error):
+        async with open_store(target):
+            pytest.fail("opened")
+    monkeypatch.setattr(tables, "STORE_VERSIONS", Versions(version))
+    async with open_store(target) as store:
+        assert await store.list() == [row]
+
+
+async def test_a_later_format_is_made_of_this_one_by_its_steps(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_store(target) as store, store.lock("one") as held:
+        await held.add(title="", spec="{}")
+    steps = (
+        ("ALTER TABLE duologue_sessions ADD COLUMN mood TEXT",),
+        ("UPDATE duologue_sessions SET mood = 'good'",),
+    )
+    now = tables.STORE_VERSIONS
+    monkeypatch.setattr(tables, "STORE_VERSIONS", Versions(now.oldest, (*now.steps, *steps)))
+    for _ in range(2):  # the second time there is nothing to do
+        async with open_store(target) as store:
+            moods = await store.read("SELECT mood FROM duologue_sessions")
+            (found,) = await store.read("SELECT version FROM duologue_schema")
+            assert [*map(tuple, moods)] == [("good",)]
+            assert tuple(found) == (now.newest + 2,)
+
+
+def test_other_errors_pass_through() -> None:
+    with pytest.raises(KeyError), store_errors("memory:"):
+        raise KeyError
+
+
+async def test_errors_in_a_block_name_the_store_without_its_password() -> None:
+    with (
+        pytest.raises(StoreError, match=r"postgres://me:\*\*\*@host/db can't be used: why not\.$"),
+        store_errors("postgres://me:s3cret@host/db"),
+    ):
+        raise sqlite3.OperationalError("why\nnot.")
