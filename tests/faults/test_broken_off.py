@@ -28,7 +28,6 @@ from duologue import (
     converse,
 )
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
-from duologue.nodes.turn.node_context import NodeContext
 from support.breaking import Breakage
 from support.cases import drawn_cases
 
@@ -238,44 +237,6 @@ async def test_cancelled_in_each_call_it_repeats_that_call_alone(
         await running
     assert await at.goes_on(Breakage()) == whole.result
     assert at.prompts == whole.prompts[: number + 1] + whole.prompts[number:]
-
-
-@pytest.mark.part(1)
-@pytest.mark.parametrize("turns", range(8))
-async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
-    turns: int, tmp_path: Path, undisturbed: dict[str, Undisturbed], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The cancel comes a little after the answer, which may not be stored yet."""
-    whole = undisturbed["two_questions"]
-    count_call = NodeContext.count_call
-    answered = 0
-
-    def cancel_later(running: asyncio.Task[Any], left: int) -> None:
-        if left == 0:
-            running.cancel()
-        else:
-            asyncio.get_running_loop().call_soon(cancel_later, running, left - 1)
-
-    def count(context: NodeContext, *given: Any) -> None:
-        nonlocal answered
-        answered += 1
-        if answered == number + 1:
-            cancel_later(running, turns)
-        count_call(context, *given)
-
-    for number in range(0, len(whole.prompts), 3):
-        at, answered = Scene("two_questions", tmp_path / f"{number}.db"), 0
-        monkeypatch.setattr(NodeContext, "count_call", count)
-        running = asyncio.create_task(at.starts(Breakage()))
-        with suppress(asyncio.CancelledError):
-            assert await running == whole.result
-        monkeypatch.setattr(NodeContext, "count_call", count_call)
-        # One more call may have been made, without an answer.
-        assert len(at.prompts) - answered in (0, 1)
-        asked = at.prompts[:answered]
-        at.prompts.clear()
-        assert await at.goes_on(Breakage()) == whole.result
-        assert asked + at.prompts == whole.prompts
 
 
 async def test_broken_off_in_every_call_of_one_session_it_repeats_each_once(

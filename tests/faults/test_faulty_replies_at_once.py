@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import resource
 import sys
 from itertools import pairwise
 from random import Random
@@ -12,9 +11,7 @@ from tenacity import Retrying, stop_after_delay, wait_fixed
 
 from drawn.replies import reply
 from drawn_faults import Faults
-from duologue import ModelError, aconverse, load_conversation
-from duologue.graphs.store.in_memory import _SPACES
-from duologue.nodes.models.client import http_client
+from duologue import ModelError, Session, aconverse, list_sessions, load_conversation
 from support.faulty_server import Body, FaultyServer, Sent
 
 from .faulty_talk import set_up
@@ -83,30 +80,9 @@ def test_only_faulty_replies_make_conversations_fail_and_nothing_is_left(
                 with attempt:
                     assert http.open == 0
             # Sessions in memory stay as long as the process, so they are no leak.
-            del _SPACES["memory:many"]
+            for session in list_sessions(store="memory:many"):
+                Session(session.session, store="memory:many").delete()
             gc.collect()
             blocks.append(sys.getallocatedblocks())
     # A leaked session would add blocks in every round; a cache that fills adds them in one round.
     assert min(after - before for before, after in pairwise(blocks)) < 250 * count
-
-
-def test_more_conversations_than_connections_wait_for_one(
-    faults: Faults, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_client, "_MOST_CONNECTIONS", 2)
-    server = Server(faults.random(), 0)
-    with FaultyServer(server.answer) as http:
-        monkeypatch.setenv("OPENAI_BASE_URL", http.url)
-        assert asyncio.run(errors_of(8)) == []
-        assert http.connections == 2
-
-
-@pytest.mark.parametrize(
-    ("descriptors", "connections"),
-    [(256, 128), (1024, 512), (20_000, 1000), (resource.RLIM_INFINITY, 1000), (1, 1)],
-)
-def test_connections_take_no_more_than_half_of_what_a_process_may_open(
-    descriptors: int, connections: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
-    assert http_client._most_connections() == connections

@@ -11,7 +11,6 @@ import httpx2._decoders as decoders
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.utils.json import parse_partial_json
-from pydantic import SecretStr
 
 from duologue.graphs import (
     Batch,
@@ -25,10 +24,7 @@ from duologue.graphs import (
     run_batch,
     stream,
 )
-from duologue.graphs.common.settings import load_settings
 from duologue.graphs.events import ConversationEnded
-from duologue.nodes.models.client.clients import fetch_model_names, make_client
-from duologue.nodes.models.connections import Endpoint
 from support.faulty_server import Body, FaultyServer, Sent
 
 from .faulty_talk import EVENTS, SPEC, TALK, error_of, set_up, streamed, whole
@@ -359,24 +355,3 @@ def test_a_batch_goes_on_behind_a_reply_that_was_too_large(
 
 
 TASKS = ["Plan beans.", "Plan tulips.", "Plan a lawn."]
-
-
-async def test_a_list_of_models_is_limited_too() -> None:
-    body = json.dumps([{"id": "one"}]).encode().ljust(LIMIT + 1)
-    with FaultyServer(lambda *_: Sent(body)) as server:
-        settings = load_settings()
-        assert settings.max_reply_size == LIMIT
-        settings = settings.model_copy(update={"base_url": server.url, "api_key": SecretStr("k")})
-        with pytest.raises(ModelError) as caught:
-            await fetch_model_names(settings, print)
-        assert str(caught.value) == f"the model server at {server.url} {WORDS}"
-
-
-async def test_a_model_in_a_child_process_is_limited_too() -> None:
-    with FaultyServer(lambda *_: Sent(reply(LIMIT + 1))) as server:
-        loop = asyncio.get_running_loop()
-        chat = make_client(
-            loop, load_settings(), Endpoint(server.url, "k", uses_proxies=False), "tiny"
-        )
-        with pytest.raises(ValueError, match=r"more than 64\.0 KiB"):
-            await chat.ainvoke("Hi")
