@@ -15,7 +15,7 @@ from duologue.graphs import AnswerError, DuologueError, SpecError, astream
 from duologue.graphs.events import ToolCallFinished
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.tools import Hook
-from support.log import Failure, fields_of, log_of
+from support.log import fields_of, log_of
 from support.tables import read_rows
 
 from .adding import add
@@ -39,6 +39,9 @@ from .approval_help import (
 DECISIONS = {"approve": APPROVE, "respond": RESPOND, "reject": REJECT} | {
     "another mail": edited("mail", to="Zoe"),
     "look instead": edited("look", at="it"),
+    "edit nothing": edited("mail", to="Bob"),
+    "reject bare": {"type": "reject"},
+    "reject null": {"type": "reject", "message": None},
 }
 
 BAD: dict[str, tuple[Any, str]] = {
@@ -330,18 +333,27 @@ async def test_nobody_is_asked_about_other_calls(saver: Saver, ann: dict[str, An
 # The effect of each decision
 
 
-async def test_what_is_approved_runs_as_it_was_made(saver: Saver) -> None:
-    talk = await decided(saver, APPROVE, made=BOTH)
-    assert sorted(talk.ran) == [("look", "it"), ("mail", "Bob")]
-    found = [
-        (one.text, fields_of(one).decision, fields_of(one).arguments)
-        for one in await talk.results()
-    ]
-    assert found == [("Sent to Bob.", "approve", None), ("Seen it.", None, None)]
-    assert await talk.said() == ["Done.", "Fine."]
-    # Who edits nothing has approved.
-    (result,) = await (await decided(InMemorySaver(), edited("mail", to="Bob"))).results()
-    assert (result.text, fields_of(result).decision) == ("Sent to Bob.", "approve")
+@pytest.mark.part(9)
+@pytest.mark.parametrize("row", read_rows(__file__, "decisions"), ids=lambda row: row["name"])
+async def test_a_decision_has_its_effect(saver: Saver, row: dict[str, Any]) -> None:
+    """Y19: a call that a person refuses counts as no error of either kind."""
+    made = BOTH if row.get("both") else None
+    ann = {"fields": row.get("fields", {}), **row.get("ann", {})}
+    talk = await decided(saver, DECISIONS[row["decision"]], made=made, **ann)
+    results = await talk.results()
+    fields = [fields_of(one) for one in results]
+    found = {
+        "ran": [list(one) for one in sorted(talk.ran)],
+        "texts": [one.text for one in results],
+        "statuses": [one.status for one in results],
+        "failures": [str(one.failure or "") for one in fields],
+        "decisions": [one.decision or "" for one in fields],
+        "refusals": [one.refusal or "" for one in fields],
+        "changed": [one.arguments is not None for one in fields],
+        "said": await talk.said(),
+        "reason": (await talk.reasons())[0],
+    }
+    assert {name: found[name] for name in row["found"]} == row["found"]
 
 
 @pytest.mark.parametrize(
@@ -367,30 +379,6 @@ async def test_what_is_edited_runs_as_a_person_wrote_it_and_the_speaker_is_told(
     assert [(one["name"], one["args"]) for one in made] == [("mail", {"to": "Bob"})]
 
 
-@pytest.mark.parametrize(
-    ("decision", "told"),
-    [
-        (REJECT, "Reason: Not on a Sunday."),
-        ({"type": "reject"}, "No reason was given."),
-        ({"type": "reject", "message": None}, "No reason was given."),
-    ],
-)
-async def test_what_is_refused_does_not_run_and_is_nobodys_error(
-    saver: Saver, decision: dict[str, Any], told: str
-) -> None:
-    """Y19: it counts as no error of either kind."""
-    limits = {"max_call_errors": 1, "max_tool_errors": 1}
-    talk = await decided(saver, decision, made=BOTH, fields=limits)
-    assert talk.ran == [("look", "it")]
-    refused, _ = await talk.results()
-    text = f"A person rejected the call of mail, so it did not run. {told}"
-    assert (refused.text, refused.status) == (text, "error")
-    fields = fields_of(refused)
-    assert (fields.failure, fields.decision) == (Failure.PERSON, "reject")
-    assert fields.refusal == decision.get("message")
-    assert await talk.reasons() == ["max_iterations"]
-
-
 async def test_an_event_says_that_a_person_refused_a_call() -> None:
     ann = {"name": "Ann", "tools": ["add"], "interrupt_on": {"add": True}}
     spec = {"task": "Add.", "speakers": [ann, {"name": "Bob"}], "end_chat": {"max_iterations": 1}}
@@ -404,26 +392,6 @@ async def test_an_event_says_that_a_person_refused_a_call() -> None:
     assert found == [("c1", True, "reject")]
 
 
-async def test_who_answers_in_a_tools_place_is_its_result(saver: Saver) -> None:
-    talk = await decided(saver, RESPOND)
-    assert talk.ran == []
-    (result,) = await talk.results()
-    assert (result.text, result.status) == ("Already sent.", "success")
-    assert (fields_of(result).failure, fields_of(result).decision) == (None, "respond")
-
-
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("name", "ending", "ended_by"), read_rows(__file__, "a_tool_ends_where_it_was_let_answer")
-)
-async def test_a_tool_ends_the_conversation_where_it_was_let_answer(
-    saver: Saver, name: str, ending: str, ended_by: str
-) -> None:
-    end = {"max_iterations": 1, "when": {"kind": "tool_called", "tool": ending}}
-    talk = await decided(saver, DECISIONS[name], fields={"end_chat": end})
-    assert (await talk.reasons())[0] == ended_by
-
-
 async def test_rounds_in_which_all_is_refused_count_so_that_a_turn_ends(saver: Saver) -> None:
     script = [calls(call("mail", f"c{number}", to=str(number))) for number in range(2)]
     talk = Talk(saver, [*script, *END], fields={"max_tool_rounds": 2}, **ASKS)
@@ -433,16 +401,6 @@ async def test_rounds_in_which_all_is_refused_count_so_that_a_turn_ends(saver: S
     assert await talk.said() == ["Done.", "Fine."]
     assert [bool(one.tools) for one in talk.model.calls] == [True, True, False, False]
     assert talk.ran == []
-
-
-@pytest.mark.part(3)
-@pytest.mark.parametrize(
-    ("name", "said"), read_rows(__file__, "only_what_a_tool_gave_is_said_as_it_is")
-)
-async def test_only_what_a_tool_gave_is_said_as_it_is(
-    saver: Saver, name: str, said: list[str]
-) -> None:
-    assert await (await decided(saver, DECISIONS[name], return_direct=True)).said() == said
 
 
 async def test_arguments_of_a_person_that_do_not_fit_are_asked_for_again(saver: Saver) -> None:
