@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -38,16 +39,20 @@ async def once(level: str, code: str, language: str = "python", **limits: float)
     return ran
 
 
-@pytest.mark.part(3)
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    ("code", "output"),
-    read_rows(__file__, "output_and_the_last_value_are_shown"),
-)
-async def test_output_and_the_last_value_are_shown(level: str, code: str, output: str) -> None:
-    ran = await once(level, code)
-    assert (ran.exit_code, ran.level) == (0, level)
-    assert ran.output == output
+CODES = [
+    pytest.param(row, level, id=f"{row['name']}-{level}")
+    for row in read_rows(__file__, "code_that_runs")
+    for level in row["levels"]
+]
+
+
+@pytest.mark.part(25)
+@pytest.mark.parametrize(("row", "level"), CODES)
+async def test_code_has_its_output_and_exit_code(row: dict[str, Any], level: str) -> None:
+    ran = await once(level, row["code"], row.get("language", "python"))
+    assert (ran.exit_code, ran.level) == (row.get("exit_code", 0), level)
+    assert ran.output == row.get("output", ran.output)
+    assert re.search(row.get("matches", ""), ran.output, re.DOTALL), ran.output
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -67,23 +72,6 @@ async def test_an_exception_gives_a_traceback_of_the_code_alone(level: str) -> N
     ]
     assert "line 5, in <module>" in lines[2]
     assert "line 2, in f" in lines[4]
-
-
-@pytest.mark.parametrize("level", LEVELS)
-async def test_a_syntax_error_is_said(level: str) -> None:
-    ran = await once(level, "print('never')\nx = = 1")
-    assert ran.exit_code == 1
-    assert "SyntaxError" in ran.output
-    assert "line 2" in ran.output
-    assert "never\n" not in ran.output.replace("print('never')", "")
-
-
-@pytest.mark.parametrize("level", LEVELS)
-async def test_deep_recursion_is_an_exception(level: str) -> None:
-    ran = await once(level, "def f(): return f()\nf()")
-    assert ran.exit_code == 1
-    assert "RecursionError" in ran.output
-    assert len(ran.output) < 3000
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -186,30 +174,12 @@ async def test_orders_that_the_code_has_stolen_cost_their_time_alone(start: Star
     assert (await session("1 + 1")).output.removeprefix(ANEW) == "2\n"
 
 
-@pytest.mark.part(4)
-@pytest.mark.parametrize("level", FULL)
-@pytest.mark.parametrize(
-    ("code", "exit_code", "output"),
-    read_rows(__file__, "a_shell_gives_its_output_and_exit_code"),
-)
-async def test_a_shell_gives_its_output_and_exit_code(
-    level: str, code: str, exit_code: int, output: str
-) -> None:
-    ran = await once(level, code, "shell")
-    assert (ran.exit_code, ran.output) == (exit_code, output)
-
-
 async def test_shell_and_python_share_the_folder_work(start: Start) -> None:
     session = await start("bubblewrap")
     assert (await session("pwd; echo $HOME; echo 7 > n", "shell")).output == "/work\n/work\n"
     assert (await session("int(open('n').read())")).output == "7\n"
     await session("open('n', 'w').write('8')")
     assert (await session("cat /work/n", "shell")).output == "8"
-
-
-@pytest.mark.parametrize("level", FULL)
-async def test_installed_packages_can_be_imported(level: str) -> None:
-    assert (await once(level, "import pydantic\npydantic.__name__")).output == "'pydantic'\n"
 
 
 async def test_the_host_has_a_folder_of_its_own_that_is_gone_afterwards(start: Start) -> None:
@@ -398,29 +368,6 @@ async def test_variables_survive_a_lack_of_memory(start: Start) -> None:
     assert "MemoryError" in ran.output
     assert "they have their values from before this call" in ran.output
     assert (await session("keep")).output == "1\n"
-
-
-async def test_a_call_is_not_out_of_time_because_the_code_says_so() -> None:
-    ran = await once("monty", "raise ValueError(': feed time limit exceeded')")
-    assert ran.exit_code == 1
-    assert "ran longer" not in ran.output
-
-
-@pytest.mark.parametrize(
-    ("code", "named"),
-    read_rows(__file__, "what_monty_does_not_know_is_said_clearly"),
-)
-async def test_what_monty_does_not_know_is_said_clearly(code: str, named: str) -> None:
-    ran = await once("monty", code)
-    assert ran.exit_code == 1
-    assert named in ran.output.split("[This interpreter")[0]
-    assert "supports a subset of Python: functions" in ran.output
-    assert "Write it another way.]" in ran.output
-
-
-async def test_an_ordinary_mistake_in_monty_gets_no_lecture() -> None:
-    for code in ("1 / 0", "nothing", "[].nothing", "x = ("):
-        assert "subset" not in (await once("monty", code)).output
 
 
 async def test_output_is_cut_at_its_exact_size(start: Start) -> None:
