@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -229,74 +230,89 @@ async def test_an_agent_that_begins_anew_is_paused_before_its_first_call_alone(
     assert len(model.calls) == len(gate.counted) == 3
 
 
-def served(server: ScriptedServer | Bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "k", "DUOLOGUE_MODEL": "scripted"}
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
+Serve = Callable[..., Any]
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Yield a function that starts a server with a script, or a given server.
+
+    OpenAI's client makes ``retries``, or its default number of them.
+    """
+    with ExitStack() as stack:
+
+        def start(script: Any, model: str | None = "scripted", **options: Any) -> Any:  # noqa: ANN401
+            retries = options.pop("retries", None)
+            given: Any = script if isinstance(script, Bytes) else ScriptedServer(script, **options)
+            server = stack.enter_context(given)
+            env = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "k", "DUOLOGUE_MODEL": model}
+            for name, value in (env | {"DUOLOGUE_MAX_RETRIES": retries}).items():
+                if value is not None:
+                    monkeypatch.setenv(name, value)
+            return server
+
+        yield start
 
 
 @pytest.mark.part(3)
 @pytest.mark.parametrize("busy", read_rows(__file__, "busy"))
 async def test_each_try_passes_the_gate_which_alone_waits(
-    busy: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    busy: dict[str, Any], tmp_path: Path, serve: Serve
 ) -> None:
     """Each attempt passes the gate, which waits longer than OpenAI's client would."""
     gate = Turnstile()
-    with ScriptedServer([Reply(**busy)] * 12 + ["Yes.", "No."]) as server:
-        served(server, monkeypatch)
-        await run(talk(None, None), gate, tmp_path / "s.db")
-        assert len(server.calls) == len(gate.entered) == 14
+    server = serve([Reply(**busy)] * 12 + ["Yes.", "No."])
+    await run(talk(None, None), gate, tmp_path / "s.db")
+    assert len(server.calls) == len(gate.entered) == 14
     assert gate.refusals == [("scripted", busy.get("retry_after"))] * 12
     assert [used.calls for _, used in gate.counted] == [1, 1]
 
 
 async def test_one_refused_call_holds_back_all_sessions_and_those_under_way_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, serve: Serve
 ) -> None:
     def answer(prompt: Prompt, request: Request) -> str | Reply:
         is_third = server.calls.index(request) == 2
         return Reply(error=429, retry_after=3000) if is_third else "Yes."
 
-    with ScriptedServer(answer, hold=(0, 1)) as server:
-        served(server, monkeypatch)
-        gate, store = Limiter(BatchLimits()), tmp_path / "s.db"
-        sessions = []
-        for number in range(3):
-            source = talk(None, None, rounds=2)
-            going = run(source, gate, store, session=f"s{number}")
-            sessions.append(asyncio.create_task(going))
-            await asyncio.to_thread(server.wait_for, number + 1)
-        # Two calls are running when the third is refused.
-        while gate.figures().refusals == 0:  # noqa: ASYNC110  # another thread changes it
-            await asyncio.sleep(0.01)
-        server.release()
-        while gate.figures().waiting < 3:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        assert gate.figures().used.calls == 2
-        gate.pause("that is enough")
-        ended = await asyncio.gather(*sessions, return_exceptions=True)
-        assert [(type(one), str(one)) for one in ended] == [(PausedError, "that is enough")] * 3
-        assert len(server.calls) == 3
-        free = Limiter(BatchLimits())
-        for number in range(3):
-            found = await run(None, free, store, session=f"s{number}")
-            assert len(found.messages) == 5
-        assert len(server.calls) == 3 + 10
-        assert free.figures().used.calls == 10
+    server = serve(answer, hold=(0, 1))
+    gate, store = Limiter(BatchLimits()), tmp_path / "s.db"
+    sessions = []
+    for number in range(3):
+        source = talk(None, None, rounds=2)
+        going = run(source, gate, store, session=f"s{number}")
+        sessions.append(asyncio.create_task(going))
+        await asyncio.to_thread(server.wait_for, number + 1)
+    # Two calls are running when the third is refused.
+    while gate.figures().refusals == 0:  # noqa: ASYNC110  # another thread changes it
+        await asyncio.sleep(0.01)
+    server.release()
+    while gate.figures().waiting < 3:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert gate.figures().used.calls == 2
+    gate.pause("that is enough")
+    ended = await asyncio.gather(*sessions, return_exceptions=True)
+    assert [(type(one), str(one)) for one in ended] == [(PausedError, "that is enough")] * 3
+    assert len(server.calls) == 3
+    free = Limiter(BatchLimits())
+    for number in range(3):
+        found = await run(None, free, store, session=f"s{number}")
+        assert len(found.messages) == 5
+    assert len(server.calls) == 3 + 10
+    assert free.figures().used.calls == 10
 
 
 async def test_a_pause_between_the_tries_of_a_call_comes_out_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, serve: Serve
 ) -> None:
-    with ScriptedServer(["Yes.", Reply(error=429), "No."]) as server:
-        served(server, monkeypatch)
-        gate = Turnstile(2)
-        for streamed in (False, True):
-            with pytest.raises(PausedError):
-                await run(talk(None, None), gate, tmp_path / "s.db", tokens=streamed)
-        gate.left = None
-        found = await run(None, gate, tmp_path / "s.db")
-        assert len(server.calls) == 3
+    server = serve(["Yes.", Reply(error=429), "No."])
+    gate = Turnstile(2)
+    for streamed in (False, True):
+        with pytest.raises(PausedError):
+            await run(talk(None, None), gate, tmp_path / "s.db", tokens=streamed)
+    gate.left = None
+    found = await run(None, gate, tmp_path / "s.db")
+    assert len(server.calls) == 3
     assert [one.text for one in found.messages[1:]] == ["Yes.", "No."]
 
 
@@ -344,16 +360,13 @@ async def test_what_counts_money_needs_all_prices(tmp_path: Path) -> None:
 @pytest.mark.parametrize("down", read_rows(__file__, "down"))
 @pytest.mark.parametrize("tokens", [False, True])
 async def test_a_call_is_repeated_until_its_server_is_up_again(
-    down: dict[str, Any], tokens: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    down: dict[str, Any], tokens: bool, tmp_path: Path, serve: Serve
 ) -> None:
-    """Also without retries of OpenAI's client."""
-    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
     gate = Turnstile()
-    with ScriptedServer(["Yes."] + [Reply(**down)] * 12 + ["No."]) as server:
-        served(server, monkeypatch)
-        last = await run(talk(None, None), gate, tmp_path / "s.db", tokens=tokens)
-        assert [one.text for one in last.messages[1:]] == ["Yes.", "No."]
-        assert len(server.calls) == 14
+    server = serve(["Yes."] + [Reply(**down)] * 12 + ["No."], retries="0")
+    last = await run(talk(None, None), gate, tmp_path / "s.db", tokens=tokens)
+    assert [one.text for one in last.messages[1:]] == ["Yes.", "No."]
+    assert len(server.calls) == 14
     why = "can't be reached" if "text" in down else f"answers with an error ({down['error']})"
     outage = (f"the model server at {server.url} {why}", down.get("retry_after"))
     assert gate.outages == [outage] * 12
@@ -386,15 +399,13 @@ async def test_an_error_inside_a_reply_reaches_the_gate_as_a_status_does(
     outages: list[tuple[int, float | None]],
     tokens: bool,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    serve: Serve,
 ) -> None:
     """An outage lasts until a whole reply has arrived, not until the next status 200."""
-    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
     gate = Turnstile()
-    with Bytes(say("Yes."), *[sent] * 10, say("No.")) as server:
-        served(server, monkeypatch)
-        last = await run(talk(None, None), gate, tmp_path / "s.db", tokens=tokens)
-        name = f"the model server at {server.url} answers with an error"
+    server = serve(Bytes(say("Yes."), *[sent] * 10, say("No.")), retries="0")
+    last = await run(talk(None, None), gate, tmp_path / "s.db", tokens=tokens)
+    name = f"the model server at {server.url} answers with an error"
     assert [one.text for one in last.messages[1:]] == ["Yes.", "No."]
     assert len(server.asked) == len(gate.entered) == 12
     assert [seconds for _, seconds in gate.refusals] == refusals * 10
@@ -404,14 +415,12 @@ async def test_an_error_inside_a_reply_reaches_the_gate_as_a_status_does(
 
 @pytest.mark.parametrize("down", [Reply(error=503), Reply(error="drop")])
 async def test_before_the_first_answer_a_server_that_is_down_is_not_waited_for(
-    down: Reply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    down: Reply, tmp_path: Path, serve: Serve
 ) -> None:
-    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
-    with ScriptedServer([down]) as server:
-        served(server, monkeypatch)
-        with pytest.raises(ModelError):
-            await run(talk(None, None), Turnstile(), tmp_path / "s.db")
-        assert len(server.calls) == 1
+    server = serve([down], retries="0")
+    with pytest.raises(ModelError):
+        await run(talk(None, None), Turnstile(), tmp_path / "s.db")
+    assert len(server.calls) == 1
 
 
 class Busy(Turnstile):
@@ -425,15 +434,13 @@ class Busy(Turnstile):
 
 
 async def test_a_prompt_that_breaks_each_connection_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, serve: Serve
 ) -> None:
-    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
     gate = Busy()
-    with ScriptedServer(lambda prompt: Reply(error="drop")) as server:
-        served(server, monkeypatch)
-        with pytest.raises(ModelError, match=r"closing the connection|incomplete"):
-            await run(talk(None, None), gate, tmp_path / "s.db")
-        assert len(server.calls) == 11
+    server = serve(lambda prompt: Reply(error="drop"), retries="0")
+    with pytest.raises(ModelError, match=r"closing the connection|incomplete"):
+        await run(talk(None, None), gate, tmp_path / "s.db")
+    assert len(server.calls) == 11
 
 
 async def test_a_model_of_the_users_own_waits_for_its_server(tmp_path: Path) -> None:
@@ -457,12 +464,10 @@ async def test_a_model_of_the_users_own_waits_for_its_server(tmp_path: Path) -> 
 
 
 async def test_the_sessions_of_a_batch_ask_only_once_which_model_the_server_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, serve: Serve
 ) -> None:
-    with ScriptedServer(lambda prompt: "Yes.") as server:
-        served(server, monkeypatch)
-        monkeypatch.delenv("DUOLOGUE_MODEL")
-        for gate in (Turnstile(), Turnstile()):
-            for number in range(3):
-                await run(talk(None, None), gate, tmp_path / "s.db", session=f"{id(gate)}{number}")
+    server = serve(lambda prompt: "Yes.", model=None)
+    for gate in (Turnstile(), Turnstile()):
+        for number in range(3):
+            await run(talk(None, None), gate, tmp_path / "s.db", session=f"{id(gate)}{number}")
     assert [one.path for one in server.requests].count("/v1/models") == 2

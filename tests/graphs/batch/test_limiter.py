@@ -21,12 +21,15 @@ from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.models.gate import PlannedCall, StepGate
 from support.cases import drawn_cases
 from support.screens import Screen
-from support.tables import read_rows
 from support.virtual_time import VirtualLoop, in_virtual_time, virtually
 
+DOWN = "the model server can't be reached"
 
-def limiter(used: Usage | None = None, seconds: float = 0, **limits: Any) -> Limiter:
-    return Limiter(BatchLimits.model_validate(limits), used, seconds)
+
+def limiter(
+    used: Usage | None = None, seconds: float = 0, patience: float = PATIENCE, **limits: Any
+) -> Limiter:
+    return Limiter(BatchLimits.model_validate(limits), used, seconds, patience)
 
 
 def used(tokens: int = 0, cost: float = 0) -> Usage:
@@ -35,6 +38,18 @@ def used(tokens: int = 0, cost: float = 0) -> Usage:
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+async def wait(gate: Limiter, tokens: int = 1, model: str = "m") -> float:
+    """Make a call, and return the seconds for which the gate delays it."""
+    before = now()
+    await gate.enter(PlannedCall(model, tokens))
+    return now() - before
+
+
+async def fail(gate: Limiter, model: str = "m", seconds: float | None = None) -> int | None:
+    """Report that a server is down, though it can be reached."""
+    return await gate.report_outage(model, DOWN, seconds, is_reached=True)
 
 
 async def times(gate: Limiter, calls: int, model: str = "m", tokens: int = 0) -> list[float]:
@@ -122,14 +137,10 @@ async def test_where_a_server_does_not_say_how_long_it_is_longer_each_time() -> 
         # The running calls are refused, too.
         gate.refused("m", None)
         gate.refused("m", None)
-        before = now()
-        await gate.enter(PlannedCall("m", 1))
-        waits.append(round(now() - before))
+        waits.append(round(await wait(gate)))
     gate.count("m", used())
     gate.refused("m", None)
-    before = now()
-    await gate.enter(PlannedCall("m", 1))
-    assert [*waits, round(now() - before)] == [1, 2, 4, 8, 16, 32, 60, 60, 60, 1]
+    assert [*waits, round(await wait(gate))] == [1, 2, 4, 8, 16, 32, 60, 60, 60, 1]
 
 
 @in_virtual_time
@@ -140,39 +151,30 @@ async def test_a_server_that_takes_no_calls_for_hours_pauses_the_batch() -> None
         await gate.enter(PlannedCall("other", 1))
 
 
-DOWN = "the model server can't be reached"
-
-
 @in_virtual_time
 async def test_an_outage_delays_all_calls_longer_each_time_until_the_patience_is_over() -> None:
-    gate, waits = Limiter(BatchLimits(), used(), patience=100), []
+    gate, waits = limiter(used(), patience=100), []
     while now() < 99:
         # The calls in flight fail, too.
-        assert [await gate.report_outage("m", DOWN, None, is_reached=True) for _ in range(3)] == [
-            1,
-            1,
-            1,
-        ]
+        assert [await fail(gate) for _ in range(3)] == [1] * 3
         assert gate.paused is None
         left = 100 - round(now())
         (outage,) = gate.figures().outages
         assert outage.startswith(f"{DOWN}; its calls wait, for up to ")
         assert ("1 min" in outage) == (left >= 60)
-        before = now()
-        await asyncio.gather(gate.enter(PlannedCall("m", 1)), gate.enter(PlannedCall("m", 1)))
-        waits.append(round(now() - before))
-        await gate.enter(PlannedCall("other", 1))
+        waits.append(round(max(await asyncio.gather(wait(gate), wait(gate)))))
+        assert await wait(gate, model="other") < 0.01
     assert waits == [1, 2, 4, 8, 16, 32, 37]
     with pytest.raises(ModelUnavailableError, match="after a wait of 1 min 40 s"):
-        await gate.report_outage("m", DOWN, None, is_reached=True)
+        await fail(gate)
 
 
 @in_virtual_time
 async def test_each_answer_ends_an_outage_and_restores_the_patience() -> None:
-    gate = Limiter(BatchLimits(), used(), patience=100)
+    gate = limiter(used(), patience=100)
     for number in range(1, 5):
         for _ in range(6):
-            assert await gate.report_outage("m", DOWN, None, is_reached=True) == number
+            assert await fail(gate) == number
             before = now()
             assert await gate.enter(PlannedCall("m", 1)) == number
             assert now() - before <= 33
@@ -183,12 +185,10 @@ async def test_each_answer_ends_an_outage_and_restores_the_patience() -> None:
         assert len(gate.figures().outages) == 1
         gate.end_outage("m", number)
         assert gate.figures().outages == ()
-    assert await gate.report_outage("m", DOWN, 50, is_reached=True) == 5
-    before = now()
-    await gate.enter(PlannedCall("m", 1))
-    assert now() - before == pytest.approx(50, abs=0.01)
+    assert await fail(gate, seconds=50) == 5
+    assert await wait(gate) == pytest.approx(50, abs=0.01)
     for model in ("m", "n"):
-        await gate.report_outage(model, DOWN, 0, is_reached=True)
+        await fail(gate, model, 0)
     assert len(gate.figures().outages) == 1
 
 
@@ -212,7 +212,7 @@ def test_a_server_that_never_replies_is_given_up_after_a_minute() -> None:
 
     async def talk() -> None:
         def after_another_answer(patience: float = PATIENCE) -> Limiter:
-            gate = Limiter(BatchLimits(), patience=patience)
+            gate = limiter(patience=patience)
             gate.count("other", used())
             return gate
 
@@ -221,9 +221,9 @@ def test_a_server_that_never_replies_is_given_up_after_a_minute() -> None:
         # A cold start: the server refuses connections, then replies with 503.
         assert await give_up(after_another_answer(), False, False, True) == (3600, False)
         # The batch goes on, so that its addresses were right before.
-        assert await give_up(Limiter(BatchLimits(), used()), False) == (3600, False)
+        assert await give_up(limiter(used()), False) == (3600, False)
         # It replies with 503 before the first answer in the batch, and is restarted.
-        assert await give_up(Limiter(BatchLimits()), True, False) == (3600, False)
+        assert await give_up(limiter(), True, False) == (3600, False)
         for is_answered in (True, False):
             gate = after_another_answer()
             if is_answered:
@@ -237,22 +237,20 @@ def test_a_server_that_never_replies_is_given_up_after_a_minute() -> None:
 
 @in_virtual_time
 async def test_nobody_waits_before_the_first_answer_without_patience_or_during_a_pause() -> None:
-    for gate in (Limiter(BatchLimits()), Limiter(BatchLimits(), used(), patience=0)):
+    for gate in (limiter(), limiter(used(), patience=0)):
         assert await gate.report_outage("m", DOWN, None, is_reached=False) is None
-        before = now()
-        await gate.enter(PlannedCall("m", 1))
-        assert now() - before < 0.1
-    gate = Limiter(BatchLimits())
+        assert await wait(gate) < 0.1
+    gate = limiter()
     gate.count("other", used())
-    assert await gate.report_outage("m", DOWN, 7200, is_reached=True) is None
-    assert await gate.report_outage("m", DOWN, None, is_reached=True) == 1
+    assert await fail(gate, seconds=7200) is None
+    assert await fail(gate) == 1
     waiting = asyncio.create_task(gate.enter(PlannedCall("m", 1)))
     await asyncio.sleep(0.5)
     gate.pause("enough")
     with pytest.raises(PausedError, match="enough"):
         await waiting
     with pytest.raises(PausedError, match="enough"):
-        await gate.report_outage("m", DOWN, None, is_reached=True)
+        await fail(gate)
 
 
 @in_virtual_time
@@ -275,27 +273,6 @@ async def test_a_pause_is_told_to_all_that_wait_at_once_and_the_first_reason_sta
     assert gate.figures().waiting == 0
     gate.count("m", used(5))
     assert gate.figures().used == used(5)
-
-
-@pytest.mark.parametrize(
-    ("limits", "reason"),
-    read_rows(__file__, "a_budget_holds_for_all_runs_together"),
-)
-@pytest.mark.parametrize("earlier", [0, 1])
-def test_a_budget_holds_for_all_runs_together(
-    limits: dict[str, Any], reason: str, earlier: int
-) -> None:
-    async def talk() -> int:
-        gate, calls = limiter(used(earlier * 100, earlier * 1), **limits), 0
-        while gate.paused is None:
-            await gate.enter(PlannedCall("m", 1))
-            gate.count("m", used(100, 1))
-            calls += 1
-        assert gate.paused == reason
-        assert limiter(gate.figures().used, **limits).paused == reason
-        return calls
-
-    assert virtually(talk()) == (2 if "max_cost" in limits else 3) - earlier
 
 
 @in_virtual_time
