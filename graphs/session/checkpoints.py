@@ -114,7 +114,7 @@ def _changes(states: Sequence[State], now: State) -> Iterator[dict[str, Any]]:
                 continue
             if name in _LOGS:
                 log = cast("list[AnyMessage]", value)
-                count = _common_length(before.get(name, []), log)
+                count = common_length(before.get(name, []), log)
                 new = [_index(one, logs[name], places[name]) for one in log[count:]]
                 changed[name] = count, new
             elif value == now.get(name):
@@ -125,7 +125,7 @@ def _changes(states: Sequence[State], now: State) -> Iterator[dict[str, Any]]:
         before = state
 
 
-def _common_length(known: Sequence[AnyMessage], log: Sequence[AnyMessage]) -> int:
+def common_length(known: Sequence[AnyMessage], log: Sequence[AnyMessage]) -> int:
     """Return the number of equal messages at the beginning of two lists."""
     least = min(len(known), len(log))
     # Fast, because a list first compares the identity of its items, and most are the same objects.

@@ -6,9 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from langchain_core.messages import (
-    AnyMessage,
-)
+from langchain_core.messages import AnyMessage
 from pydantic import (
     BeforeValidator,
     Field,
@@ -305,7 +303,11 @@ def states_of(dump: SessionDump) -> list[State]:
     ids: dict[str, str] = {}
     log: list[AnyMessage] = []
     for step in dump.steps:
-        messages = _step_messages(step, ids)
+        new = [one.restore() for one in step.messages]
+        before = {ids[one.id] for one in step.messages if one.id in ids}
+        ids |= {place_of(message): str(message.id) for message in new}
+        # The earlier message at a place is removed, unless that message has moved to another place.
+        messages = [*map(take_back, sorted(before.difference(ids.values()))), *new]
         state = update_of(messages, log)
         log += messages
         state["usage"] = {label: used.model_dump(mode="json") for label, used in step.usage.items()}
@@ -327,13 +329,3 @@ def states_of(dump: SessionDump) -> list[State]:
         ended = step.outcome is not None
         states.append(state)
     return states
-
-
-def _step_messages(step: DumpedStep, ids: dict[str, str]) -> list[AnyMessage]:
-    """Return the messages that a step writes. `ids` maps places to the ids of earlier messages."""
-    messages = [one.restore() for one in step.messages]
-    before = {ids[one.id] for one in step.messages if one.id in ids}
-    ids |= {place_of(message): str(message.id) for message in messages}
-    # The earlier message at a place is removed, unless that message has moved to another place.
-    gone = sorted(before.difference(ids.values()))
-    return [*map(take_back, gone), *messages]

@@ -99,9 +99,15 @@ def _reset_memory(
         messages = messages[: -len(kept)]
     new += private_lines(conversation, name, messages, len(log))
     knows = [message.text for message in memory(insert_message(new, position, log), name)]
+    # The texts of the spec that a speaker knows only from the log, with their restatements.
+    speaker = conversation.speaker(name)
+    texts = [(str(one.text), str(one.text)) for one in list_private(speaker)]
+    if conversation.opening.answers and speaker.task is not None:
+        restated = conversation.render_prompt(prompts.RESTATE_TASK, task=speaker.task)
+        texts.append((speaker.task, restated))
     missing = [
         HumanMessage(restated)
-        for text, restated in _texts_only_in_log(conversation, name)
+        for text, restated in texts
         if not any(text in known for known in knows)
     ]
     new += private_lines(conversation, name, missing, stays=True)
@@ -120,16 +126,6 @@ def _place_after_turn(log: Sequence[BaseMessage], name: str) -> int:
         if own or (isinstance(about, Reflection) and about.audience == (name,)):
             return place + 1
     return 0
-
-
-def _texts_only_in_log(conversation: Conversation, name: str) -> list[tuple[str, str]]:
-    """Return each text of the spec that a speaker knows only from the log, and its restatement."""
-    speaker = conversation.speaker(name)
-    texts = [(str(one.text), str(one.text)) for one in list_private(speaker)]
-    if conversation.opening.answers and speaker.task is not None:
-        restated = conversation.render_prompt(prompts.RESTATE_TASK, task=speaker.task)
-        texts.append((speaker.task, restated))
-    return texts
 
 
 async def add_message(

@@ -107,7 +107,10 @@ def _example(
         # Trainers expect an example to begin with a message that the speaker heard. The model also
         # received this message.
         view.insert(front, HumanMessage(conversation.render_prompt(BEGIN)))
-    view = _separate_replies(view)
+    # As in the prompts, a blank message is between two replies.
+    for place in range(len(view) - 1, 0, -1):
+        if isinstance(view[place], AIMessage) and isinstance(view[place - 1], AIMessage):
+            view.insert(place, HumanMessage(SILENCE))
     learned = [_is_learned(message, lines) for message in view]
     if not any(learned):
         return None
@@ -117,16 +120,6 @@ def _example(
             one["weight"] = 0
     has_all = all(known.find_object("tools", tool) for tool in who.tools)
     return Example(name, written, define_tools(conversation, known, who) if has_all else ())
-
-
-def _separate_replies(view: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return a view with a blank message between two replies, as in the prompts."""
-    found: list[BaseMessage] = []
-    for message in view:
-        if isinstance(message, AIMessage) and found and isinstance(found[-1], AIMessage):
-            found.append(HumanMessage(SILENCE))
-        found.append(message)
-    return found
 
 
 def _is_learned(message: BaseMessage, lines: Mapping[str | None, MessageMetadata]) -> bool:

@@ -36,6 +36,7 @@ from ..store.open import Store
 from ..store.rows import SessionRow, check_session_id
 from .checkpoints import (
     StoredStep,
+    common_length,
     find_step,
     read_steps,
     reading_session,
@@ -268,8 +269,7 @@ async def _write(
 ) -> None:
     """Store a new session. Its row is written last, so until then the session does not exist."""
     # Messages that were removed later stay removed, even if the fork starts before the removal.
-    gone = [RemoveMessage(id=one) for one in step.removed]
-    log = append(log_of(step.state), gone)
+    log = append(log_of(step.state), [RemoveMessage(id=one) for one in step.removed])
     state = fork_state({**step.state, "messages": log, "unspoken": []}, conversation)
     if state.get("interpreter"):
         # The other session may still be using its interpreter.
@@ -283,16 +283,9 @@ async def _write(
         # An outcome in the copied steps is not the fork's outcome.
         if "outcome" in step.state:
             state = {"outcome": {}, **state}
-        log = state.pop("messages")
-        await write_state(
-            graph, session, {**state, **update_of(_log_writes(log, step.log_before), log)}
-        )
-
-
-def _log_writes(log: Sequence[AnyMessage], known: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Return the writes that turn the log of the copied steps into the fork's log."""
-    both = enumerate(zip(known, log, strict=False))
-    first = next((place for place, (old, new) in both if old != new), min(len(known), len(log)))
-    stay = {message.id for message in log}
-    gone = [take_back(str(message.id)) for message in known if message.id not in stay]
-    return [*gone, *log[first:]]
+        # Turn the log of the copied steps into the fork's log.
+        log, known = state.pop("messages"), step.log_before
+        stay = {message.id for message in log}
+        gone = [take_back(str(message.id)) for message in known if message.id not in stay]
+        written = [*gone, *log[common_length(known, log) :]]
+        await write_state(graph, session, {**state, **update_of(written, log)})

@@ -156,22 +156,16 @@ class Steps:
         async with aclosing(self._stream_graph(given)) as events:
             async for event in events:
                 yield event
-        if await self._has_stalled():
+        if self._interrupted or self.has_ended:
+            return
+        # If a run was cancelled after a node and before its edge, LangGraph considers the node
+        # finished: no node follows, though the session has not ended and no question waits.
+        state = await self.graph.aget_state(config_of(self.session))
+        if not state.values.get("outcome") and not state.interrupts:
             await write_state(self.graph, self.session, {})
             async with aclosing(self._stream_graph(None)) as events:
                 async for event in events:
                     yield event
-
-    async def _has_stalled(self) -> bool:
-        """Return whether no node follows, though the session has not ended and no question waits.
-
-        This happens if a run was cancelled after a node and before its edge: LangGraph considers
-        the node finished.
-        """
-        if self._interrupted or self.has_ended:
-            return False
-        state = await self.graph.aget_state(config_of(self.session))
-        return not state.values.get("outcome") and not state.interrupts
 
     async def _graph_input(self, reply: tuple[Question, Any] | None) -> Any:  # noqa: ANN401
         """Return the graph's input: the conversation, an answer, or None to resume."""
@@ -185,7 +179,12 @@ class Steps:
         value = _check_answer_storable(value)
         if isinstance(question, MessageQuestion):
             if not isinstance(value, str | int | float):
-                value = await _load_answer(value)
+                try:
+                    value = await load_content(value, "message")
+                except SpecError as error:
+                    raise AnswerError(
+                        f"the answer does not fit, and the question stays open: {error}"
+                    ) from error
             # LangGraph stores the answer before any node checks it.
             check_message(question, value)
         if isinstance(question, ApprovalQuestion):
@@ -220,7 +219,13 @@ class Steps:
         # The stream is closed here. Otherwise, if a reader stops early, it would run on after the
         # store is closed.
         async with aclosing(reading.read()) as parts:
-            streamed = TokenStream(_speakers_with_calls(self.conversation))
+            # The speakers who may say something together with tool calls.
+            beside = {
+                one.name
+                for one in self.conversation.speakers
+                if one.speaks_with_tool_calls or has_hand_off_tool(self.conversation, one)
+            }
+            streamed = TokenStream(beside)
             self._interrupted = self.has_ended = False
             async for mode, found in parts:
                 if mode == "updates":
@@ -276,16 +281,6 @@ class Steps:
             raise function_error("function", "answer", error) from error
 
 
-def _speakers_with_calls(conversation: Conversation) -> set[str]:
-    """Return the speakers who may say something together with tool calls."""
-    speakers = conversation.speakers
-    return {
-        one.name
-        for one in speakers
-        if one.speaks_with_tool_calls or has_hand_off_tool(conversation, one)
-    }
-
-
 def _is_foreign(question: Question) -> bool:
     """Return whether a tool or a user's own agent asks, so that no schema defines valid answers."""
     return isinstance(question, ToolQuestion) or not question.response_schema
@@ -307,16 +302,6 @@ def _check_answer_storable(value: Any) -> Any:  # noqa: ANN401
             f"the answer can't be stored, and the question stays open: {error}"
         ) from error
     return value
-
-
-async def _load_answer(given: object) -> Content:
-    """Read the message that a caller in Python passed as an answer, with its files."""
-    try:
-        return await load_content(given, "message")
-    except SpecError as error:
-        raise AnswerError(
-            f"the answer does not fit, and the question stays open: {error}"
-        ) from error
 
 
 class Begun(NamedTuple):

@@ -228,8 +228,8 @@ class SessionWriter:
             if (answer := self._answers.get(at)) is not None:
                 if (caller := _caller(about)) != name:
                     yield from self._end_span()
-                    yield self._begin_span(caller)
-                    name = caller
+                    self._span, name = f"{self._hash}-{self._count}", caller
+                    yield SpanBeginEvent(id=self._span, name=name, type="agent", **self._common())
                 yield self._model_event(answer)
                 if (verdict := verdict_of(about)) is not None:
                     yield self._info("verdict", verdict.model_dump(mode="json"))
@@ -250,10 +250,6 @@ class SessionWriter:
             yield SampleLimitEvent(type=cap.type, message=text, limit=cap.limit, **self._common())
         if self._facts.error is not None:
             yield ErrorEvent(error=as_error(self._facts.error), **self._common())
-
-    def _begin_span(self, name: str) -> Event:
-        self._span = f"{self._hash}-{self._count}"
-        return SpanBeginEvent(id=self._span, name=name, type="agent", **self._common())
 
     def _end_span(self) -> Iterator[Event]:
         if self._span is not None:

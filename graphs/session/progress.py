@@ -298,25 +298,17 @@ class _SparseProgress:
 
 def _find_progress() -> _Progress | _SparseProgress | None:
     """Return the progress for this process, or None if its log shows it or there is no stderr."""
-    show = _display_function()
-    if show is not None:
-        return _Progress(_show_in_cell(show))
+    python = sys.modules.get("IPython")
+    shell = python.get_ipython() if python is not None else None
+    if shell is not None and hasattr(shell, "kernel"):
+        return _Progress(_show_in_cell(shell.display_pub.publish))
     # If logging is on, the log already shows the progress.
     if _log.isEnabledFor(logging.INFO) or sys.stderr is None:
         return None
-    if _has_terminal():
-        return _TerminalProgress(_TerminalLine().show)
+    with suppress(ValueError):  # a closed file
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            return _TerminalProgress(_TerminalLine().show)
     return _SparseProgress(_StderrLine().show)
-
-
-def _display_function() -> Callable[..., object] | None:
-    """Return the function that shows output in a notebook, or None if no kernel runs."""
-    python = sys.modules.get("IPython")
-    shell = python.get_ipython() if python is not None else None
-    if shell is None or not hasattr(shell, "kernel"):
-        return None
-    shows: Callable[..., object] = shell.display_pub.publish
-    return shows
 
 
 def _show_in_cell(publish: Callable[..., object]) -> _Show:
@@ -332,13 +324,6 @@ def _show_in_cell(publish: Callable[..., object]) -> _Show:
             is_drawn = True
 
     return show
-
-
-def _has_terminal() -> bool:
-    """Return whether stderr is a terminal on which a line can be erased."""
-    with suppress(ValueError):  # a closed file
-        return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return False
 
 
 class _StderrLine:

@@ -1,10 +1,10 @@
 """The row of a session in a store: adding it and reading it."""
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
 
@@ -128,15 +128,20 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
         return make_session(session, conversation, state.values, pending, next(errors, None))
 
 
+async def _newest_values(store: Store, session: str) -> Mapping[str, Any]:
+    """Read the values in a session's newest checkpoint alone, which contains no log."""
+    found = await store.checkpointer.aget_tuple(config_of(session))
+    return found.checkpoint["channel_values"] if found else {}
+
+
 async def count_messages(store: Store, session: str) -> int | None:
-    """Count a session's messages from its newest checkpoint alone, without reading the log.
+    """Count a session's messages without reading the log.
 
     Returns:
         The number of messages since the session began or was reopened. None if no position is
         stored yet.
     """
-    found = await store.checkpointer.aget_tuple(config_of(session))
-    position = found and found.checkpoint["channel_values"].get("position")
+    position = (await _newest_values(store, session)).get("position")
     if not position:
         return None
     with reading_store(store.url, session):
@@ -144,18 +149,15 @@ async def count_messages(store: Store, session: str) -> int | None:
 
 
 async def read_total_usage(store: Store, session: str) -> Usage:
-    """Return the usage of all calls of a session, from its newest checkpoint alone."""
-    found = await store.checkpointer.aget_tuple(config_of(session))
+    """Return the usage of all calls of a session."""
+    values = await _newest_values(store, session)
     with reading_store(store.url, session):
-        values = found.checkpoint["channel_values"] if found else {}
         return add_usage(read_usage(values).values())
 
 
 async def discard_session(store: Store, session: str) -> None:
     """Delete a session that need not have ended, and close its interpreter."""
-    found = await store.checkpointer.aget_tuple(config_of(session))
-    interpreter = found and found.checkpoint["channel_values"].get("interpreter")
-    if interpreter:
+    if interpreter := (await _newest_values(store, session)).get("interpreter"):
         await sandbox.close(interpreter["key"])
     with suppress(SessionError):
         await store.delete(session)

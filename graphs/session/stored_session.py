@@ -70,18 +70,15 @@ def usage_for(batch: str | None, verdicts: Sequence[LaterVerdict]) -> Usage:
 
 def hash_log(log: Sequence[AnyMessage], judge: SeparateJudge) -> str:
     """Return the hash of the messages of a log that a judge reads."""
-    return _hash_log(log, with_calls=judge.with_reasons)
-
-
-def _hash_log(log: Sequence[AnyMessage], *, with_calls: bool) -> str:
+    with_calls = judge.with_reasons
     read = numbered_transcript(log, log) if with_calls else format_transcript(log, private=True)
     return sha256(read.encode(errors="surrogatepass")).hexdigest()
 
 
 def verdicts_on(log: Sequence[AnyMessage], verdicts: Sequence[LaterVerdict]) -> list[LaterVerdict]:
     """Return the verdicts of judges who have read exactly these messages, oldest first."""
-    kinds = {one.judge.with_reasons for one in verdicts}
-    read = {kind: _hash_log(log, with_calls=kind) for kind in kinds}
+    kinds = {one.judge.with_reasons: one.judge for one in verdicts}
+    read = {kind: hash_log(log, judge) for kind, judge in kinds.items()}
     return [one for one in verdicts if one.log == read[one.judge.with_reasons]]
 
 
