@@ -83,30 +83,6 @@ def test_r17_only_verdicts_that_stay_unreadable_count(name: str) -> None:
     assert verdicts(result) == [False, False]
 
 
-DOUBTFUL = [
-    ("two_questions", "Yes for the day, no for the hour."),
-    ("two_questions", "Yes, assuming Bob agrees"),
-    ("two_questions", "Yes, I will keep going."),
-    ("lines", "1: met, provided that Bob pays"),
-    ("lines", "1: met on the day, not on the hour"),
-]
-
-
-@pytest.mark.part(4)
-@pytest.mark.parametrize(("name", "doubtful"), DOUBTFUL)
-def test_r4_a_conditional_or_partial_verdict_is_asked_for_once_more(
-    name: str, doubtful: str
-) -> None:
-    judge, _, good = FORMS[name]
-    result, _ = play(judge, [*before(name), doubtful, good])
-    assert reason_of(result) == "completed"
-    end = {"mode": "end_chat_after_first_completion", "max_iterations": 1}
-    once = judge | ({"final_verdict": False} if name == "lines" else {})
-    result, _ = play(once, [*before(name), doubtful, doubtful, "Fine."], end_chat=end)
-    assert reason_of(result) == "max_iterations"
-    assert verdicts(result)[0] is False
-
-
 @pytest.mark.part(1)
 @pytest.mark.parametrize("name", FORMS)
 def test_r17_a_kill_between_the_tries_repeats_nothing(name: str) -> None:

@@ -397,16 +397,6 @@ def test_a_function_that_names_nobody_is_one_clear_error_and_loses_nothing() -> 
     assert len(model.calls) == 3
 
 
-def test_an_unregistered_order_is_refused_before_any_call() -> None:
-    model = ScriptedChatModel(script=["Line one."])
-    spec = talk(turn_order={"kind": "function", "name": "by_age"})
-    with pytest.raises(
-        SpecError, match=r"turn_order\.name: there is no order 'by_age'; pass it in Python"
-    ):
-        converse(spec, model=model, store="memory:no-order")
-    assert model.calls == []
-
-
 def test_choices_and_their_questions_are_kept_for_the_record_only() -> None:
     spec = moderated(end_chat={"max_iterations": 1})
     result, _ = play(spec, ["One.", "Two.", "Three."], [next_is("Bob"), next_is("Cid")])

@@ -32,7 +32,7 @@ from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.log import fields_of, of_kind
 from support.results import outcome_of
-from support.shape_help import kinds, never, talk, texts
+from support.shape_help import kinds, talk, texts
 
 from .hooks_help import BEGIN, POINTS, adding, called, calling, either, hooked, in_form, play
 
@@ -357,16 +357,3 @@ def test_a_hook_is_given_what_was_heard_and_not_what_a_short_history_puts_before
     heard = [message.text for message in of_kind(result.messages, "hook_version")]
     assert heard[0] == f"(You like beans.\n\n{BEGIN})"
     assert heard[1:] == [f"(Bob says {word}.)" for word in ("one", "two", "three", "four", "five")]
-
-
-def test_hooks_that_are_not_registered_show_before_any_call() -> None:
-    with pytest.raises(
-        SpecError, match=r"speakers\.0\.hooks: there is no hook 'sing'; did you mean 'sign'"
-    ):
-        converse(
-            hooked("sing"),
-            hooks={"sign": Hook()},
-            tools=[adding()],
-            model=never(),
-            store="memory:unknown-hook",
-        )

@@ -25,7 +25,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.events import MessageSaid
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.tools import Turn
+from duologue.tools import Hook, Turn
 from support.log import Source, fields_of, of_kind
 from support.prompts import PROMPTS, fill
 from support.results import outcome_of
@@ -385,15 +385,24 @@ def test_tools_without_a_model_are_refused() -> None:
         proxy(FIXED, bob={"tools": ["look"]})
 
 
-def test_a_function_that_is_not_registered_shows_before_any_call() -> None:
-    words = r"speakers\.1\.replies\.0\.name: there is no function 'haggel'; did you mean 'haggle'"
-    with pytest.raises(SpecError, match=words):
-        converse(
-            proxy(function("haggel"), MODEL),
-            functions={"haggle": gives("Ten.")},
-            model=never(),
-            store="memory:unknown-function",
-        )
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"replies": [function("haggel")]}, "replies.0.name: there is no function 'haggel'; did y"),
+        ({"hooks": ["haggel"]}, "hooks: there is no hook 'haggel'; did you mean 'haggle'"),
+    ],
+)
+def test_a_name_that_is_not_registered_shows_before_any_call(
+    fields: dict[str, Any], words: str
+) -> None:
+    known: dict[str, Any] = {"functions": {"haggle": gives("Ten.")}, "hooks": {"haggle": Hook()}}
+    with pytest.raises(SpecError, match=rf"speakers\.1\.{words}"):
+        converse(talk("Ann", {"name": "Bob"} | fields), model=never(), store="memory:", **known)
+    order = {"kind": "function", "name": "by_age"}
+    with pytest.raises(
+        SpecError, match=r"turn_order\.name: there is no order 'by_age'; pass it in"
+    ):
+        converse(talk(turn_order=order), model=never(), store="memory:")
 
 
 @pytest.mark.parametrize("suffix", ["toml", "json"])

@@ -38,8 +38,10 @@ from duologue.graphs.events import (
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
+from support.faulty_server import Sent
 from support.log import fields_of, kind_of
 from support.models import ChatModel
+from support.replies_in_bytes import Server, chunk, events, say
 from support.results import outcome_of
 from support.shape_help import tokens_by_message
 from support.tables import each_row
@@ -317,6 +319,21 @@ def test_words_spoken_before_a_break_are_not_told_twice(first: str) -> None:
     starts = [one.speaker for one in found.events if isinstance(one, MessageStarted)]
     assert starts == ["Ann"] * (2 if first == reply.text else 3) + ["Bob"]
     assert found.told == found.said
+
+
+@pytest.mark.parametrize("again", ["First. Now it is.", "Other."])
+def test_an_answer_that_breaks_behind_its_words_is_told_once(again: str) -> None:
+    """G2: the new answer calls no tool."""
+    made = {"name": "look", "arguments": '{"to_user": "Now", "pa'}
+    parts = [{"content": "First. "}, {"tool_calls": [{"index": 0, "id": "c", "function": made}]}]
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9999\r\n\r\n"
+    broken = Sent(raw=head + events(*map(chunk, parts), done=False))
+    with Server(broken, say(again), say("Ok.")) as server:
+        key = SecretStr("any")
+        found = run(ChatModel(base_url=server.url, api_key=key, model="scripted", max_retries=2))
+    assert found.said == found.told == [again, "Ok."]
+    starts = [one.speaker for one in found.events if isinstance(one, MessageStarted)]
+    assert starts == ["Ann", "Ann", "Bob"]
 
 
 async def test_sync_and_async_tell_the_same() -> None:
