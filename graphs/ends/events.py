@@ -118,7 +118,11 @@ class DoneToken(_SpeakersAct):
         if self.answered:
             # This speaker answers the token of another one.
             return self.by != speaker.name
-        return _talks(speaker) if self.by is None else self.by == speaker.name
+        if self.by is not None:
+            return self.by == speaker.name
+        # Fixed texts and the output of code do not count.
+        kinds = ("model", "human", "function", "agent")
+        return any(reply.kind in kinds for reply in speaker.replies)
 
     def most_answers(self, speakers: int) -> int:
         # One answer for each speaker that may say the token.
@@ -143,11 +147,6 @@ class DoneToken(_SpeakersAct):
             if act not in step.facts.tokens_unanswered:
                 text = f"answered {act[1]}, who said {act[0]}"
                 yield EndStep("answered", step.about.speaker, text, act=act)
-
-
-def _talks(speaker: Speaker) -> bool:
-    """Return whether the speaker has a source of replies that is not a fixed text or code."""
-    return any(reply.kind in ("model", "human", "function", "agent") for reply in speaker.replies)
 
 
 class Predicate(BaseEnd):

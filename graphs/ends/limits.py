@@ -123,11 +123,12 @@ class CallBudget(Budget):
         met = at.met_of(cls)
         # A budget of the whole conversation explains more than the budgets of single speakers.
         shown = [min(whole, key=_limit_of)] if (whole := [e for e in met if e.by is None]) else met
-        return listed([end._explain_cap(at.facts) for end in shown])
-
-    def _explain_cap(self, facts: Facts) -> str:
-        whose = "the" if self.by is None else f"{self.by}'s"
-        return self.explanation.format(whose=whose, count=self.count_in(facts), limit=self.limit)
+        explained = []
+        for end in shown:
+            whose = "the" if end.by is None else f"{end.by}'s"
+            count = end.count_in(at.facts)
+            explained.append(cls.explanation.format(whose=whose, count=count, limit=end.limit))
+        return listed(explained)
 
 
 class MaxCalls(CallBudget):

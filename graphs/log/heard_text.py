@@ -96,15 +96,13 @@ def unanswered_token(
     }
     said = (one for one in done_tokens(conversation, speaker, text, log) if one in enough)
     token = next(said, None)
-    if token is None or _is_run_by_another(conversation, speaker, text):
+    if token is None:
+        return None
+    others = (one for one in conversation.speakers if one.runs_code and one.name != speaker)
+    if any(holds_code(text, languages_run(conversation, one)) for one in others):
         return None
     heard = (about for about in map(metadata, log) if is_open_speech(about))
     return None if any(about.speaker != speaker for about in heard) else token
-
-
-def _is_run_by_another(conversation: Conversation, speaker: str, text: str) -> bool:
-    others = (one for one in conversation.speakers if one.runs_code and one.name != speaker)
-    return any(holds_code(text, languages_run(conversation, one)) for one in others)
 
 
 def heard_text(conversation: Conversation, message: BaseMessage, about: MessageMetadata) -> str:
@@ -233,13 +231,12 @@ def put_back(
     content = split_texts(text, texts.values()) if texts else None
     if content is None or not texts.keys() <= {call["id"] for call in calls}:
         return text, calls
-    return content, [_with(call, texts) for call in calls]
-
-
-def _with(call: ToolCall, texts: Mapping[str, str]) -> ToolCall:
-    said = texts.get(str(call["id"]))
-    args: dict[str, Any] = call["args"] if said is None else {TO_USER: said, **call["args"]}
-    return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call")
+    written: list[ToolCall] = []
+    for call in calls:
+        said = texts.get(str(call["id"]))
+        args: dict[str, Any] = call["args"] if said is None else {TO_USER: said, **call["args"]}
+        written.append(ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call"))
+    return content, written
 
 
 def show_handoffs(

@@ -45,6 +45,7 @@ _AT_CUT: Final = EMPHASIS + "".join(map(chr, (*_SPACES, 0x2028, 0x2029, 0x202F, 
 unknown if a colon follows."""
 
 _NARROW: Final = {**WIDE, **dict.fromkeys(map(ord, EMPHASIS))}
+"""Translates full-width characters to narrow ones, and removes emphasis."""
 
 _SHARE: Final = 64
 """The number of characters that are compared first, in addition to those of a mark."""
@@ -86,7 +87,11 @@ def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | 
     for number, place in enumerate(places, start=1):
         until = places[number].start if number < len(places) else last[0]
         value = text[place.behind : until].strip()
-        values.append(_drop_signs(value, place.open) if place.open else value)
+        head, line_break, rest = value.partition("\n")
+        if place.open and head.count(place.open) == 1 and head.rstrip().endswith(place.open):
+            # The emphasis that begins before the mark ends here.
+            head = head.rstrip().removesuffix(place.open).rstrip()
+        values.append(head + line_break + rest)
     return values
 
 
@@ -118,14 +123,6 @@ def _places(lines: Sequence[str], text: str) -> list[_Place]:
                 return found
         start += len(line)
     return found
-
-
-def _drop_signs(value: str, closing: str) -> str:
-    """Return the text after a mark without the end of an emphasis from before the mark."""
-    head, line_break, rest = value.partition("\n")
-    if head.count(closing) == 1 and head.rstrip().endswith(closing):
-        head = head.rstrip().removesuffix(closing).rstrip()
-    return head + line_break + rest
 
 
 def length_of(mark: str, line: str) -> tuple[int, str]:
@@ -160,7 +157,7 @@ def end_of(end: str, text: str) -> tuple[int, int] | None:
         if start is None:
             continue
         # In "It waits for the next request." the words are not a mark.
-        is_written = _unsigned_text(end).endswith(_unsigned_text(body[start:]))
+        is_written = end.translate(_NARROW).endswith(body[start:].translate(_NARROW))
         if not is_written and not _begins_sentence(text, start):
             continue
         line = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
@@ -192,11 +189,6 @@ def _begins_sentence(text: str, start: int) -> bool:
         if text[place] in _SENTENCE_END:
             return True
     return not place or text[place - 1] in _SENTENCE_END
-
-
-def _unsigned_text(text: str) -> str:
-    """Return a text without emphasis and with narrow instead of full-width characters."""
-    return text.translate(_NARROW)
 
 
 def _fold(text: str) -> tuple[str, Sequence[int]]:

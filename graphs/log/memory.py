@@ -172,7 +172,10 @@ def private_lines(
             )
             continue
         calls = message.tool_calls if isinstance(message, AIMessage) else []
-        ids |= {call["id"]: _call_id(call["id"], number) for call in calls}
+        for call in calls:
+            # Providers limit the length of an id.
+            known = _OF_ANOTHER_LOG.sub("", call["id"] or "call")
+            ids[call["id"]] = f"{known}-{place_name(number)}"
         renamed = [ToolCall(**{**call, "id": ids[call["id"]]}) for call in calls]
         if thought is not None:
             new = {str(call["id"]): ids[call["id"]] for call in calls}
@@ -181,12 +184,8 @@ def private_lines(
     return lines
 
 
-def _call_id(known: str | None, number: int) -> str:
-    """Return an id of a call that is unique in the log. Providers limit its length."""
-    return f"{_OF_ANOTHER_LOG.sub('', known or 'call')}-{place_name(number)}"
-
-
 _OF_ANOTHER_LOG: Final = re.compile(r"-m\d{4,}$")
+"""The end of the id of a call that is remembered from another log."""
 
 
 def list_known(conversation: Conversation, first: int) -> list[AnyMessage]:

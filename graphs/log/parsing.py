@@ -169,7 +169,10 @@ def own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
         else read_marks(marks.lines, marks.end, text)
     )
     values = values or [*_lines_without(marks.texts, text)]
-    return "\n".join([one for one in values if not _is_none(one)])
+    added = normalize_mark(NONE)
+    return "\n".join(
+        [one for one in values if not (begins(one, NONE) and normalize_mark(one) == added)]
+    )
 
 
 def _lines_without(marks: Sequence[str], text: str) -> Iterator[str]:
@@ -177,11 +180,6 @@ def _lines_without(marks: Sequence[str], text: str) -> Iterator[str]:
     for line in text.splitlines():
         mark = next((mark for mark in marks if begins(line, mark)), None)
         yield line if mark is None else line[length_of(mark, line)[0] :].strip()
-
-
-def _is_none(value: str) -> bool:
-    """Return whether a value is the text that is added after an optional mark."""
-    return begins(value, NONE) and normalize_mark(value) == normalize_mark(NONE)
 
 
 def _values(found: JsonValue) -> Iterator[str]:

@@ -95,7 +95,10 @@ def _instead(known: AnyMessage, write: AnyMessage) -> AnyMessage:
     was, new = stored_metadata(known), stored_metadata(write)
     if was.get("kind") == REMOVED and not new:
         # As with `add_messages`, a message that is written again after its removal stays.
-        return _instead(_restore(known), write)
+        extra = {name: one for name, one in known.additional_kwargs.items() if name != KEY}
+        if before := was.get("was"):
+            extra[KEY] = before
+        return _instead(known.model_copy(update={"additional_kwargs": extra}), write)
     if was.get("kind", INPUT) == INPUT and new:
         # Keep the caller's marks: whoever sent the input finds them on the message made from it.
         extra = {**known.additional_kwargs, **write.additional_kwargs}
@@ -221,14 +224,6 @@ def mark_removed(message: AnyMessage) -> AnyMessage:
     if was:
         about["was"] = was
     extra = {**message.additional_kwargs, KEY: about}
-    return message.model_copy(update={"additional_kwargs": extra})
-
-
-def _restore(message: AnyMessage) -> AnyMessage:
-    """Return a removed message as it was before the removal."""
-    extra = {name: one for name, one in message.additional_kwargs.items() if name != KEY}
-    if was := stored_metadata(message).get("was"):
-        extra[KEY] = was
     return message.model_copy(update={"additional_kwargs": extra})
 
 

@@ -280,11 +280,13 @@ class View:
                 text = f"To {to}: {text}"
             elif about.audience is not None:
                 text = as_heard_alone(self._conversation, about, name, text.strip() or SILENCE)
-            before = self._prefixes.get(about.speaker or "", "")
-            heard = _add_label(text, about.speaker if self._is_labelled else None)
-            content: Content = f"{before}{heard}"
-            if not isinstance(message.content, str):
-                content = replace_text(message.content, f"{before}{heard}")
+            text = text.strip() or SILENCE
+            # Models that read labels tend to write their own.
+            if self._is_labelled and about.speaker and not text.startswith(f"{about.speaker}:"):
+                text = f"{about.speaker}: {text}"
+            text = self._prefixes.get(about.speaker or "", "") + text
+            is_text = isinstance(message.content, str)
+            content: Content = text if is_text else replace_text(message.content, text)
             _add_heard(shown.view, content, message.id, self._names.get(about.speaker or ""))
 
     def _add_own(
@@ -425,13 +427,6 @@ def _quote_labels(text: str, names: Sequence[str]) -> str:
         return text
     marked = zip(is_label, others, strict=True)
     return "\n".join([first, *(f"> {line}" if found else line for found, line in marked)])
-
-
-def _add_label(text: str, name: str | None) -> str:
-    """Return a message of another speaker with its name as a label, unless the name is None."""
-    text = text.strip() or SILENCE
-    # Models that read labels tend to write their own.
-    return text if name is None or text.startswith(f"{name}:") else f"{name}: {text}"
 
 
 def _add_heard(view: list[AnyMessage], text: Content, id_: str | None, name: str | None) -> None:

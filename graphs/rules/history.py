@@ -500,10 +500,15 @@ class _Walk:
         # up.
         if place > self.cut:
             self._cut_at(place)
-        self.told = (
-            _show_summary(part.message, self._render_prompt) if part.message.text.strip() else None
-        )
-        self._summary_tokens = 0 if self.told is None else tokens_of_message(self.told)
+        self.told, self._summary_tokens = None, 0
+        if text := part.message.text.strip():
+            heard = Instruction(audience=(str(about.speaker),))
+            self.told = HumanMessage(
+                self._render_prompt(prompts.SUMMARY_HEADING, summary=text),
+                id=part.message.id,
+                additional_kwargs={KEY: stored_form(heard)},
+            )
+            self._summary_tokens = tokens_of_message(self.told)
 
     def _cut_down(self) -> None:
         """Move the cut if the limit is exceeded.
@@ -525,16 +530,13 @@ class _Walk:
             case LastMessages(limit=limit):
                 return self._kept_talk <= limit // share
             case TokenBudget(limit=limit) | RunningSummary(limit=limit):
-                summary = self._room_for_summary() if reserves else self._summary_tokens
+                summary = self._summary_tokens
+                if reserves and isinstance(self._context, RunningSummary):
+                    # Room for the longest possible summary.
+                    summary = max(summary, tokens_of_summary(self._context.words))
                 return self.kept <= (limit - self._standing - summary) // share
             case _:
                 return True
-
-    def _room_for_summary(self) -> int:
-        """Return the tokens of the current summary, or those of the longest possible one."""
-        if isinstance(self._context, RunningSummary):
-            return max(self._summary_tokens, tokens_of_summary(self._context.words))
-        return self._summary_tokens
 
     def newest_turn(self) -> int:
         """Return the tokens since the speaker's last turn, and of the messages never left out."""
@@ -556,13 +558,3 @@ class _Walk:
             self.kept -= self.tokens.get(left_out, 0)
             self._kept_talk -= left_out in self._talk
         self.cut = place
-
-
-def _show_summary(summary: BaseMessage, render_prompt: RenderPrompt) -> BaseMessage:
-    """Return the message that shows a summary to the speaker."""
-    about = Instruction(audience=(str(metadata(summary).speaker),))
-    return HumanMessage(
-        render_prompt(prompts.SUMMARY_HEADING, summary=summary.text.strip()),
-        id=summary.id,
-        additional_kwargs={KEY: stored_form(about)},
-    )

@@ -125,7 +125,7 @@ class LogCounter:
 
     def facts(self) -> Facts:
         """Return the facts so far."""
-        counts = {reason: tally.count for reason, tally in self.tallies.items()}
+        counts = {reason: count for reason, tally in self.tallies.items() if (count := tally.count)}
         return Facts(
             messages=self._messages,
             tokens_said=tuple(self._tokens_said),
@@ -134,7 +134,7 @@ class LogCounter:
             **self._code(),
             **self._people(),
             **{name: fact for one in self._fact_tallies for name, fact in one.facts().items()},
-            counts={reason: count for reason, count in counts.items() if count},
+            counts=counts,
         )
 
     def _code(self) -> dict[str, Any]:

@@ -314,7 +314,9 @@ def find_output(conversation: Conversation, log: Sequence[M]) -> M | None:
 
     A message that all speakers hear takes precedence over later private ones.
     """
-    found, writers = None, _list_writers(conversation)
+    chosen = tuple(one.name for one in conversation.speakers if one.writes_output)
+    agents = tuple(one.name for one in conversation.speakers if one.human is None)
+    found, writers = None, chosen or agents or conversation.names
     for message in reversed(messages_since_end(log)):
         about = metadata(message)
         if not isinstance(about, Speech) or about.stage is Stage.PRIVATE:
@@ -324,13 +326,6 @@ def find_output(conversation: Conversation, log: Sequence[M]) -> M | None:
                 return message
             found = found or message
     return found
-
-
-def _list_writers(conversation: Conversation) -> tuple[str, ...]:
-    """Return the names of the speakers whose last message is the output."""
-    chosen = tuple(one.name for one in conversation.speakers if one.writes_output)
-    agents = tuple(one.name for one in conversation.speakers if one.human is None)
-    return chosen or agents or conversation.names
 
 
 def output_text(conversation: Conversation, message: BaseMessage) -> str:

@@ -328,7 +328,10 @@ class _Trail:
         reasons = list(Reason) if outcome is None else outcome.reasons
         causes = [place for reason, place in self._newest.items() if reason in reasons]
         causes += self._stopped
-        ends = self._met_ends(outcome)
+        when = self._conversation.end_chat.when
+        ends = [end for _, end in leaves(when)]
+        if when is not None and outcome is not None:
+            ends = _find_met(when, self._counter.facts(), outcome.reasons)
         causes += [
             place
             for place, reason, act in self._acts
@@ -343,13 +346,6 @@ class _Trail:
         causes += self._fallbacks
         found = {*causes, *(one for place in causes for one in self._context.get(place, ()))}
         return [self.steps[place] for place in sorted(found)]
-
-    def _met_ends(self, outcome: Outcome | None) -> list[BaseEnd]:
-        """Return the end conditions of the spec that were met, or all if it has not ended."""
-        when = self._conversation.end_chat.when
-        if when is None or outcome is None:
-            return [end for _, end in leaves(when)]
-        return _find_met(when, self._counter.facts(), outcome.reasons)
 
 
 def _find_met(end: BaseEnd, facts: Facts, reasons: Container[str]) -> list[BaseEnd]:

@@ -324,7 +324,12 @@ def describe_format(format: Format, schema: type[BaseModel] | None = None) -> st
     """Describe the format of a reply, for a system prompt or a request to rewrite the reply."""
     match format:
         case LabelledFormat():
-            return _describe_marks(format)
+            parts = [f"begin with {format.lines[0]!r}"]
+            parts += [f"contain a line that begins with {mark!r}" for mark in format.lines[1:]]
+            if format.end is not None:
+                parts.append(f"end with {format.end!r}")
+            together = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+            return f"Your message must {together}."
         case BlockFormat():
             return _describe_blocks(format)
         case CodeFormat():
@@ -380,15 +385,6 @@ def describe_schema_error(problem: str) -> str:
     return (
         f"Your message must be JSON that fits its schema, but it does not: {problem.rstrip('.')}."
     )
-
-
-def _describe_marks(marks: LabelledFormat) -> str:
-    parts = [f"begin with {marks.lines[0]!r}"]
-    parts += [f"contain a line that begins with {mark!r}" for mark in marks.lines[1:]]
-    if marks.end is not None:
-        parts.append(f"end with {marks.end!r}")
-    together = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
-    return f"Your message must {together}."
 
 
 def _describe_blocks(format: BlockFormat) -> str:  # noqa: A002

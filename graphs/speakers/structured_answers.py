@@ -103,20 +103,19 @@ def _is_other_json(text: str) -> bool:
 
 
 def _only_object(text: str) -> dict[str, Json] | None:
-    """Return the one JSON object of a text, which may repeat it, or None if there is none."""
+    """Return the one JSON object of a text, which may repeat it, or None if there is none.
+
+    Fenced code in languages other than JSON does not count.
+    """
+    lines, code = fences(text)
+    other = [range(fence.first, fence.behind) for fence in code if not fence.is_json]
+    kept = (line for place, line in enumerate(lines) if not any(place in one for one in other))
+    text = "".join(kept) if other else text
     # An empty object has no content and may be a pair of braces in prose.
-    found = [*filter(None, find_objects(_remove_other_code(text)))]
+    found = [*filter(None, find_objects(text))]
     if not all(is_equal(found[0], other) for other in found[1:]):
         raise UnreadableJsonError("it has two different JSON objects")
     return found[0] if found else None
-
-
-def _remove_other_code(text: str) -> str:
-    """Return a text without fenced code in languages other than JSON."""
-    lines, found = fences(text)
-    other = [range(fence.first, fence.behind) for fence in found if not fence.is_json]
-    kept = (line for place, line in enumerate(lines) if not any(place in one for one in other))
-    return "".join(kept) if other else text
 
 
 class _Folder:

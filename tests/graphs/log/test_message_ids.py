@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -16,9 +16,9 @@ from duologue.graphs import (
     chat,
     converse,
     load_session,
-    role_play,
 )
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall, ScriptExhaustedError
+from duologue.tools import Hook
 from support.fork_help import FUNCTIONS, plain
 from support.log import fields_of, kind_of, log_of, of_kind, place_of
 from support.results import outcome_of
@@ -153,14 +153,6 @@ def test_texts_functions_and_code_speak_as_the_speakers_they_stand_for() -> None
     assert [one.type for one in spoken] == ["ai"] * 3
 
 
-def test_a_role_play_of_models_holds_no_human_speech() -> None:
-    garden = role_play("Plan", "Owner", "Gardener", specify_task=False)
-    instruction = "Instruction: Dig.\nInput: None"
-    model = ScriptedChatModel(script=[instruction, "Solution: Dug.", "<CAMEL_TASK_DONE>"])
-    ended = converse(garden, model=model, store="memory:role-play-ids")
-    assert {one.type for one in ended.messages if kind_of(one) == "speech"} == {"ai"}
-
-
 async def test_the_messages_are_what_was_said_and_all_else_is_unspoken() -> None:
     """L7: other programs that show `messages` show the conversation, and there is still one log."""
     conversation = plain(
@@ -217,3 +209,17 @@ async def test_calls_that_are_made_unheard_stand_beside_their_results() -> None:
     values = (await graph.aget_state(config)).values
     assert [one.text for one in values["messages"]] == ["A1", "B1"]
     assert [one.type for one in values["unspoken"]] == ["human", "ai", "tool", "ai", "human"]
+
+
+@pytest.mark.parametrize("hook", [Hook(), Hook(after_speaker=lambda turn, reply: None)])
+async def test_a_result_is_where_its_call_is_whether_hooks_see_it_first_or_not(hook: Hook) -> None:
+    speakers = [{"name": "Ann", "tools": ["weather"], "hooks": ["look"]}, {"name": "Ben"}]
+    conversation = plain(speakers=speakers, end_chat={"max_iterations": 1})
+    call = ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")
+    model = ScriptedChatModel(
+        script=[Reply(text="One moment.", tool_calls=[call]), "Sun.", "Thank you."]
+    )
+    graph = build_graph(model=model, tools=FUNCTIONS["tools"], hooks={"look": hook})
+    ended: Any = await graph.ainvoke({"conversation": conversation.stored()})
+    kinds = [type(one) for one in ended["messages"]]
+    assert kinds == [AIMessage, ToolMessage, AIMessage, AIMessage]

@@ -1,4 +1,4 @@
-"""Replies parsed by the speaker's format (L5): all parts in order, or a problem."""
+"""Replies parsed by the speaker's format (L5), and the code in them that is run (A7)."""
 
 import json
 import re
@@ -12,7 +12,13 @@ from pydantic import BaseModel, Field, RootModel
 from duologue.graphs import BlockFormat, CodeFormat, LabelledFormat, SchemaFormat
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.messages import storable
-from duologue.graphs.log.parsing import parse
+from duologue.graphs.log.parsing import (
+    RunnableBlock,
+    code_blocks,
+    infer_language,
+    open_blocks,
+    parse,
+)
 from duologue.graphs.speakers.formats import Format, ParsedBlock, ParseStatus
 from duologue.graphs.text.structures import without_fences
 from support.tables import each_row
@@ -240,6 +246,59 @@ def test_nothing_of_a_reply_is_lost_around_code(parts: list[tuple[str, str]], en
     for form in (CodeFormat(), CodeFormat(languages=("sh",))):
         read = " ".join(f"{one.thought} {one.action or ''}" for one in blocks(form, text))
         assert re.findall(r"word\d+", read) == [sign for sign in numbered if "word" in sign]
+
+
+# Code that is run (A7)
+
+
+def fenced(code: str, label: str = "", fence: str = "```") -> str:
+    return f"{fence}{label}\n{code}\n{fence}"
+
+
+@each_row("labels")
+def test_a_label_names_the_language(label: str, language: str) -> None:
+    """A7: the label of a code block determines its language."""
+    assert code_blocks(fenced("print(1)", label)) == [RunnableBlock(language, "print(1)")]
+
+
+@each_row("inferred")
+def test_without_a_label_it_is_inferred(code: str, language: str) -> None:
+    """A7: the language of unlabelled code is inferred from its content."""
+    assert infer_language(code) == language
+    assert code_blocks(fenced(code)) == [RunnableBlock(language, code)]
+
+
+def test_all_blocks_come_in_order_wherever_they_stand() -> None:
+    """A7: all code blocks are found in order, at any position in the text."""
+    text = "\n\n".join(
+        [
+            "First:",
+            fenced("a = 1", "python"),
+            "then, in a list:\n\n1. " + fenced("b = 2", "py").replace("\n", "\n   "),
+            "> " + fenced("c = 3", "py", "~~~").replace("\n", "\n> "),
+            fenced("", "python"),
+            "```python\nd = 4",
+        ]
+    )
+    assert [block.code for block in code_blocks(text)] == ["a = 1", "b = 2", "c = 3"]
+    assert [block.code for block in open_blocks(text)] == ["d = 4"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "print(1)", "`print(1)`", "Use python.", "    indented", "````"]
+)
+def test_what_is_not_fenced_is_not_code(text: str) -> None:
+    """A7: text without a fence is not code."""
+    assert code_blocks(text) == []
+
+
+@given(st.text())
+def test_any_text_can_be_read(text: str) -> None:
+    """A7: no text causes an error."""
+    for block in code_blocks(text):
+        assert block.code.strip()
+    for block in code_blocks(fenced(text.replace("`", "'"))):
+        assert block.language in ("python", "shell", "")
 
 
 # Schemas

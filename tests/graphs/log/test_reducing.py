@@ -86,34 +86,39 @@ def as_the_server_reads(value: Any) -> Any:  # noqa: ANN401
     return ormsgpack.unpackb(stored, ext_hook=_msgpack_ext_hook_to_json, option=options)
 
 
-def test_new_messages_go_behind_the_old_ones() -> None:
-    first, second = HumanMessage("a", id="m0000"), AIMessage("b", id="m0001")
-    log = append([first], [[second], HumanMessage("c")])
-    assert [message.text for message in log] == ["a", "b", "c"]
-    assert log[:2] == [first, second]
+APPENDED: dict[str, tuple[list[AnyMessage], list[Any], list[AnyMessage]]] = {
+    "new messages come last": (
+        [HumanMessage("a", id="m0")],
+        [[AIMessage("b", id="m1")], HumanMessage("c", id="m2")],
+        [HumanMessage("a", id="m0"), AIMessage("b", id="m1"), HumanMessage("c", id="m2")],
+    ),
+    "a known id takes the other's place": (
+        [HumanMessage("a", id="m0"), HumanMessage("b", id="m1")],
+        [AIMessage("A", id="m0"), AIMessage("A again", id="m0")],
+        [AIMessage("A again", id="m0"), HumanMessage("b", id="m1")],
+    ),
+    "dicts": (
+        [],
+        [
+            [{"role": "user", "content": "a", "id": "m0"}],
+            {"role": "assistant", "content": "b", "id": "m1"},
+            {"role": "user", "content": "A", "id": "m0"},
+        ],
+        [HumanMessage("A", id="m0"), AIMessage("b", id="m1")],
+    ),
+}
 
 
-def test_a_message_with_a_known_id_takes_the_others_place() -> None:
-    log = append([], [[HumanMessage("a", id="m0"), HumanMessage("b", id="m1")]])
-    log = append(log, [AIMessage("A", id="m0"), AIMessage("A again", id="m0")])
-    assert [(message.type, message.text) for message in log] == [("ai", "A again"), ("human", "b")]
+@pytest.mark.parametrize(("log", "writes", "expected"), APPENDED.values(), ids=APPENDED)
+def test_messages_are_appended_or_replace_those_with_the_same_id(
+    log: list[AnyMessage], writes: list[Any], expected: list[AnyMessage]
+) -> None:
+    assert append(log, writes) == expected
 
 
 def test_messages_without_an_id_are_never_taken_for_one_another() -> None:
     log = append([HumanMessage("a")], [[HumanMessage("a"), HumanMessage("a")]])
     assert [message.text for message in log] == ["a", "a", "a"]
-
-
-def test_messages_may_come_as_dicts() -> None:
-    dicts: list[Any] = [
-        {"role": "user", "content": "a", "id": "m0"},
-        {"role": "assistant", "content": "b", "id": "m1"},
-    ]
-    log = append([], [dicts, {"role": "user", "content": "A", "id": "m0"}])
-    assert [(type(message), message.text, message.id) for message in log] == [
-        (HumanMessage, "A", "m0"),
-        (AIMessage, "b", "m1"),
-    ]
 
 
 @drawn_cases(20, 600, log=st.lists(MESSAGES, max_size=4), writes=WRITES, data=st.data())

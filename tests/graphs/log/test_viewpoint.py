@@ -242,38 +242,6 @@ def views(conversation: Conversation, log: Sequence[AnyMessage], name: str) -> I
         yield f"{message.type}: {message.text}"
 
 
-def test_own_lines_are_the_assistants_and_all_others_the_users() -> None:
-    """L3, Y20: adjacent user messages are joined by a blank line, each with its speaker."""
-    conversation = talk(["Ann", "Bob", "Cid"])
-    log = [
-        make_line(0, "Begin.", "instruction", audience=("Ann",)),
-        make_line(1, "Hello.", speaker="Ann"),
-        make_line(2, "Hi.", speaker="Bob"),
-        make_line(3, "Hey.", speaker="Cid"),
-    ]
-    assert list(views(conversation, log, "Ann")) == [
-        "human: Begin.",
-        "ai: Hello.",
-        "human: Bob: Hi.\n\nCid: Hey.",
-    ]
-    assert list(views(conversation, log, "Bob")) == [
-        "human: Ann: Hello.",
-        "ai: Hi.",
-        "human: Cid: Hey.",
-    ]
-
-
-def test_two_speakers_hear_each_other_without_labels() -> None:
-    """Y17: each agent sees itself as the assistant and the other as the user."""
-    conversation = talk(["Ann", "Bob"])
-    log = [
-        make_line(0, "Hello.", speaker="Ann"),
-        make_line(1, "Hi.", speaker="Bob"),
-    ]
-    assert list(views(conversation, log, "Ann")) == ["ai: Hello.", "human: Hi."]
-    assert list(views(conversation, log, "Bob")) == ["human: Hello.", "ai: Hi."]
-
-
 def test_others_hear_the_text_beside_a_call_and_not_the_call() -> None:
     """Y18: other speakers hear the text of a message, but not its calls and results."""
     conversation = talk(["Ann", "Bob"])
@@ -289,17 +257,6 @@ def test_others_hear_the_text_beside_a_call_and_not_the_call() -> None:
         "ai: Four.",
     ]
     assert list(views(conversation, log, "Bob")) == ["human: Let me see.\n\nFour."]
-
-
-def test_the_newest_of_two_results_is_shown() -> None:
-    conversation = talk(["Ann", "Bob"])
-    call = tool_call(name="add", args={}, id="c1")
-    log = [
-        make_line(0, "", "tool_calls", speaker="Ann", tool_calls=[call]),
-        make_tool_line(1, "old", speaker="Ann", call_id="c1"),
-        make_tool_line(2, "new", speaker="Ann", call_id="c1"),
-    ]
-    assert list(views(conversation, log, "Ann")) == ["ai: ", "tool: new"]
 
 
 def test_calls_are_shown_once_they_have_results_and_once_for_each_id() -> None:

@@ -1,4 +1,4 @@
-"""Done tokens in conversations: their listeners, the end, and sessions begun by older rules."""
+"""Done tokens in conversations: their listeners, the end, and the comparison of specs."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def test_r1_nothing_odd_is_heard_of_a_message_with_a_token(said: str, heard: str
     assert message.heard_text == ("" if heard == "(empty message)" else heard)
 
 
-# Sessions begun before
+# Comparisons with the spec of a stored session
 
 OLD: dict[str, Any] = {
     "task": "Plan.",
@@ -98,23 +98,9 @@ OLD: dict[str, Any] = {
 }
 
 
-def begun(store: str) -> None:
-    """Create a session whose model has failed at its second call."""
-
-    def speak(prompt: Prompt) -> str:
-        if len(model.calls) > 1:
-            raise ValueError("broken")
-        return "Hello."
-
-    model = ScriptedChatModel(script=speak)
-    with pytest.raises(ValueError, match="broken"):
-        converse(OLD, session="s", store=store, model=model)
-
-
 def test_what_was_not_set_is_not_compared_and_the_stored_holds() -> None:
     """Fields that were not set are not compared, at any depth: their defaults may have changed."""
     store = "memory:unset"
-    begun(store)
     guarded = {"max_iterations": 2, "guards": {"farewells": 9}}
     first = load_conversation({**OLD, "end_chat": {**OLD["end_chat"], **guarded}})
     converse(first, session="t", store=store, model=ScriptedChatModel(script=["A."] * 4))

@@ -27,6 +27,7 @@ from support.shape_help import play
 from support.tables import each_row
 
 NAMES = ("Ann", "Bob", "Cid")
+ALONE = {"kind": "handoff", "private": True}
 
 
 def talk(rounds: int = 1, order: Any = "handoff", **fields: Any) -> Conversation:  # noqa: ANN401
@@ -230,16 +231,21 @@ def test_last_words_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "reason"),
-    [(None, Reason.BLANK_REPLIES), ("Please take care of the whole plan.", Reason.STANDSTILL)],
+    ("fields", "reason"),
+    [
+        ({}, Reason.BLANK_REPLIES),
+        ({"private": True}, Reason.BLANK_REPLIES),
+        ({"message": "Please take care of the whole plan."}, Reason.STANDSTILL),
+    ],
 )
 def test_handing_over_to_and_fro_without_content_ends_by_a_guard(
-    message: str | None, reason: Reason
+    fields: dict[str, Any], reason: Reason
 ) -> None:
+    """Private messages are turns that guards count, too."""
     model = ScriptedChatModel(
-        script=lambda prompt: over("Bob" if "You are Ann" in str(prompt[0]) else "Ann", message)
+        script=lambda prompt: over("Bob" if "You are Ann" in str(prompt[0]) else "Ann", **fields)
     )
-    spec = talk(20, end_chat={"guards": {"same_replies": 0, "echo": 0}})
+    spec = talk(20, ALONE, end_chat={"guards": {"same_replies": 0, "echo": 0}})
     result = converse(spec, model=model, store=f"memory:{uuid4().hex}")
     assert outcome_of(result).reason is reason
 
@@ -283,8 +289,6 @@ def test_a_mistake_is_one_sentence(fields: dict[str, Any], message: str) -> None
 
 # Messages to some speakers only
 
-ALONE = {"kind": "handoff", "private": True}
-
 
 def heard(result: Result, name: str) -> str:
     return "\n".join(one.text for one in result.viewpoint(name))
@@ -323,16 +327,6 @@ def test_who_speaks_to_some_alone_is_heard_by_no_other() -> None:
     assert "seven" not in heard(result, "Bob")
     assert "Ann: (to you only) It is seven." in heard(result, "Cid")
     assert "Ann (to Cid only): It is seven." in model.calls[2].messages[-1].text
-
-
-def test_private_messages_are_turns_that_guards_count() -> None:
-    model = ScriptedChatModel(
-        script=lambda prompt: over(
-            "Bob" if "You are Ann" in str(prompt[0]) else "Ann", private=True
-        )
-    )
-    result = converse(talk(20, ALONE), model=model, store=f"memory:{uuid4().hex}")
-    assert outcome_of(result).reason is Reason.BLANK_REPLIES
 
 
 def test_what_is_meant_for_nobody_there_is_heard_by_nobody() -> None:

@@ -565,11 +565,6 @@ def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: in
     assert History(conversation, "Ann").last_summary(log) is not None
 
 
-def test_nobody_is_shortened_for_a_stranger() -> None:
-    with pytest.raises(KeyError, match="no speaker is called 'Eve'"):
-        History(talk("all"), "Eve").shorten([], PromptOverhead(0))
-
-
 @pytest.mark.parametrize(
     ("text", "least", "most"),
     [
