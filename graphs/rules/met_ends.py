@@ -178,8 +178,6 @@ ENDS: Final[Mapping[Reason, type[EndRule]]] = {reason: _BY_REASON[reason] for re
 """Every end and guard, in order of precedence."""
 
 _PLACES: Final = {reason: place for place, reason in enumerate(Reason)}
-_REASONS: Final = {rule: reason for reason, rule in ENDS.items()}
-_GUARDS: Final = {guard.reason: guard for guard in GUARDS}
 
 
 class MetEnd(NamedTuple):
@@ -253,7 +251,7 @@ def met_guards(dialogue: Dialogue) -> list[type[Guard]]:
 
 def _find_counting(facts: Facts) -> list[type[Guard]]:
     """Return the guards with a count above zero, in order of precedence."""
-    return [guard for reason, guard in _GUARDS.items() if reason in facts.counts]
+    return [guard for guard in GUARDS if guard.reason in facts.counts]
 
 
 def is_promised(dialogue: Dialogue) -> bool:
@@ -292,7 +290,7 @@ def reasons_of(met: list[MetEnd]) -> tuple[Reason, ...]:
 
 
 def _one(rule: type[EndRule], *ends: BaseEnd) -> MetEnd:
-    return MetEnd(rule.strength, frozenset((_REASONS[rule],)), ends)
+    return MetEnd(rule.strength, frozenset((Reason(rule.reason),)), ends)
 
 
 def _terms(end: BaseEnd, facts: Facts, waiting: Collection[type[EndRule]]) -> list[MetEnd]:

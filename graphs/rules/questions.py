@@ -47,30 +47,20 @@ def build_approval(
     asked = needing_approval(speaker, calls)
     if not asked:
         return None
-    given = [speaker.interrupt_on[call["name"]] for call in asked]
-    rules = [rule if isinstance(rule, InterruptOn) else InterruptOn() for rule in given]
     who = escape_invisible(speaker.name)
-    return Approval(
-        action_requests=tuple(
-            ActionRequest(
-                name=call["name"],
-                args=call["args"],
-                description=rule.description
-                or f"{who} wants to call {call_shown(call['name'], call['args'])}.",
-            )
-            for call, rule in zip(asked, rules, strict=True)
-        ),
-        review_configs=tuple(
-            ReviewConfig(
-                action_name=call["name"],
-                allowed_decisions=rule.allowed_decisions,
-                args_schema=parameters_of(call["name"]) or None
-                if "edit" in rule.allowed_decisions
-                else None,
-            )
-            for call, rule in zip(asked, rules, strict=True)
-        ),
-    )
+    requests: list[ActionRequest] = []
+    reviews: list[ReviewConfig] = []
+    for call in asked:
+        name, given = call["name"], speaker.interrupt_on[call["name"]]
+        rule = given if isinstance(given, InterruptOn) else InterruptOn()
+        text = rule.description or f"{who} wants to call {call_shown(name, call['args'])}."
+        requests.append(ActionRequest(name=name, args=call["args"], description=text))
+        allowed = rule.allowed_decisions
+        schema = (parameters_of(name) or None) if "edit" in allowed else None
+        reviews.append(
+            ReviewConfig(action_name=name, allowed_decisions=allowed, args_schema=schema)
+        )
+    return Approval(action_requests=tuple(requests), review_configs=tuple(reviews))
 
 
 def call_shown(name: str, arguments: Mapping[str, Any]) -> str:
