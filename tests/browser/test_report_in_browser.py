@@ -1,5 +1,6 @@
 """A batch's page in a real browser: no text runs, and nothing runs over the edge."""
 
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ import pytest
 from duologue.nodes.testing import Line, Prompt
 from duologue.nodes.testing.server import ScriptedServer
 from pages import hostile_report
-from support.cli_help import duologue, isolate
+from support.cli_help import COMMAND, isolate
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -73,13 +74,14 @@ def test_the_page_of_a_suite_begins_with_what_failed_and_leads_to_the_conversati
         return "###STOP###" if len(prompt) > 2 else "Please refund order 7."
 
     isolate(monkeypatch, tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     Path("seen_shop.py").write_text("def agent(messages):\n    return 'It is refunded.'\n")
     Path("shop.toml").write_text(SUITE)
     with ScriptedServer(play) as model:
         monkeypatch.setenv("OPENAI_BASE_URL", model.url)
-        ran = duologue("simulate", "shop.toml", "--agent", "seen_shop:agent")
-    assert ran.exit_code == 1, ran.output
+        # The driver of the browser runs an event loop in this process.
+        run = [*COMMAND, "simulate", "shop.toml", "--agent", "seen_shop:agent"]
+        assert subprocess.run(run, check=False).returncode == 1
     page = tmp_path / "shop.html"
     for width in (320, 390, 1280):
         for scheme in ("light", "dark"):
