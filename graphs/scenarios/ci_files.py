@@ -85,7 +85,14 @@ def describe_markdown(report: SuiteReport, comparison: SuiteComparison | None = 
     if comparison is not None:
         title, *lines = str(comparison).splitlines()
         parts.append(f"**Compared with an earlier run:** {_plain(title)}.")
-        parts.append("\n".join(_list_changes(lines)))
+        changes: list[str] = []
+        for line in lines[:_LISTED]:
+            # An indented line belongs to the one above.
+            indent = "  " if line.startswith(" ") else ""
+            changes.append(f"{indent}- {_plain(line.strip())}")
+        if more := len(lines[_LISTED:]):
+            changes.append(f"- and {more:,} more lines; `duologue compare` prints them")
+        parts.append("\n".join(changes))
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -108,15 +115,6 @@ def _tabulate(report: SuiteReport) -> Iterator[str]:
         yield f"| {_plain(name)} | {' | '.join(map(str, counts))} |"
     if more := len(report.scenarios[_LISTED:]):
         yield f"| and {more:,} more | | | | |"
-
-
-def _list_changes(lines: list[str]) -> Iterator[str]:
-    """Yield the lines of a comparison as a list; an indented line belongs to the one above."""
-    for line in lines[:_LISTED]:
-        indent = "  " if line.startswith(" ") else ""
-        yield f"{indent}- {_plain(line.strip())}"
-    if more := len(lines[_LISTED:]):
-        yield f"- and {more:,} more lines; `duologue compare` prints them"
 
 
 def _plain(text: str) -> str:

@@ -205,7 +205,9 @@ class HttpAgent:
         import httpx2
 
         note_new_ids(self.conversation)
-        if files_of(messages[-1].content) and not self._sends_files():
+        written = to_json(self.request).decode()
+        sends_files = '"{files}"' in written or '"{messages}"' in written
+        if files_of(messages[-1].content) and not sends_files:
             # `call` would describe another error as a failure of the agent's code.
             raise AgentError(
                 "agent.request: the user's message has a file, which this request does not send; "
@@ -233,10 +235,6 @@ class HttpAgent:
             header: read_variable(variable, f"headers_env.{header}")
             for header, variable in self.headers_env.items()
         }
-
-    def _sends_files(self) -> bool:
-        written = to_json(self.request).decode()
-        return '"{files}"' in written or '"{messages}"' in written
 
     def _find_reply(self, found: Any) -> str:  # noqa: ANN401  # any JSON
         """Return the text at the path of the reply."""

@@ -96,7 +96,11 @@ class ConversationServer:
         """Run a conversation, and return its output, its question to a person, or an error."""
         context, session = self.server.request_context, None
         try:
-            tool = self._find_tool(request.params.name)
+            name = request.params.name
+            tool = self._tools.get(name)
+            if tool is None:
+                known = ", ".join(self._tools)
+                raise SpecError(f"name: there is no tool {excerpt(name)!r}; call one of {known}")
             call = tool.read_call(request.params.arguments or {})
             session = self._find_session(context.session, tool, call)
             return types.ServerResult(await _Run(context, session).play(call, self._options))
@@ -110,12 +114,6 @@ class ConversationServer:
             text = f"{text.rstrip('.')}. {way_on}"
         content = types.TextContent(type="text", text=text)
         return types.ServerResult(types.CallToolResult(content=[content], isError=True))
-
-    def _find_tool(self, name: str) -> ServedTool:
-        if name not in self._tools:
-            known = ", ".join(self._tools)
-            raise SpecError(f"name: there is no tool {excerpt(name)!r}; call one of {known}")
-        return self._tools[name]
 
     def _find_session(
         self, client: ServerSession, tool: ServedTool, call: ToolCall
@@ -152,7 +150,14 @@ class _Run:
             options["message"] = call.message
         if _has_forms(self.context.session):
             options["answer"] = self._ask
-        reply = None if call.answer is None else _bind_answer(session, call.answer)
+        reply = None
+        if call.answer is not None:
+            if not session.questions:
+                raise SessionError(
+                    f"answer: session {session.id!r} does not wait for an answer; leave answer out"
+                )
+            question = session.questions[0]
+            reply = GivenAnswer(question.read(call.answer), question.id)
         talk = session.tool.conversation
         ended = await run_with_events(talk, session.id, options, self._report, reply=reply)
         session.questions, session.is_stored = ended.pending, True
@@ -210,16 +215,6 @@ def _has_forms(client: ServerSession) -> bool:
     can = None if params is None else params.capabilities.elicitation
     # A client of an older version of MCP names no mode, and can show forms only.
     return can is not None and (can.form is not None or can.url is None)
-
-
-def _bind_answer(session: StartedSession, text: str) -> GivenAnswer:
-    """Bind an answer to the first question that the latest result named."""
-    if not session.questions:
-        raise SessionError(
-            f"answer: session {session.id!r} does not wait for an answer; leave answer out"
-        )
-    question = session.questions[0]
-    return GivenAnswer(question.read(text), question.id)
 
 
 def _ask_for_answer(session: StartedSession) -> types.CallToolResult:
@@ -397,18 +392,14 @@ class _Endpoint:
             except SpecError as error:
                 await _refuse(str(error))(scope, receive, send)
                 return
-            receive = _repeat(body, receive)
+            first = iter([{"type": "http.request", "body": body}])
+
+            async def receive_again() -> Message:
+                return next(first, None) or await receive()
+
+            await self._manager.handle_request(scope, receive_again, send)
+            return
         await self._manager.handle_request(scope, receive, send)
-
-
-def _repeat(body: bytes, receive: Receive) -> Receive:
-    """Return a function that receives a body that was read already, and what follows it."""
-    first = iter([{"type": "http.request", "body": body}])
-
-    async def receive_again() -> Message:
-        return next(first, None) or await receive()
-
-    return receive_again
 
 
 def _refuse(text: str) -> Response:

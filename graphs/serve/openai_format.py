@@ -206,8 +206,9 @@ def _read_message(place: int, given: Mapping[str, Any]) -> HistoryMessage:
             "conversation sets the tools; leave them out"
         )
     if role not in ("system", "developer", "user", "assistant"):
+        named = repr(excerpt(role, 50)) if isinstance(role, str) else type(role).__name__
         raise SpecError(
-            f"{path}.role: {_quote_role(role)} is unknown; use user, assistant, system or developer"
+            f"{path}.role: {named} is unknown; use user, assistant, system or developer"
         )
     content = given.get("content")
     if not isinstance(content, str | list | None):
@@ -243,10 +244,6 @@ def _join_messages(messages: Iterable[HistoryMessage]) -> list[HistoryMessage]:
                 content = join_content(found.pop().content, content)
             found.append(HistoryMessage(role, content))
     return found
-
-
-def _quote_role(value: object) -> str:
-    return repr(excerpt(value, 50)) if isinstance(value, str) else type(value).__name__
 
 
 _TYPES: Final = {

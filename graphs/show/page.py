@@ -263,25 +263,16 @@ def inner_transcript(about: InnerSession) -> str:
 def _calls(message: AIMessage, called: dict[str, str], does: str) -> Iterator[Fold]:
     for call in message.tool_calls:
         name = called[str(call["id"])] = escape_invisible(call["name"])
-        text = _code_alone(call["args"])
-        yield Fold(
-            kind="call",
-            title=f"{does} {name}",
-            text=dump_exact_json(call["args"], indent=2) if text is None else text,
-            is_json=text is None,
-        )
+        args, code = call["args"], call["args"].get("code")
+        # The only argument is shown as it is if it is code that is completely visible.
+        is_code = len(args) == 1 and code == escape_invisible(str(code), keep="\n\t")
+        text = str(code) if is_code else dump_exact_json(args, indent=2)
+        yield Fold(kind="call", title=f"{does} {name}", text=text, is_json=not is_code)
     for broken in message.invalid_tool_calls:
         name = called[str(broken["id"])] = escape_invisible(broken["name"] or "a tool")
         title = f"Calls {name} with invalid JSON"
         text = escape_invisible(broken["args"] or "", keep="\n")
         yield Fold(kind="call", title=title, text=text)
-
-
-def _code_alone(args: Mapping[str, object]) -> str | None:
-    """Return the only argument if it is code that is completely visible, or None."""
-    code = args.get("code")
-    is_code = len(args) == 1 and isinstance(code, str)
-    return str(code) if is_code and escape_invisible(str(code), keep="\n\t") == code else None
 
 
 class PageVerdict(NamedTuple):

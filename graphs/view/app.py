@@ -162,6 +162,13 @@ class _View:
         wanted, show = _read_search(request), request.query_params.get("show", "")
         found = await self.store.find(wanted)
         older, on_page = "", found[:_ON_A_PAGE]
+        rows: list[tuple[SessionRow, str, int | None]] = []
+        for row in on_page:
+            messages = None
+            # A damaged session does not keep the others from being listed.
+            with suppress(StoreError):
+                messages = await count_messages(self.store, row.session)
+            rows.append((row, await status_of(self.store, row), messages))
         if len(found) > len(on_page):
             query = {"q": wanted.text, "show": show, "after": json.dumps(place(on_page[-1]))}
             older = urlencode({name: value for name, value in query.items() if value})
@@ -169,7 +176,7 @@ class _View:
             draw(
                 "sessions.html",
                 "sessions.js",
-                rows=[await self._list_session(row) for row in on_page],
+                rows=rows,
                 store_url=self.store.url,
                 wanted=wanted,
                 show=show,
@@ -177,14 +184,6 @@ class _View:
                 older=older,
             )
         )
-
-    async def _list_session(self, row: SessionRow) -> tuple[SessionRow, str, int | None]:
-        """Return a session with its status and its number of messages, which may be unknown."""
-        messages = None
-        # A damaged session does not keep the others from being listed.
-        with suppress(StoreError):
-            messages = await count_messages(self.store, row.session)
-        return row, await status_of(self.store, row), messages
 
     async def batches(self, request: Request) -> Response:
         """Show the list of batches."""

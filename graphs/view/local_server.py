@@ -119,18 +119,12 @@ class Guard(LocalGuard):
         if is_same(request.cookies.get(self._cookie, ""), self._key):
             return None
         if request.method == "GET" and is_same(request.query_params.get("token", ""), self.token):
-            return self._let_in(request)
+            # A page that opens the address without the token. A redirect would not do: the browser
+            # would count it as a request from elsewhere, and withhold the cookie.
+            answer = HTMLResponse(page_to("/" + request.url.path.lstrip("/")))
+            answer.set_cookie(self._cookie, self._key, httponly=True, samesite="strict")
+            return answer
         return self.refuse(401, "Open the address that `duologue view` printed.")
-
-    def _let_in(self, request: Request) -> Response:
-        """Return a page that sets the cookie and opens the address without the token.
-
-        A redirect would not do: the browser would count it as a request from elsewhere, and
-        withhold the cookie.
-        """
-        answer = HTMLResponse(page_to("/" + request.url.path.lstrip("/")))
-        answer.set_cookie(self._cookie, self._key, httponly=True, samesite="strict")
-        return answer
 
 
 def page_to(address: str) -> str:
