@@ -1,9 +1,13 @@
 """Replies of servers with OpenAI's API, byte by byte, for tests of their faults."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
+from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import Body, FaultyServer, Sent
 
 EVENTS = {"Content-Type": "text/event-stream"}
@@ -62,3 +66,11 @@ class Server(FaultyServer):
         place = len(self.asked) - 1
         reply = self._replies[place] if place < len(self._replies) else say("Fine.")
         return reply if isinstance(reply, Sent) else reply(body)
+
+
+@contextmanager
+def use_server(server: FaultyServer | ScriptedServer) -> Iterator[None]:
+    """Let the models that conversations name be those of a server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", server.url)
+        yield

@@ -20,7 +20,7 @@ from duologue.graphs import ContextTooLongError, ModelError, ask, chat, converse
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.cases import thorough
-from support.replies_in_bytes import Server, chunk, stream_of
+from support.replies_in_bytes import Server, chunk, stream_of, use_server
 from support.tables import each_row, read_rows
 
 SAID = r"of 3000 tokens .* limit is 2048"
@@ -55,15 +55,14 @@ def stock(url: str) -> ChatOpenAI:
 
 
 @pytest.fixture(autouse=True)
-def call_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that calls a model at a server."""
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
 
-    def call(run: Callable[[Any], None], made: Callable[[str], Any], url: str) -> None:
-        monkeypatch.setenv("OPENAI_BASE_URL", url)
-        run(made(url))
 
-    return call
+def call_at(server: ScriptedServer, run: Callable[[Any], None], made: Callable[[str], Any]) -> None:
+    """Call a model at a server."""
+    with use_server(server):
+        run(made(server.url))
 
 
 BODIES: dict[str, dict[str, Any]] = tomllib.loads(
@@ -74,7 +73,7 @@ WAYS = tuple(product((greet, structured, stream_greeting), (ours, stock)))
 
 @thorough
 def test_every_servers_way_to_say_it_is_one_sentence_with_the_numbers(
-    *, thorough: bool, call_at: Callable[..., None], subtests: pytest.Subtests
+    *, thorough: bool, subtests: pytest.Subtests
 ) -> None:
     """U5: context overflow. The quick run tries one way per body."""
     for number, (name, body) in enumerate(BODIES.items()):
@@ -85,7 +84,7 @@ def test_every_servers_way_to_say_it_is_one_sentence_with_the_numbers(
                 ScriptedServer([reply]) as server,
             ):
                 with pytest.raises(ContextTooLongError) as caught:
-                    call_at(run, made, server.url)
+                    call_at(server, run, made)
                 assert len(server.calls) == 1
                 numbers = (body.get("prompt"), body.get("limit"))
                 assert (caught.value.prompt_tokens, caught.value.limit) == numbers
@@ -99,11 +98,11 @@ def test_every_servers_way_to_say_it_is_one_sentence_with_the_numbers(
 @pytest.mark.parametrize("like", ["openai", "llama.cpp"])
 @pytest.mark.parametrize("made", [ours, stock])
 def test_a_scripted_refusal_looks_like_the_servers(
-    like: Literal["openai", "llama.cpp"], made: Callable[[str], Any], call_at: Callable[..., None]
+    like: Literal["openai", "llama.cpp"], made: Callable[[str], Any]
 ) -> None:
     refusal = too_long(3000, 2048, like=like)
     with ScriptedServer([refusal]) as server, pytest.raises(ContextTooLongError, match=SAID):
-        call_at(greet, made, server.url)
+        call_at(server, greet, made)
     with pytest.raises(ContextTooLongError, match=SAID):
         greet(ScriptedChatModel([refusal]))
 
@@ -113,16 +112,14 @@ OTHERS = read_rows(__file__, "other_reasons")
 
 @pytest.mark.part(3)
 @pytest.mark.parametrize("reason", OTHERS)
-def test_what_is_wrong_for_another_reason_stays_what_it_is(
-    reason: str, call_at: Callable[..., None]
-) -> None:
+def test_what_is_wrong_for_another_reason_stays_what_it_is(reason: str) -> None:
     with ScriptedServer(lambda _: Reply(**OTHERS[reason])) as server:
         with pytest.raises(ModelError) as caught:
-            call_at(greet, ours, server.url)
+            call_at(server, greet, ours)
         assert not isinstance(caught.value, ContextTooLongError)
         # Errors of a user's own model object stay unchanged.
         with pytest.raises(openai.APIStatusError):
-            call_at(greet, stock, server.url)
+            call_at(server, greet, stock)
 
 
 REQUEST = httpx2.Request("POST", "http://here/v1/chat/completions")
@@ -155,10 +152,12 @@ def test_it_is_recognised_in_the_middle_of_a_stream_and_not_asked_again(
     told = {"error": {"message": message, "type": "invalid_request_error", "code": code}}
     events = stream_of(chunk({"role": "assistant", "content": "We"}), told, done=False)
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "2")
-    with Server(events) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        with pytest.raises(ContextTooLongError):
-            stream_greeting("scripted")
+    with (
+        Server(events) as server,
+        use_server(server),
+        pytest.raises(ContextTooLongError),
+    ):
+        stream_greeting("scripted")
     assert len(server.asked) == 1
 
 

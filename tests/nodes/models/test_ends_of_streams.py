@@ -11,7 +11,17 @@ from langchain_core.outputs import LLMResult
 from duologue.graphs import Conversation, ModelError, chat, converse, stream
 from duologue.graphs.events import ConversationEnded, Event, MessageSaid, MessageToken, Notice
 from support.faulty_server import Sent
-from support.replies_in_bytes import EVENTS, Server, chunk, events, json_of, say, stream_of, whole
+from support.replies_in_bytes import (
+    EVENTS,
+    Server,
+    chunk,
+    events,
+    json_of,
+    say,
+    stream_of,
+    use_server,
+    whole,
+)
 
 Tool = Callable[..., str]
 
@@ -29,24 +39,20 @@ def clerk(**fields: Any) -> Conversation:
     return chat("Refund order 1042.", assistant="Clerk", max_iterations=1, **fields)
 
 
-def events_of(
-    server: Server, conversation: Conversation, monkeypatch: pytest.MonkeyPatch
-) -> list[Event]:
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    return list(stream(conversation, store="memory:ends-of-streams"))
+def events_of(server: Server, conversation: Conversation | dict[str, Any]) -> list[Event]:
+    with use_server(server):
+        return list(stream(conversation, store="memory:ends-of-streams"))
 
 
-def usage_of(
-    server: Server, conversation: Conversation, monkeypatch: pytest.MonkeyPatch, *, streams: bool
-) -> tuple[int, int]:
+def usage_of(server: Server, conversation: Conversation, *, streams: bool) -> tuple[int, int]:
     """Run a conversation, streamed or not; return the tokens of its prompts and answers."""
     if streams:
-        ended = events_of(server, conversation, monkeypatch)[-1]
+        ended = events_of(server, conversation)[-1]
         assert isinstance(ended, ConversationEnded)
         used = ended.usage["m"]
     else:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        outcome = converse(conversation, store="memory:ends-of-streams").outcome
+        with use_server(server):
+            outcome = converse(conversation, store="memory:ends-of-streams").outcome
         assert outcome is not None
         used = outcome.usage["m"]
     return used.input_tokens, used.output_tokens
@@ -93,22 +99,20 @@ def refunds() -> Iterator[list[Tool]]:
 
 
 @pytest.mark.parametrize("name", UNENDED)
-def test_a_stream_without_a_sign_of_its_end_is_repeated(
-    name: str, refunds: list[Tool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_without_a_sign_of_its_end_is_repeated(name: str, refunds: list[Tool]) -> None:
     """Neither its text counts, nor its calls."""
     with Server(stream_of(*UNENDED[name], done=False)) as server:
-        found = events_of(server, clerk(tools=refunds), monkeypatch)
+        found = events_of(server, clerk(tools=refunds))
     assert said(found) == [("Fine.", False)]
     assert len(server.asked) == 2
     notices = [one.text for one in found if isinstance(one, Notice)]
     assert notices == ["m stopped in mid-answer: trying again"]
 
 
-def test_an_event_that_is_cut_in_the_middle_is_no_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_that_is_cut_in_the_middle_is_no_reply() -> None:
     half = events(HALF, HALF, done=False)[:-20]
     with Server(Sent(half, headers=EVENTS)) as server:
-        found = events_of(server, clerk(), monkeypatch)
+        found = events_of(server, clerk())
     assert said(found) == [("Fine.", False)]
 
 
@@ -123,9 +127,9 @@ ENDED = {
 
 
 @pytest.mark.parametrize("name", ENDED)
-def test_a_reason_or_the_sign_ends_a_stream(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reason_or_the_sign_ends_a_stream(name: str) -> None:
     with Server(Sent(ENDED[name], headers=EVENTS)) as server:
-        found = events_of(server, clerk(), monkeypatch)
+        found = events_of(server, clerk())
     assert said(found) == [("So.", False)]
     assert len(server.asked) == 1
 
@@ -143,8 +147,7 @@ def test_a_server_that_never_sends_an_end_is_remembered(
     }
     unended = stream_of(chunk({"content": "Well, yes."}), done=False)
     monkeypatch.setenv("DUOLOGUE_STORE", "memory:never-an-end")
-    with Server(*[unended] * 12) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    with Server(*[unended] * 12) as server, use_server(server):
         for first in (True, False):
             before = len(server.asked)
             found = list(stream(talk))
@@ -159,7 +162,7 @@ def test_a_server_that_never_sends_an_end_is_remembered(
 
 
 @pytest.mark.parametrize("order", ["round_robin", "concurrent"])
-def test_an_unended_reply_is_never_continued(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unended_reply_is_never_continued(order: str) -> None:
     """Also not if it waits in the log for its speaker's turn."""
     talk = {
         "task": "Talk.",
@@ -169,19 +172,16 @@ def test_an_unended_reply_is_never_continued(order: str, monkeypatch: pytest.Mon
     }
     unended = stream_of(chunk({"content": "Yes."}), done=False)
     with Server(*[unended] * 12) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        found = list(stream(talk, store="memory:"))
+        found = events_of(server, talk)
     messages = [(one.text, one.cut_off) for one in found if isinstance(one, MessageSaid)]
     assert messages == [("Yes.", True)] * 2
 
 
-def test_a_call_of_an_unended_reply_without_its_arguments_never_runs(
-    refunds: list[Tool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_of_an_unended_reply_without_its_arguments_never_runs(refunds: list[Tool]) -> None:
     """Also if the second try ends so, too."""
     unended = stream_of(calls(call("")), done=False)
     with Server(unended, unended) as server:
-        found = events_of(server, clerk(tools=refunds), monkeypatch)
+        found = events_of(server, clerk(tools=refunds))
     assert said(found)[-1] == ("Fine.", False)
 
 
@@ -229,23 +229,21 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("streams", [False, True])
-def test_a_reply_is_read_by_its_content(
-    name: str, streams: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reply_is_read_by_its_content(name: str, streams: bool) -> None:
     """A server may answer in the form that the request did not ask for."""
     with Server(FORMS[name]) as server:
         if streams:
-            assert said(events_of(server, clerk(), monkeypatch)) == [("So.", False)]
+            assert said(events_of(server, clerk())) == [("So.", False)]
         else:
-            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-            found = converse(clerk(), store="memory:forms")
+            with use_server(server):
+                found = converse(clerk(), store="memory:forms")
             assert [one.text for one in found.messages[1:]] == ["So."]
     assert len(server.asked) == 1
     assert bool(server.asked[0].get("stream")) is streams
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_calls_are_read_from_either_form(streams: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_are_read_from_either_form(streams: bool) -> None:
     ran: list[int] = []
 
     def count(number: int) -> str:
@@ -262,13 +260,11 @@ def test_calls_are_read_from_either_form(streams: bool, monkeypatch: pytest.Monk
         else stream_of(*pieces, rest, chunk({}, "tool_calls"))
     )
     with Server(other, say("Done.")) as server:
-        usage_of(server, clerk(tools=[count]), monkeypatch, streams=streams)
+        usage_of(server, clerk(tools=[count]), streams=streams)
     assert ran == [3]
 
 
-def test_text_beside_a_call_is_streamed_before_the_text_in_the_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_text_beside_a_call_is_streamed_before_the_text_in_the_call() -> None:
     def count(number: int) -> str:
         """Count to a number."""
         return "ok"
@@ -278,21 +274,21 @@ def test_text_beside_a_call_is_streamed_before_the_text_in_the_call(
     for _ in range(8):  # LangChain calls separate callbacks in a random order.
         with Server(reply, say("Done.")) as server:
             talk = clerk(tools=[count], speaks_with_tool_calls=True)
-            found = events_of(server, talk, monkeypatch)
+            found = events_of(server, talk)
         texts = [one.text for one in found if isinstance(one, MessageToken)]
         assert texts[:2] == ["I count.", "\n\nWait."]
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_usage_is_read_from_either_form(streams: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usage_is_read_from_either_form(streams: bool) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 4}
     plain = json_of({**whole("So."), "usage": usage})
     parts = (chunk({"content": "So."}, "stop"), {"choices": [], "usage": usage})
     with Server(plain if streams else stream_of(*parts)) as server:
-        assert usage_of(server, clerk(), monkeypatch, streams=streams) == (9, 4)
+        assert usage_of(server, clerk(), streams=streams) == (9, 4)
 
 
-def test_callbacks_receive_the_usage_by_openais_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callbacks_receive_the_usage_by_openais_names() -> None:
     """Tracers read it there."""
     seen: list[dict[str, Any]] = []
 
@@ -302,8 +298,7 @@ def test_callbacks_receive_the_usage_by_openais_names(monkeypatch: pytest.Monkey
 
     kinds = {"cached_tokens": 5, "cache_write_tokens": 2, "audio_tokens": 1}
     usage = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": kinds}
-    with Server(json_of({**whole("So."), "usage": usage})) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    with Server(json_of({**whole("So."), "usage": usage})) as server, use_server(server):
         converse(clerk(), store="memory:", callbacks=[Handler()])
     assert [told["prompt_tokens_details"] for told in seen] == [kinds]
 
@@ -316,10 +311,10 @@ def test_a_stream_without_a_message_is_repeated(
 ) -> None:
     monkeypatch.setattr("duologue.nodes.models.client.failures._LONGEST_PAUSE", 0)
     with Server(nothing) as server:
-        assert said(events_of(server, clerk(), monkeypatch)) == [("Fine.", False)]
+        assert said(events_of(server, clerk())) == [("Fine.", False)]
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "1")
     with (
         Server(nothing, nothing) as server,
         pytest.raises(ModelError, match="the reply contains no message"),
     ):
-        events_of(server, clerk(), monkeypatch)
+        events_of(server, clerk())

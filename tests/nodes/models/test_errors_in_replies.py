@@ -24,7 +24,7 @@ from duologue.nodes.testing import Reply, Script
 from duologue.nodes.testing.server import ScriptedServer
 from support.cases import thorough
 from support.faulty_server import Body, Sent
-from support.replies_in_bytes import EVENTS, Server, chunk, json_of, say, stream_of
+from support.replies_in_bytes import EVENTS, Server, chunk, json_of, say, stream_of, use_server
 
 TALK = chat("Say hi.", assistant="Clerk", max_iterations=1)
 
@@ -47,12 +47,12 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def run(server: Server, monkeypatch: pytest.MonkeyPatch, *, streams: bool) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    if streams:
-        list(stream(TALK))
-    else:
-        converse(TALK)
+def run(server: Server, *, streams: bool) -> None:
+    with use_server(server):
+        if streams:
+            list(stream(TALK))
+        else:
+            converse(TALK)
 
 
 ERRORS = tomllib.loads(Path(__file__).with_name("reported_errors.toml").read_text("utf-8"))
@@ -95,53 +95,43 @@ def in_turn(names: Iterable[str]) -> list[Any]:
 
 @thorough
 def test_a_temporary_error_is_repeated_wherever_it_is(
-    *,
-    thorough: bool,
-    subtests: pytest.Subtests,
-    waits: list[float],
-    monkeypatch: pytest.MonkeyPatch,
+    *, thorough: bool, subtests: pytest.Subtests, waits: list[float]
 ) -> None:
     for name, (form, streams) in in_turn(TEMPORARY)[:: 1 if thorough else 3]:
         waits.clear()
         sent = form(TEMPORARY[name][0])
         with subtests.test(f"{name}, {form.__name__}"), Server(sent, sent) as server:
-            run(server, monkeypatch, streams=streams)
+            run(server, streams=streams)
             assert len(server.asked) == 3
             assert [0.3 < wait <= 1 for wait in waits] == [True, True]
 
 
 @thorough
-def test_a_final_error_is_not_repeated(
-    *, thorough: bool, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_final_error_is_not_repeated(*, thorough: bool, subtests: pytest.Subtests) -> None:
     for name, (form, streams) in in_turn(FINAL)[:: 1 if thorough else 3]:
         sent = form(FINAL[name][0])
         with subtests.test(f"{name}, {form.__name__}"), Server(*[sent] * 9) as server:
             with pytest.raises(ModelError):
-                run(server, monkeypatch, streams=streams)
+                run(server, streams=streams)
             assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_the_wait_of_a_reply_is_respected(
-    streams: bool, waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wait_of_a_reply_is_respected(streams: bool, waits: list[float]) -> None:
     """It is in the header of the response, or in the error."""
     error = {"error": {"code": 429, "message": "slow"}}
     within = {"error": {"code": 429, "metadata": {"retry_after": 8}}}
     event = Sent(stream_of(chunk({"content": "I"}), within).body, headers=EVENTS)
     with Server(json_of(error, **{"Retry-After": "7"}), event, json_of(within)) as server:
-        run(server, monkeypatch, streams=streams)
+        run(server, streams=streams)
     assert waits == [7, 8, 8]
 
 
-def test_a_server_that_asks_for_a_long_wait_is_not_waited_for(
-    waits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_asks_for_a_long_wait_is_not_waited_for(waits: list[float]) -> None:
     """As OpenAI's client does."""
     busy = json_of({"error": {"code": 429, "message": "slow", "retry_after": 900}})
     with Server(busy) as server, pytest.raises(ModelError, match=r"refusing calls \(429\): slow"):
-        run(server, monkeypatch, streams=True)
+        run(server, streams=True)
     assert len(server.asked) == 1
     assert waits == []
 
@@ -157,7 +147,7 @@ def test_an_error_that_stays_ends_in_the_sentence_of_its_status(
         ({"code": 401, "message": "no"}, "rejected the key; check OPENAI_API_KEY"),
     ):
         with Server(*[in_body(error)] * 9) as server, pytest.raises(ModelError) as caught:
-            run(server, monkeypatch, streams=streams)
+            run(server, streams=streams)
         assert said in str(caught.value)
         assert len(server.asked) == (1 if error["code"] == 401 else 3)
         assert isinstance(caught.value, ModelUnavailableError) is (error["code"] == 401)
@@ -224,10 +214,10 @@ NO_REPLIES = {
 
 
 def test_no_reply_is_an_outage_after_an_answer_and_a_wrong_address_before(
-    subtests: pytest.Subtests, waits: list[float], monkeypatch: pytest.MonkeyPatch
+    subtests: pytest.Subtests, waits: list[float]
 ) -> None:
     for place, (name, nothing) in enumerate(NO_REPLIES.items()):
-        go = partial(run, monkeypatch=monkeypatch, streams=place % 2 == 0)
+        go = partial(run, streams=place % 2 == 0)
         sent = (nothing, say("Fine."), nothing, nothing)
         with subtests.test(name), Server(*sent) as server:
             if name != "a page called a stream":
@@ -244,40 +234,35 @@ def test_no_reply_is_an_outage_after_an_answer_and_a_wrong_address_before(
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("nothing", [{"choices": []}, {"choices": None, "usage": None}, {}])
 def test_a_whole_reply_without_a_choice_is_repeated(
-    nothing: Body, streams: bool, waits: list[float], monkeypatch: pytest.MonkeyPatch
+    nothing: Body, streams: bool, waits: list[float]
 ) -> None:
     with Server(json_of(nothing), stream_of(nothing)) as server:
-        run(server, monkeypatch, streams=streams)
+        run(server, streams=streams)
     assert len(server.asked) == 3
 
 
-def test_an_account_without_credit_is_one_error_at_once(
-    subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_account_without_credit_is_one_error_at_once(subtests: pytest.Subtests) -> None:
     for place, (name, (body, status)) in enumerate(ERRORS["credit"].items()):
         lacking = Sent(json_of(body).body, status=status)
         with subtests.test(name), Server(*[lacking] * 9) as server:
             with pytest.raises(ModelUnavailableError, match="check the credit and the") as caught:
-                run(server, monkeypatch, streams=place % 2 == 0)
+                run(server, streams=place % 2 == 0)
             assert len(server.asked) == 1
             assert "try again" not in str(caught.value)
 
 
-def test_a_limit_of_the_rate_that_speaks_of_a_quota_is_temporary(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_limit_of_the_rate_that_speaks_of_a_quota_is_temporary() -> None:
     """Gemini's sentence for a limit per minute is OpenAI's for an account without credit."""
     error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "Check your plan and billing."}
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.01s"}]
     busy = Sent(json_of([{"error": {**error, "details": details}}]).body, status=429)
     with Server(busy, busy) as server:
-        run(server, monkeypatch, streams=False)
+        run(server, streams=False)
     assert len(server.asked) == 3
 
 
-def batch_of(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def batch_of(server: Server, path: Path) -> list[str]:
     """Run a batch of three sessions; return the statuses of its rows."""
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     talk = {
         "task": "Say hi",
         "speakers": [{"name": "Ann"}, {"name": "Bob"}],
@@ -285,7 +270,7 @@ def batch_of(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> lis
     }
     store = f"sqlite:///{path / 'b.db'}"
     batch = Batch(conversation=talk, vary={"labels.n": [1, 2, 3]})
-    with suppress(ModelUnavailableError):
+    with use_server(server), suppress(ModelUnavailableError):
         run_batch(batch, name="b", store=store, concurrency=1)
     return [str(row["status"]) for row in BatchRun("b", store=store).rows()]
 
@@ -303,21 +288,17 @@ AT_GATE: list[Sent | Callable[[Body], Sent]] = [
 
 @pytest.mark.part(4)
 @pytest.mark.parametrize("place", range(len(AT_GATE)))
-def test_a_temporary_error_ends_no_session_of_a_batch(
-    place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_temporary_error_ends_no_session_of_a_batch(place: int, tmp_path: Path) -> None:
     sound = [say("Fine.")] * 3
     with Server(*sound, AT_GATE[place], AT_GATE[place]) as server:
-        assert batch_of(server, tmp_path, monkeypatch) == ["finished"] * 3
+        assert batch_of(server, tmp_path) == ["finished"] * 3
     # An unended reply is accepted at its second try.
     assert len(server.asked) == (7 if place == len(AT_GATE) - 1 else 8)
 
 
-def test_an_account_without_credit_pauses_a_batch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_account_without_credit_pauses_a_batch(tmp_path: Path) -> None:
     lacking = Sent(json_of({"error": {"code": "insufficient_quota"}}).body, status=429)
     with Server(*[say("Fine.")] * 3, lacking) as server:
-        assert batch_of(server, tmp_path, monkeypatch)[:2] == ["finished", "paused"]
+        assert batch_of(server, tmp_path)[:2] == ["finished", "paused"]
         assert len(server.asked) == 4
-        assert batch_of(server, tmp_path, monkeypatch) == ["finished"] * 3
+        assert batch_of(server, tmp_path) == ["finished"] * 3

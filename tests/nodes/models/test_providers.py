@@ -21,6 +21,7 @@ from duologue.graphs import (
 )
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.replies_in_bytes import use_server
 from support.tables import read_rows
 
 PAIR = Conversation.model_validate(
@@ -171,8 +172,7 @@ def test_a_missing_package_is_named_before_any_model_is_called(
         )
     ben = PAIR.speakers[1].model_copy(update={"model": name})
     changes = {"speakers": (PAIR.speakers[0], ben), "prices": {}}
-    with ScriptedServer(["Hello."]) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    with ScriptedServer(["Hello."]) as server, use_server(server):
         words = f"model {name!r} needs more packages; run `pip install {packages}`"
         with pytest.raises(ModelError, match=f"^{re.escape(words)}$"):
             converse(PAIR.model_copy(update=changes), store="memory:", model="scripted")
@@ -180,9 +180,7 @@ def test_a_missing_package_is_named_before_any_model_is_called(
 
 
 @pytest.mark.parametrize("name", ["llama3:8b", "ft:gpt-4o:acme", "ollama:", "ollama", "scripted"])
-def test_any_other_name_with_a_colon_is_asked_of_the_server(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_any_other_name_with_a_colon_is_asked_of_the_server(name: str) -> None:
     talk = Conversation.model_validate(
         {
             "task": "x",
@@ -190,8 +188,7 @@ def test_any_other_name_with_a_colon_is_asked_of_the_server(
             "end_chat": {"max_iterations": 1},
         }
     )
-    with ScriptedServer(["One.", "Two."], models=(name,)) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    with ScriptedServer(["One.", "Two."], models=(name,)) as server, use_server(server):
         result = converse(talk, model=name, store="memory:")
         assert [call.body["model"] for call in server.calls] == [name, name]
     assert result.outcome is not None

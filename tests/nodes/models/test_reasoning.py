@@ -17,7 +17,7 @@ from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import Sent
 from support.log import fields_of
 from support.models import Chat
-from support.replies_in_bytes import Server, chunk, json_of, stream_of
+from support.replies_in_bytes import Server, chunk, json_of, stream_of, use_server
 
 HM = "Hm, let me see."
 DATA = tomllib.loads(Path(__file__).with_name("thoughts.toml").read_text("utf-8"))
@@ -61,12 +61,9 @@ def send(whole: dict[str, Any], pieces: Sequence[dict[str, Any]], *, streams: bo
     return json_of({"choices": [{"index": 0, "message": whole, "finish_reason": "stop"}]})
 
 
-def ask_server(
-    monkeypatch: pytest.MonkeyPatch, *replies: Sent, streams: bool
-) -> tuple[Result, Server]:
-    """Run the conversation with a server that sends these replies, then sound ones."""
-    with Server(*replies) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+def ask_server(reply: Sent, *, streams: bool) -> tuple[Result, Server]:
+    """Run the conversation with a server that sends this reply, then sound ones."""
+    with Server(reply) as server, use_server(server):
         return run("scripted", streams=streams), server
 
 
@@ -75,20 +72,18 @@ both_ways = pytest.mark.parametrize("streams", [False, True])
 
 @both_ways
 @pytest.mark.parametrize("way", WAYS)
-def test_r2_our_client_keeps_what_a_server_says_of_a_thought(
-    way: str, streams: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_r2_our_client_keeps_what_a_server_says_of_a_thought(way: str, streams: bool) -> None:
     reply = send(**WAYS[way], streams=streams)
-    result, _ = ask_server(monkeypatch, reply, streams=streams)
+    result, _ = ask_server(reply, streams=streams)
     assert result.transcript == [("Ann", "Yes."), ("Bob", "Fine.")]
     assert [one.thought.text for one in map(fields_of, result.messages) if one.thought] == [HM]
 
 
 @both_ways
-def test_r2_no_thought_is_none(streams: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_r2_no_thought_is_none(streams: bool) -> None:
     nothing = {"content": "Yes.", "reasoning_content": "", "reasoning": None}
     reply = send(nothing, [{"reasoning_content": ""}, {"content": "Yes."}], streams=streams)
-    result, _ = ask_server(monkeypatch, reply, streams=streams)
+    result, _ = ask_server(reply, streams=streams)
     assert result.transcript == [("Ann", "Yes."), ("Bob", "Fine.")]
     assert not [one for one in map(fields_of, result.messages) if one.thought]
 
@@ -113,13 +108,11 @@ BACK: dict[str, dict[str, Any]] = {
 
 @both_ways
 @pytest.mark.parametrize("way", BACK)
-def test_r2_what_a_server_gives_goes_back_whole_with_the_call(
-    way: str, streams: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_r2_what_a_server_gives_goes_back_whole_with_the_call(way: str, streams: bool) -> None:
     whole = BACK[way]["whole"] | {"tool_calls": [CALL]}
     pieces = [*BACK[way]["pieces"], {"tool_calls": [CALL | {"index": 0}]}]
     reply = send(whole, pieces, streams=streams)
-    result, server = ask_server(monkeypatch, reply, streams=streams)
+    result, server = ask_server(reply, streams=streams)
     (called,) = (one for one in server.asked[1]["messages"] if one.get("tool_calls"))
     assert {name: called.get(name) for name in BACK[way]["back"]} == BACK[way]["back"]
     assert HM not in str(server.asked[2])
@@ -128,7 +121,7 @@ def test_r2_what_a_server_gives_goes_back_whole_with_the_call(
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_r2_a_field_goes_back_by_its_name_with_the_calls_of_the_turn(
-    field: Literal["reasoning_content", "reasoning"], monkeypatch: pytest.MonkeyPatch
+    field: Literal["reasoning_content", "reasoning"],
 ) -> None:
     call = ScriptedToolCall(name="look", args={"place": "it"}, id="c1")
     script: list[Line] = [
@@ -136,8 +129,7 @@ def test_r2_a_field_goes_back_by_its_name_with_the_calls_of_the_turn(
         Reply(text="Nothing.", reasoning="Nothing there.", reasoning_field=field),
         "Fine.",
     ]
-    with ScriptedServer(script) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    with ScriptedServer(script) as server, use_server(server):
         result = run("scripted")
         prompts = [one.body["messages"] for one in server.calls]
     called = next(one for one in prompts[1] if one.get("tool_calls"))

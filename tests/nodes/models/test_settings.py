@@ -20,6 +20,7 @@ from duologue.graphs import (
 )
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import Request, ScriptedServer
+from support.replies_in_bytes import use_server
 
 ROWS = tomllib.loads(Path(__file__).with_name("settings.toml").read_text("utf-8"))
 
@@ -45,12 +46,10 @@ def talk(rounds: int = 1, **fields: Any) -> Conversation:
     return Conversation(**(given | fields))
 
 
-def held(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, model: str = "scripted", **fields: Any
-) -> list[Fields]:
+def held(server: ScriptedServer, model: str = "scripted", **fields: Any) -> list[Fields]:
     """Run a conversation with a server's model; return the request bodies."""
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    converse(talk(**fields), model=model, store="memory:")
+    with use_server(server):
+        converse(talk(**fields), model=model, store="memory:")
     return [call.body for call in server.calls]
 
 
@@ -68,24 +67,20 @@ def refusing(
     return answer
 
 
-def test_a_default_that_a_model_refuses_is_left_out_from_then_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_default_that_a_model_refuses_is_left_out_from_then_on() -> None:
     with ScriptedServer(refusing("temperature", TEMPERATURE)) as server:
-        bodies = held(server, monkeypatch, rounds=2)
-        again = held(server, monkeypatch)
+        bodies = held(server, rounds=2)
+        again = held(server)
     assert ["temperature" in body for body in bodies] == [True, False, False, False, False]
     assert not any("temperature" in body for body in again[len(bodies) :])
 
 
-def test_a_setting_of_the_users_that_a_model_refuses_is_one_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_setting_of_the_users_that_a_model_refuses_is_one_error() -> None:
     with (
         ScriptedServer(refusing("temperature", TEMPERATURE)) as server,
         pytest.raises(ModelError) as caught,
     ):
-        held(server, monkeypatch, model_settings={"temperature": 0.2})
+        held(server, model_settings={"temperature": 0.2})
     assert str(caught.value) == (
         "speakers.0.model_settings.temperature: the model 'scripted' refuses 0.2; remove it, or "
         f"choose another model: {TEMPERATURE}"
@@ -93,25 +88,23 @@ def test_a_setting_of_the_users_that_a_model_refuses_is_one_error(
     assert len(server.calls) == 1
 
 
-def test_of_two_settings_that_exclude_each_other_the_default_is_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_two_settings_that_exclude_each_other_the_default_is_left_out() -> None:
     def answer(_: object, request: Request) -> Reply | str:
         is_refused = {"temperature", "top_p"} <= {*request.body}
         return Reply(error=400, message=BOTH) if is_refused else "Hi."
 
     with ScriptedServer(answer) as server:
-        bodies = held(server, monkeypatch, model_settings={"top_p": 0.5})
+        bodies = held(server, model_settings={"top_p": 0.5})
     # Ann's call, its repetition, and Bob's call.
     assert [body.get("top_p") for body in bodies] == [0.5, 0.5, None]
     assert ["temperature" in body for body in bodies] == [True, False, False]
 
 
-def test_a_limit_is_sent_by_the_name_that_a_server_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_is_sent_by_the_name_that_a_server_knows() -> None:
     with ScriptedServer(lambda _: "Hi.") as server:
-        older = held(server, monkeypatch, model_settings={"max_tokens": 9})
+        older = held(server, model_settings={"max_tokens": 9})
     with ScriptedServer(refusing("max_tokens", LIMIT)) as server:
-        newer = held(server, monkeypatch, rounds=2, model_settings={"max_tokens": 9})
+        newer = held(server, rounds=2, model_settings={"max_tokens": 9})
     names = ("max_tokens", "max_completion_tokens")
     assert [[body.get(name) for name in names] for body in older] == [[9, None], [None, None]]
     # The first call is refused once; after it, Ann and Bob speak in turn.
@@ -120,47 +113,43 @@ def test_a_limit_is_sent_by_the_name_that_a_server_knows(monkeypatch: pytest.Mon
     ]
 
 
-def test_a_verdicts_default_limit_is_left_out_if_it_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_verdicts_default_limit_is_left_out_if_it_is_refused() -> None:
     message = "`max_tokens` must be greater than `thinking.budget_tokens`."
     with ScriptedServer(refusing("max_tokens", message)) as server:
-        bodies = held(server, monkeypatch, judge=JUDGE)
+        bodies = held(server, judge=JUDGE)
     verdicts = [body for body in bodies if "response_format" in body]
     assert ["max_tokens" in body for body in verdicts] == [True, False]
 
 
-def test_no_temperature_is_sent_if_it_is_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temperature_is_sent_if_it_is_unset() -> None:
     judge = JUDGE | {"temperature": "unset"}
     with ScriptedServer(refusing("nothing", "")) as server:
-        bodies = held(server, monkeypatch, model_settings={"temperature": "unset"}, judge=judge)
+        bodies = held(server, model_settings={"temperature": "unset"}, judge=judge)
     ann, bob, verdict = (body.get("temperature") for body in bodies)
     assert [ann, bob, verdict] == [None, 0.2, None]
 
 
-def test_another_bad_request_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_bad_request_is_made_once() -> None:
     error = Reply(error=400, message="The weather is bad.")
     with ScriptedServer(lambda _: error) as server, pytest.raises(ModelError, match="weather"):
-        held(server, monkeypatch)
+        held(server)
     assert len(server.calls) == 1
 
 
-def test_a_model_with_langchains_prefix_for_openai_is_asked_by_its_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_model_with_langchains_prefix_for_openai_is_asked_by_its_name() -> None:
     with ScriptedServer(lambda _: "Hi.", models=("gpt-4.1-mini",)) as server:
-        bodies = held(server, monkeypatch, model="openai:gpt-4.1-mini")
+        bodies = held(server, model="openai:gpt-4.1-mini")
     assert {body["model"] for body in bodies} == {"gpt-4.1-mini"}
 
 
-def test_further_settings_reach_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_further_settings_reach_the_request() -> None:
     further = {
         "extra_args": {"reasoning_effort": "low", "logit_bias": {"1": 2}},
         "extra_body": {"top_k": 3},
         "extra_headers": {"X-Team": "a"},
     }
     with ScriptedServer(lambda _: "Hi.") as server:
-        ann, bob = held(server, monkeypatch, model_settings=further)
+        ann, bob = held(server, model_settings=further)
         headers = [call.headers.get("x-team") for call in server.calls]
     assert {name: ann.get(name) for name in ("reasoning_effort", "logit_bias", "top_k")} == {
         "reasoning_effort": "low",
@@ -171,10 +160,10 @@ def test_further_settings_reach_the_request(monkeypatch: pytest.MonkeyPatch) -> 
     assert not {"reasoning_effort", "logit_bias", "top_k"} & {*bob}
 
 
-def test_a_further_setting_that_a_model_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_further_setting_that_a_model_refuses_is_named() -> None:
     answer = refusing("reasoning_effort", "Unrecognized request argument: reasoning_effort")
     with ScriptedServer(answer) as server, pytest.raises(ModelError) as caught:
-        held(server, monkeypatch, model_settings={"extra_args": {"reasoning_effort": "low"}})
+        held(server, model_settings={"extra_args": {"reasoning_effort": "low"}})
     start = (
         "speakers.0.model_settings.extra_args.reasoning_effort: the model 'scripted' refuses 'low'"
     )
@@ -206,10 +195,10 @@ def test_settings_that_are_not_valid_are_refused(given: Mapping[str, Any], messa
     ROWS["settings_that_collide_are_refused_before_the_first_call"],
 )
 def test_settings_that_collide_are_refused_before_the_first_call(
-    given: Mapping[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+    given: Mapping[str, Any], message: str
 ) -> None:
     with ScriptedServer(lambda _: "Hi.") as server, pytest.raises(SpecError) as caught:
-        held(server, monkeypatch, model_settings=given)
+        held(server, model_settings=given)
     assert str(caught.value) == f"speakers.0.model_settings.{message}"
     with pytest.raises(SpecError) as caught:
         converse(talk(model_settings=given), model=strict(), store="memory:")
@@ -218,12 +207,10 @@ def test_settings_that_collide_are_refused_before_the_first_call(
 
 
 @pytest.mark.parametrize("name", ["stop", "seed"])
-def test_settings_that_the_responses_api_lacks_are_refused_before_the_first_call(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_that_the_responses_api_lacks_are_refused_before_the_first_call(name: str) -> None:
     further = {"extra_args": {"use_responses_api": True}, name: {"stop": ["x"], "seed": 1}[name]}
     with ScriptedServer(lambda _: "Hi.") as server, pytest.raises(SpecError) as caught:
-        held(server, monkeypatch, model_settings=further)
+        held(server, model_settings=further)
     assert str(caught.value).startswith(f"speakers.0.model_settings.{name}: OpenAI's Responses API")
     assert not server.calls
 
