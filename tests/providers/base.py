@@ -116,13 +116,9 @@ class OpenAILikeServer(FakeServer[ProviderRequest]):
         if (method, request.path) != ("POST", self.path):
             raise RefusedRequestError(f"Not found: {method} {request.path}", status=404)
         if not request.headers.get("authorization", "").startswith("Bearer "):
-            raise self.no_key()
+            raise RefusedRequestError("Unauthorized", status=401)
         self.check_body(request.body)
         return None
-
-    def no_key(self) -> RefusedRequestError:
-        """Return the error for a request without a key."""
-        return RefusedRequestError("Unauthorized", status=401)
 
     def check_body(self, body: dict[str, Any]) -> None:
         """Check a body by the API's rules."""

@@ -5,10 +5,19 @@ from typing import Any, ClassVar, Final
 from duologue.nodes.testing import Reply
 
 from .base import OpenAILikeServer, ProviderRequest, RefusedRequestError
-from .openai_rules import check_ranges
+from .openai_rules import check_ranges, check_tool_results
 
 _GUIDE: Final = "https://api-docs.deepseek.com/guides/thinking_mode"
 _CODE: Final = "invalid_request_error"
+
+# https://github.com/agno-agi/agno/issues/3105 and https://github.com/qwersyk/Newelle/issues/425
+_UNASKED: Final = (
+    "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+)
+_UNANSWERED: Final = (
+    "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+    "'tool_call_id'. (insufficient tool messages following tool_calls message)"
+)
 
 
 class DeepSeek(OpenAILikeServer):
@@ -37,7 +46,7 @@ class DeepSeek(OpenAILikeServer):
             # https://api-docs.deepseek.com/quick_start/error_codes
             raise RefusedRequestError("Model Not Exist", code=_CODE)
         check_ranges(body, (("temperature", 0, 2), ("top_p", 0, 1), ("max_tokens", 1, None)))
-        _check_results(body["messages"])
+        check_tool_results(body, _UNASKED, _UNANSWERED, _CODE)
         self.check_thinking(body)
 
     def check_thinking(self, body: dict[str, Any]) -> None:
@@ -62,12 +71,6 @@ class DeepSeek(OpenAILikeServer):
                     f"{index}. For more information, please refer to {_GUIDE}#tool-calls",
                     code=_CODE,
                 )
-
-    def no_key(self) -> RefusedRequestError:
-        """Return the error for a request without a key."""
-        return RefusedRequestError(
-            "Authentication Fails (governor)", code="invalid_request_error", status=401
-        )
 
     def adapt_reply(self, reply: Reply, request: ProviderRequest, number: int) -> Reply:
         """Leave the thoughts away if the model does not think."""
@@ -121,29 +124,3 @@ def _refuse_reading(what: str) -> None:
         f"Failed to deserialize the JSON body into the target type: {what} at line 1 column 1",
         code=_CODE,
     )
-
-
-def _check_results(messages: list[dict[str, Any]]) -> None:
-    """Refuse a call without a result, and a result without a call.
-
-    https://github.com/agno-agi/agno/issues/3105 and https://github.com/qwersyk/Newelle/issues/425
-    """
-    owed: list[str] = []
-    for message in [*messages, {"role": "end"}]:
-        if message["role"] == "tool":
-            if message["tool_call_id"] not in owed:
-                raise RefusedRequestError(
-                    "Messages with role 'tool' must be a response to a preceding message with "
-                    "'tool_calls'",
-                    code=_CODE,
-                )
-            owed.remove(message["tool_call_id"])
-            continue
-        if owed:
-            raise RefusedRequestError(
-                "An assistant message with 'tool_calls' must be followed by tool messages "
-                "responding to each 'tool_call_id'. (insufficient tool messages following "
-                "tool_calls message)",
-                code=_CODE,
-            )
-        owed = [call["id"] for call in message.get("tool_calls") or ()]

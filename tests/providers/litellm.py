@@ -49,12 +49,6 @@ class LiteLLM(OpenAILikeServer):
                 + _GROUP.format(model=model)
             ) from None
 
-    def no_key(self) -> RefusedRequestError:
-        """Return the error for a request without a key."""
-        return RefusedRequestError(
-            "Authentication Error, No api key passed in.", code="401", status=401
-        )
-
     def render_error(self, error: RefusedRequestError) -> object:
         """Return an error in LiteLLM's form, whose fields are strings.
 

@@ -145,10 +145,6 @@ class Mistral(OpenAILikeServer):
         _check_calls(body["messages"])
         _check_order(body["messages"])
 
-    def no_key(self) -> RefusedRequestError:
-        """Return the error for a request without a key."""
-        return RefusedRequestError("Unauthorized", status=401)
-
     def render_answer(self, reply: Reply, request: ProviderRequest, number: int) -> object:
         """Return a completion, whose content is a list if the model thinks."""
         made: Any = super().render_answer(reply, request, number)

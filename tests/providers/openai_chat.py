@@ -22,11 +22,3 @@ class OpenAIChat(OpenAILikeServer):
                 status=404,
             )
         check_chat_request(body, model if isinstance(model, str) else "")
-
-    def no_key(self) -> RefusedRequestError:
-        """Return the error for a request without a key."""
-        return RefusedRequestError(
-            "You didn't provide an API key. You need to provide your API key in an Authorization "
-            "header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
-            status=401,
-        )

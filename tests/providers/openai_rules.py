@@ -273,34 +273,42 @@ def _check_names(body: Body) -> None:
             )
 
 
-def check_tool_results(body: Body) -> None:
+_UNASKED: Final = (
+    "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
+    "'tool_calls'."
+)
+_UNANSWERED: Final = (
+    "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+    "'tool_call_id'. The following tool_call_ids did not have response messages: {ids}"
+)
+
+
+def check_tool_results(
+    body: Body,
+    unasked: str = _UNASKED,
+    unanswered: str = _UNANSWERED,
+    code: str | None = None,
+) -> None:
     """Refuse a tool result without its call, and a call without its result.
 
     https://github.com/miurla/morphic/issues/136, https://github.com/aliasrobotics/cai/issues/111
+
+    Args:
+        body: The request's body.
+        unasked: The text of the error for a result.
+        unanswered: The text of the error for calls, with their ids as `{ids}`.
+        code: The code of the errors.
     """
     owed: list[str] = []
-    for index, message in enumerate(body["messages"]):
-        where = f"messages.[{index}].role"
+    for message in [*body["messages"], {"role": "end"}]:
         if message["role"] == "tool":
             if message["tool_call_id"] not in owed:
-                raise RefusedRequestError(
-                    "Invalid parameter: messages with role 'tool' must be a response to a "
-                    "preceeding message with 'tool_calls'.",
-                )
+                raise RefusedRequestError(unasked, code=code)
             owed.remove(message["tool_call_id"])
             continue
-        _check_none_owed(owed, where)
+        if owed:
+            raise RefusedRequestError(unanswered.format(ids=", ".join(owed)), code=code)
         owed = [call["id"] for call in message.get("tool_calls") or ()]
-    _check_none_owed(owed, f"messages.[{len(body['messages'])}].role")
-
-
-def _check_none_owed(owed: list[str], where: str) -> None:
-    if owed:
-        raise RefusedRequestError(
-            "An assistant message with 'tool_calls' must be followed by tool messages responding "
-            "to each 'tool_call_id'. The following tool_call_ids did not have response messages: "
-            f"{', '.join(owed)}",
-        )
 
 
 def _refuse_empty(place: str) -> NoReturn:

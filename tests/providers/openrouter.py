@@ -92,11 +92,6 @@ class OpenRouter(OpenAILikeServer):
             _normalise_reason(chunk)
             yield chunk
 
-    def no_key(self) -> RefusedRequestError:
-        """Return the error for a request without a key."""
-        # https://openrouter.ai/docs/api/reference/errors-and-debugging
-        return RefusedRequestError("No auth credentials found", status=401)
-
     def render_error(self, error: RefusedRequestError) -> object:
         """Return an error in OpenRouter's form, whose code is the HTTP status."""
         body: dict[str, Any] = {"message": error.message, "code": error.status}
