@@ -20,9 +20,9 @@ from duologue.graphs import (
     chat,
     converse,
     load_session,
-    stream,
 )
 from duologue.nodes.testing import Prompt, Reply
+from support.both_ways import RUNS, run_whole
 
 from .base import ProviderRequest
 from .fakes import client_of, fake
@@ -54,20 +54,6 @@ def speak(prompt: Prompt) -> str:
 
 
 Run = Callable[[Conversation, Any], Result]
-
-
-def run_whole(talk: Conversation, model: object) -> Result:
-    return converse(talk, model=model, store="memory:")  # type: ignore[arg-type]
-
-
-def run_streamed(talk: Conversation, model: object) -> Result:
-    """Run a conversation whose model's answers arrive as streams."""
-    known = {"model": model, "store": "memory:prices"}
-    (begun,) = (one for one in stream(talk, **known) if one.event == "session")  # type: ignore[arg-type]
-    return converse(talk, session=begun.session, **known)  # type: ignore[arg-type]
-
-
-RUNS: Final = [run_whole, run_streamed]
 
 
 def bill(used: list[dict[str, Any]]) -> float:

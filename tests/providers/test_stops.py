@@ -7,16 +7,15 @@ from typing import Any, Final
 
 import pytest
 
-from duologue.graphs import Conversation, ModelError, Result, Session, converse, stream
+from duologue.graphs import Conversation, ModelError, Result
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
+from support.both_ways import RUNS, run_streamed
 from support.log import fields_of
 from support.tables import read_rows
 
 from .base import ProviderRequest
 from .fakes import client_of, fake
 from .google_generative import BLOCKED
-
-STORE: Final = "memory:stops"
 
 Run = Callable[..., Result]
 
@@ -33,24 +32,13 @@ def talk(**ann: Any) -> Conversation:
     return Conversation.model_validate(fields)
 
 
-def run_whole(conversation: Conversation, model: Any) -> Result:  # noqa: ANN401
-    return converse(conversation, model=model, store=STORE)
-
-
-def run_streamed(conversation: Conversation, model: Any) -> Result:  # noqa: ANN401
-    """Run a conversation by its stream, and return its result."""
-    first, *_ = [*stream(conversation, model=model, store=STORE)]
-    assert first.event == "session"
-    return converse(conversation, model=model, store=STORE, session=first.session)
-
-
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeat a call without a wait."""
     monkeypatch.setattr("duologue.nodes.models.adapters.base._WAIT", 0)
 
 
-@pytest.fixture(params=[run_whole, run_streamed])
+@pytest.fixture(params=RUNS)
 def run(request: pytest.FixtureRequest) -> Run:
     return request.param  # type: ignore[no-any-return]
 
@@ -83,7 +71,7 @@ def stopped(result: Result) -> list[tuple[str, str, str]]:
 def check_shown(result: Result, words: str) -> None:
     """Check that the outcome, `why`, the page and the Markdown contain these words."""
     assert result.outcome is not None
-    session = Session(result.session_id, store=STORE)
+    session = result.session
     for shown in (
         " ".join(result.outcome.warnings),
         " ".join(map(str, result.why())),

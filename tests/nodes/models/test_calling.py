@@ -16,13 +16,13 @@ from duologue.graphs import (
     Result,
     Speaker,
     SpecError,
-    converse,
     load_conversation,
     stream,
 )
 from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.nodes.testing import Line, Reply, Script, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.both_ways import RUNS, run_whole
 from support.faulty_server import Body, Sent
 from support.replies_in_bytes import Server, chunk, json_of, stream_of, use_server
 from support.tables import read_rows
@@ -33,18 +33,7 @@ NAMES = ("server.count", "höchster Wert", "server_count", LONG)
 Run = Callable[..., Result]
 
 
-def run_whole(talk: Conversation, **options: Any) -> Result:
-    return converse(talk, store="memory:", **options)
-
-
-def run_streamed(talk: Conversation, **options: Any) -> Result:
-    """Run a conversation by its stream, and return its result."""
-    first, *_ = stream(talk, store="memory:calling", **options)
-    assert first.event == "session"
-    return converse(talk, store="memory:calling", session=first.session, **options)
-
-
-both_ways = pytest.mark.parametrize("run", [run_whole, run_streamed])
+both_ways = pytest.mark.parametrize("run", RUNS)
 
 
 class Ann:

@@ -11,12 +11,12 @@ from langchain_core.language_models.fake_chat_models import FakeMessagesListChat
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatResult
 
-from duologue.graphs import Conversation, Result, Speaker, converse, stream
+from duologue.graphs import Conversation, Result, Speaker, converse
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.both_ways import RUNS, run_whole
 from support.faulty_server import Sent
 from support.log import fields_of
-from support.models import Chat
 from support.replies_in_bytes import Server, chunk, json_of, stream_of, use_server
 
 HM = "Hm, let me see."
@@ -43,17 +43,6 @@ TALK = Conversation(
 )
 
 
-def run(model: Chat | str, *, streams: bool = False) -> Result:
-    """Run a conversation in which Ann may call a tool."""
-    session = None
-    if streams:
-        first, *_ = stream(TALK, model=model, store="memory:reasoning")
-        assert first.event == "session"
-        session = first.session
-    store = "memory:reasoning" if streams else "memory:"
-    return converse(TALK, model=model, store=store, session=session)
-
-
 def send(whole: dict[str, Any], pieces: Sequence[dict[str, Any]], *, streams: bool) -> Sent:
     """Return the response with a message, or a stream of these pieces of it."""
     if streams:
@@ -64,7 +53,7 @@ def send(whole: dict[str, Any], pieces: Sequence[dict[str, Any]], *, streams: bo
 def ask_server(reply: Sent, *, streams: bool) -> tuple[Result, Server]:
     """Run the conversation with a server that sends this reply, then sound ones."""
     with Server(reply) as server, use_server(server):
-        return run("scripted", streams=streams), server
+        return RUNS[streams](TALK, "scripted"), server
 
 
 both_ways = pytest.mark.parametrize("streams", [False, True])
@@ -130,7 +119,7 @@ def test_r2_a_field_goes_back_by_its_name_with_the_calls_of_the_turn(
         "Fine.",
     ]
     with ScriptedServer(script) as server, use_server(server):
-        result = run("scripted")
+        result = run_whole(TALK, "scripted")
         prompts = [one.body["messages"] for one in server.calls]
     called = next(one for one in prompts[1] if one.get("tool_calls"))
     assert (called["content"], called[field]) == ("I look.", HM)
@@ -156,7 +145,7 @@ def test_r2_blocks_of_langchain_are_thoughts_and_go_back_unchanged(content: list
     call = ScriptedToolCall(name="look", args={"place": "it"}, id="c1")
     script: list[Line] = [Reply(tool_calls=(call,)), "Nothing.", "Fine."]
     model = Blocks(script=script, disable_streaming=True)
-    result = run(model)
+    result = run_whole(TALK, model)
     sent = [one.messages for one in model.calls]
     blocks = [one for one in content if not isinstance(one, str)]
     called = next(one for one in sent[1] if one.type == "ai")
