@@ -75,7 +75,7 @@ async def share_store(address: str, make: Callable[[], Store]) -> AsyncIterator[
             await settled(store.close())
 
 
-__all__ = ["SessionLease", "Store", "default_store_url", "open_store"]
+__all__ = ["SessionLease", "Store", "open_store"]
 
 # At least two characters, so that a drive (C:) is read as a path.
 # libpq's other form of an address: `name=value` pairs.
@@ -84,13 +84,6 @@ _LIBPQ = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-
-
-def default_store_url() -> str:
-    """Return the address of the store in the user's data folder, `sqlite:///…/sessions.db`."""
-    from platformdirs import user_data_path  # not needed for a store that is named
-
-    return f"sqlite:///{(user_data_path('duologue') / 'sessions.db').as_posix()}"
 
 
 @asynccontextmanager
@@ -113,7 +106,9 @@ class _Place(NamedTuple):
 
 def _place(target: str | Path | None, *, create: bool) -> _Place:
     if target is None:
-        target = default_store_url()
+        from platformdirs import user_data_path  # not needed for a store that is named
+
+        target = user_data_path("duologue") / "sessions.db"
     if isinstance(target, Path):
         return _sqlite(target, create=create)
     if not isinstance(target, str):

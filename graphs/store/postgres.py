@@ -13,14 +13,14 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from secrets import token_hex
-from typing import Any, ClassVar, Final, LiteralString, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, LiteralString, NamedTuple
 from urllib.parse import unquote
 
 import langgraph.checkpoint.postgres as langgraph
 import psycopg
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import DictRow, dict_row, tuple_row
+from psycopg.rows import dict_row, tuple_row
 
 from ..common.addresses import show_address
 from ..common.errors import StoreError
@@ -31,8 +31,6 @@ from .postgres_pool import Connection, Connections, FetchedFiles, FetchedRows, U
 from .saver import RecordingSaver, SqlSaver
 from .serializer import PlainSerializer
 from .sql_tables import STORE_VERSION
-
-_Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 
 # The server notices within a minute that this machine is gone. This side's settings are in the
 # conninfo.
@@ -66,10 +64,10 @@ class PostgresOwner:
         self.url = url
         self._conninfo = conninfo
         self.is_direct = is_direct
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
         self._watching: asyncio.Task[None] | None = None
 
-    async def open(self) -> _Connection:
+    async def open(self) -> Connection:
         """Connect and acquire the lock."""
         with store_errors(self.url):
             self._connection = connection = await self._connect()
@@ -83,15 +81,13 @@ class PostgresOwner:
             )
         return connection
 
-    async def _connect(self) -> _Connection:
+    async def _connect(self) -> Connection:
         connection = await psycopg.AsyncConnection.connect(
             self._conninfo, autocommit=True, prepare_threshold=None, row_factory=dict_row
         )
         try:
             await connection.execute(_KEEPALIVES)
-            take: LiteralString = "SELECT pg_try_advisory_lock(%s) AS got"
-            found = await (await connection.execute(take, [key(self.name)])).fetchone()
-            if not (found and found["got"]):
+            if not await _try_lock(connection, self.name):
                 # The server has not noticed yet that the previous connection is gone.
                 raise psycopg.OperationalError(
                     "the server still holds the lock of a lost connection; try again in a minute"
@@ -362,17 +358,20 @@ async def _send(connection: Connection, *statements: Statement) -> psycopg.Async
     return cursor
 
 
+async def _try_lock(connection: Connection, name: str) -> bool:
+    """Acquire an advisory lock, and return whether it was free."""
+    take: LiteralString = "SELECT pg_try_advisory_lock(%s) AS got"
+    found = await (await connection.execute(take, [key(name)])).fetchone()
+    return bool(found and found["got"])
+
+
 @asynccontextmanager
 async def _advisory_lock(connection: Connection, what: str, url: str) -> AsyncIterator[None]:
     """Run the block under an advisory lock, so that only one process at a time does so."""
     until = time.monotonic() + _TABLES_SECONDS
     # Polled, because a statement that waits inside PostgreSQL would block the lock holder's CREATE
     # INDEX CONCURRENTLY, which waits for all running statements.
-    take: LiteralString = "SELECT pg_try_advisory_lock(%s) AS got"
-    while True:
-        found = await (await connection.execute(take, [key(what)])).fetchone()
-        if found and found["got"]:
-            break
+    while not await _try_lock(connection, what):
         if time.monotonic() > until:
             raise store_failure(
                 url,

@@ -102,23 +102,6 @@ def moment(when: datetime) -> str:
     return when.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def new_row(
-    session: str, title: str, spec: str, forked_from: str | None = None, tools: str = "{}"
-) -> SessionRow:
-    """Return the row of a session that starts now."""
-    now = datetime.now(UTC)
-    return SessionRow(
-        session=check_session_id(session),
-        title=title,
-        spec=spec,
-        digest=sha256(spec.encode()).hexdigest(),
-        created_at=now,
-        updated_at=now,
-        forked_from=forked_from,
-        tools=tools,
-    )
-
-
 def check_session_id(session: str) -> str:
     """Return `session` if it is a valid id of a session."""
     if _SESSION_ID.fullmatch(session) is None or session in {".", ".."}:

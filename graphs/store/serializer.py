@@ -132,14 +132,6 @@ def _decode(text: str) -> bytes | None:
     return data if b64encode(data).decode() == text else None
 
 
-def _digest_of(reference: bytes) -> str:
-    """Return the digest in a reference to a file."""
-    found = _MARKED.fullmatch(reference)
-    if found is None:
-        raise DamagedFileError("a reference to a file in a message is damaged")
-    return found[1].decode()
-
-
 def find_digests(written: bytes) -> Sequence[str]:
     """Return the digests of the files to which a stored value refers."""
     return [found.decode() for found in _MARKED.findall(written)] if MARK in written else ()
@@ -389,7 +381,10 @@ class _Reader:
     def _read_extension(self, code: int, written: bytes) -> Any:  # noqa: ANN401
         try:
             if code == _EXT_FILE and self._files is not None:
-                return self._files.get(_digest_of(written))
+                marked = _MARKED.fullmatch(written)
+                if marked is None:
+                    raise DamagedFileError("a reference to a file in a message is damaged")
+                return self._files.get(marked[1].decode())
             found = self._unpack(written)
             return _DeltaSnapshot(found) if code == EXT_DELTA_SNAPSHOT else _create(code, found)
         except Exception as error:

@@ -1,12 +1,14 @@
 """Leases on sessions and batches, under which alone their rows and checkpoints are written."""
 
+from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from ..common.errors import SessionError
 from .batches import PUT_BATCH, PUT_CELL, BatchRow, CellRow
 from .errors import taken_session, unknown_session
 from .lease import Lease, Statement
-from .rows import SessionRow, moment, new_row
+from .rows import SessionRow, moment
 from .sql_tables import ADD_ROW, RELEASE, Tables, columns_of
 
 if TYPE_CHECKING:
@@ -67,7 +69,17 @@ class SessionLease:
     def _make_row(
         self, title: str, spec: str, forked_from: str | None, tools: str
     ) -> tuple[SessionRow, Statement]:
-        row = new_row(self.session, title, spec, forked_from, tools)
+        now = datetime.now(UTC)
+        row = SessionRow(
+            session=self.session,
+            title=title,
+            spec=spec,
+            digest=sha256(spec.encode()).hexdigest(),
+            created_at=now,
+            updated_at=now,
+            forked_from=forked_from,
+            tools=tools,
+        )
         return row, self._store.statement(ADD_ROW, *columns_of(row))
 
     async def finish(self, reason: str) -> None:

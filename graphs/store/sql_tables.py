@@ -5,7 +5,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, LiteralString, TypeAlias
+from typing import Any, Final, LiteralString
 
 from pydantic import BaseModel
 
@@ -124,7 +124,6 @@ _TABLES: Final[Sequence[LiteralString]] = (
 
 
 # Inside the class, `list` is its method.
-_Rows: TypeAlias = list[SessionRow]
 
 
 class Tables(ABC):
@@ -192,8 +191,8 @@ class Tables(ABC):
         found = await self.read(_ROW + " WHERE session = ?", session)
         return read_row(found[0], self.url) if found else None
 
-    async def find(self, wanted: Wanted) -> _Rows:
-        """Return the rows that match the filter, in the order of `list`."""
+    async def find(self, wanted: Wanted) -> list[SessionRow]:
+        """Return the rows that match the filter, newest first, without reading checkpoints."""
         conditions = list[str]()
         values = list[object]()
         if wanted.status is not None:
@@ -223,11 +222,6 @@ class Tables(ABC):
         where = " WHERE " + " AND ".join(conditions) if conditions else ""
         found = await self.read(_ROW + where + _ORDER + " LIMIT ?", *values, wanted.limit)
         return [read_row(row, self.url) for row in found]
-
-    async def list(self) -> _Rows:
-        """Return every row, newest first by `created_at`, without reading checkpoints."""
-        found = await self.read(_ROW + _ORDER)
-        return [read_row(values, self.url) for values in found]
 
     async def verdicts(self, session: str) -> Sequence[str]:
         """Return the verdicts stored beside a session's log, as JSON texts, oldest first."""

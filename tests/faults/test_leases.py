@@ -28,6 +28,7 @@ from duologue.graphs import (
     SessionError,
     StoreError,
     aconverse,
+    alist_sessions,
     chat,
     role_play,
 )
@@ -388,7 +389,7 @@ async def test_a_server_that_restarts_connections_is_no_failure(
                     "WHERE application_name = 'restarted'"
                 )
             await put(held)
-            assert [row.session for row in await store.list()] == ["s"]
+            assert [row.session for row in await alist_sessions(store=store.address)] == ["s"]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
 from drawn_faults import Faults
-from duologue.graphs import SessionError, StoreError
+from duologue.graphs import SessionError, StoreError, alist_sessions
 from support.stores import open_store
 
 
@@ -71,7 +71,7 @@ async def test_who_only_reads_waits_for_no_writer(tmp_path: Path) -> None:
     await take(path, "s")
     with locked(path):
         async with open_store(path) as store:
-            assert await store.list() == []
+            assert await alist_sessions(store=store.address) == []
 
 
 async def test_an_opening_that_nobody_waits_for_is_given_up(tmp_path: Path) -> None:
@@ -111,4 +111,4 @@ async def test_what_has_no_place_in_a_database_fails_alone(tmp_path: Path) -> No
             odd = other.add(title="\ud800", spec="{}")
             found = await asyncio.gather(one.add(title="", spec="{}"), odd, return_exceptions=True)
         assert isinstance(found[1], StoreError)
-        assert [row.session for row in await store.list()] == ["good"]
+        assert [row.session for row in await alist_sessions(store=store.address)] == ["good"]

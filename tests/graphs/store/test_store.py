@@ -98,7 +98,7 @@ async def test_a_row_knows_the_session_that_it_was_forked_from(store: Store) -> 
         row = await held.add(title="", spec="{}", forked_from="garden")
     assert row.forked_from == "garden"
     assert await store.get("other") == row
-    assert await store.list() == [row]
+    assert await alist_sessions(store=store.address) == [row]
     assert (await add(store, "garden")).forked_from is None
 
 
@@ -112,7 +112,7 @@ async def test_a_row_is_added_once_and_read_back(store: Store) -> None:
     assert await store.get("other") is None
     with pytest.raises(SessionError, match="'s-1' already exists"):
         await add(store, "s-1", "again")
-    assert await store.list() == [row]
+    assert await alist_sessions(store=store.address) == [row]
 
 
 async def test_finishing_and_stopping_change_only_their_session(store: Store) -> None:
@@ -166,12 +166,6 @@ async def test_after_a_write_a_stop_is_read_only_if_one_was_requested(
         assert queries == []
         await store.request_stop("s")
         assert await held.stop_requested("s")
-
-
-async def test_a_listing_is_newest_first(store: Store) -> None:
-    for name in ("b", "a", "c"):
-        await add(store, name, name)
-    assert [row.session for row in await store.list()] == ["c", "a", "b"]
 
 
 async def test_sessions_are_found_by_what_is_said_of_them_page_by_page(
@@ -402,7 +396,9 @@ async def test_many_sessions_at_once_do_not_mix(store: Store) -> None:
             await held.finish("done")
 
     await asyncio.gather(*map(live, names))
-    assert {row.session for row in await store.list() if row.status == "finished"} == set(names)
+    assert {
+        row.session for row in await alist_sessions(store=store.address) if row.status == "finished"
+    } == set(names)
     for name in names:
         assert [text for text in await texts(store, name) if "reply" not in text] == [
             f"{name} {turn}" for turn in range(3)
@@ -443,7 +439,7 @@ async def test_eight_processes_write_at_once(shared: str) -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITERS, shared, *PATHS)
     assert await process.wait() == 0
     async with open_store(shared) as store:
-        rows = await store.list()
+        rows = await alist_sessions(store=store.address)
         assert len(rows) == 32
         assert all(row.status == "finished" for row in rows)
         for row in rows:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
-from duologue.graphs import StoreError
+from duologue.graphs import StoreError, alist_sessions
 from support.postgres import server
 from support.stores import SessionLease, Store, open_store
 from support.tables import read_rows
@@ -106,7 +106,7 @@ async def test_a_closed_store_is_one_complete_file(tmp_path: Path) -> None:
     file.rename(tmp_path / "moved.db")
     for name, sessions in {"x.db": [], "moved.db": ["s"]}.items():
         async with open_store(tmp_path / name) as store:
-            assert [row.session for row in await store.list()] == sessions
+            assert [row.session for row in await alist_sessions(store=store.address)] == sessions
 
 
 async def test_a_store_closes_after_what_a_cancelled_reader_reads(tmp_path: Path) -> None:
@@ -151,12 +151,12 @@ async def test_a_file_that_is_not_there_is_not_made_for_a_reader(tmp_path: Path)
     async with open_store(file):
         pass
     async with open_store(file, create=False) as store:
-        assert await store.list() == []
+        assert await alist_sessions(store=store.address) == []
 
 
 async def test_memory_needs_no_file(tmp_path: Path) -> None:
     async with open_store(f"memory:{tmp_path.name}", create=False) as store:
-        assert await store.list() == []
+        assert await alist_sessions(store=store.address) == []
 
 
 async def test_a_folder(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ async def test_a_full_disk_is_named_and_leaves_the_file_usable(tmp_path: Path) -
                 assert "x.db can't be used: database or disk is full" in str(error)
             assert not isinstance(added, BaseException)
             assert not connection.in_transaction
-        assert [row.session for row in await store.list()] == ["t"]
+        assert [row.session for row in await alist_sessions(store=store.address)] == ["t"]
         assert await store.read("SELECT count(*) FROM writes") == [(0,)]
 
 
@@ -271,6 +271,6 @@ async def test_a_server_that_goes_away_in_mid_run_is_named() -> None:
             await held.add(title="", spec="")
             await put(held, 10)
             await asyncio.to_thread(stack.close)
-            for call in (put(held, 10), held.finish("x"), store.list()):
+            for call in (put(held, 10), held.finish("x"), alist_sessions(store=store.address)):
                 with pytest.raises(StoreError, match=r"can't be used: .*connect"):
                     await call

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from duologue.graphs import Session, StoreError, converse, list_sessions, role_play
+from duologue.graphs import Session, StoreError, alist_sessions, converse, list_sessions, role_play
 from duologue.nodes.testing import ScriptedChatModel
 from support.stores import open_store
 
@@ -112,7 +112,7 @@ async def test_a_change_of_a_store_that_is_read_as_unchangeable_is_noticed(folde
         store = await shown.__aenter__()
     await to_thread(lambda: fill(file, "second"))
     with pytest.raises(StoreError, match="it was changed while it was read; open it again"):
-        await store.list()
+        await alist_sessions(store=store.address)
     await shown.__aexit__(None, None, None)
 
 

@@ -18,7 +18,15 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from duologue.graphs import Session, SessionError, StoreError, aconverse, astream, role_play
+from duologue.graphs import (
+    Session,
+    SessionError,
+    StoreError,
+    aconverse,
+    alist_sessions,
+    astream,
+    role_play,
+)
 from duologue.graphs.common.data import Versions
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.store import saver, sql_tables as tables
@@ -538,7 +546,7 @@ async def test_a_store_of_another_format_is_refused_and_unchanged(
             pytest.fail("opened")
     monkeypatch.setattr(tables, "STORE_VERSIONS", Versions(version))
     async with open_store(target) as store:
-        assert await store.list() == [row]
+        assert await alist_sessions(store=store.address) == [row]
 
 
 async def test_a_later_format_is_made_of_this_one_by_its_steps(
