@@ -10,6 +10,10 @@ from duologue.graphs import (
     Conversation,
     DoneToken,
     DuologueError,
+    EndChat,
+    Guards,
+    MaxMessages,
+    Price,
     Scenario,
     SeparateJudge,
     Session,
@@ -33,7 +37,8 @@ class Thing:
     """An object that is neither a function nor an agent."""
 
 
-PUBLIC = (Batch, Conversation, DoneToken, Scenario, SeparateJudge, Session, Speaker, Thing)
+PUBLIC = (Batch, Conversation, DoneToken, EndChat, Guards, MaxMessages, Price, Scenario)
+OTHERS = (SeparateJudge, Session, Speaker, Thing)
 
 
 TALK = Conversation("Talk.", [Speaker("One"), Speaker("Two")])
@@ -47,7 +52,7 @@ def names() -> dict[str, Any]:
         "one": TALK.speakers[0],
         "two": TALK.speakers[1],
         "talk": TALK,
-        **{kind.__name__: kind for kind in PUBLIC},
+        **{kind.__name__: kind for kind in (*PUBLIC, *OTHERS)},
         "chat": chat,
         "converse": converse,
         "simulate": simulate,

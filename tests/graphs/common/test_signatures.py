@@ -132,28 +132,3 @@ def test_a_field_by_position_is_the_field_by_name() -> None:
         name="Ann", system_prompt="You lead.", task="Lead."
     )
     assert duologue.MaxSeconds(60) == duologue.MaxSeconds(limit=60)
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (
-            lambda: duologue.DoneToken("DEAL", "Ann"),  # type: ignore[call-arg, arg-type]
-            "DoneToken accepts 'token' by position, not 2 values; pass the other fields by name",
-        ),
-        (
-            lambda: duologue.Price(1, 2, input=3),  # type: ignore[misc]
-            "Price gets 'input' by position and by name; pass it only once",
-        ),
-        (
-            lambda: duologue.Guards(3),  # type: ignore[call-arg]
-            "Guards accepts its fields by name only",
-        ),
-    ],
-)
-def test_what_can_not_be_given_by_position_is_one_error(
-    make: Callable[[], object], said: str
-) -> None:
-    with pytest.raises(TypeError) as caught:
-        make()
-    assert str(caught.value) == said

@@ -1,7 +1,6 @@
 """An error in a spec is one sentence, a `SpecError`, however the spec is created."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -10,16 +9,13 @@ from pydantic import ValidationError
 import duologue
 from duologue.graphs import (
     Conversation,
-    DoneToken,
     EndChat,
     EndChatMode,
-    MaxMessages,
     Sandbox,
     Session,
     Speaker,
     SpecError,
     StopRequested,
-    chat,
     coder,
     group_solve,
     load_conversation,
@@ -84,36 +80,6 @@ def test_data_that_is_nested_too_deep_is_the_same_error() -> None:
         EndChat(when=end)
     with pytest.raises(SpecError, match="nested too deeply"):
         load_conversation(minimal(end_chat={"when": end}))
-
-
-@pytest.mark.parametrize(
-    ("make", "name", "places"),
-    [
-        (partial(Speaker, "Ann"), "instructions", "'system_prompt'"),
-        (partial(Speaker, "Ann"), "System_Message", "'system_prompt'"),
-        (partial(Speaker, "Ann"), "llm", "'model'"),
-        (partial(Speaker, "Ann"), "output_type", "'format'"),
-        (partial(Conversation, "Plan.", PAIR), "max_turns", "'end_chat.max_iterations'"),
-        (partial(Conversation, "Plan."), "agents", "'speakers'"),
-        (partial(Conversation, "Plan.", PAIR), "termination_condition", "'end_chat'"),
-        (partial(Conversation, "Plan.", PAIR), "end_when", "'end_chat'"),
-        (partial(Conversation, "Plan.", PAIR), "max_messages", "'end_chat'"),
-        (EndChat, "termination_condition", "'when'"),
-        (partial(DoneToken, "DEAL"), "speaker", "'by'"),
-        (DoneToken, "word", "'token'"),
-        (MaxMessages, "max_messages", "'limit'"),
-        (chat, "agent", "'assistant'"),
-        (EndChat, "max_rounds", "'max_iterations'"),
-        (role_play, "system", "'user.system_prompt', 'assistant.system_prompt'"),
-    ],
-)
-def test_a_name_of_another_library_points_to_the_field_here(
-    make: Callable[..., object], name: str, places: str
-) -> None:
-    given = ("Plan", "Owner", "Gardener") if make is role_play else ()
-    with pytest.raises(SpecError) as caught:
-        make(*given, **{name: 3})
-    assert str(caught.value) == f"{name}: there is no such field; did you mean {places}?"
 
 
 @each_row("a_field_of_a_part_points_to_its_place", "name", "place")
