@@ -107,7 +107,6 @@ def test_a_key_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 REAL = "sk-real"
 EVIL = "http://evil.example/v1"
-LOCAL = "http://localhost:11434/v1"
 
 
 def refused() -> dict[str, str]:

@@ -91,7 +91,6 @@ def test_short_forms_mean_the_same_in_a_file(text: str, expected: Conversation) 
     assert load_conversation("talk.toml") == expected
 
 
-ONCE = {"kind": "text", "text": "Hi.", "once": True}
 Replies = list[object]
 
 
