@@ -165,7 +165,11 @@ class Tape:
             call.prompt_tokens, call.limit = error.prompt_tokens, error.limit
             self.recording.calls.append(call)
             raise
-        answer = self.secrets.plain(_dump_answer(found))
+        fields = {"content", "additional_kwargs", "tool_calls", "invalid_tool_calls"}
+        dumped = found.model_dump(mode="json", include=fields | {"usage_metadata"})
+        kept = {name: found.response_metadata.get(name) for name in _METADATA}
+        dumped["response_metadata"] = {name: one for name, one in kept.items() if one is not None}
+        answer = self.secrets.plain(dumped)
         self.recording.calls.append(ModelCall(request=shown, answer=answer))
         return found
 
@@ -244,14 +248,6 @@ def _describe_message(message: BaseMessage) -> dict[str, Any]:
 
 _METADATA: Final = ("finish_reason", "model_name")
 """The metadata of answers that are recorded. Others can contain headers of the server."""
-
-
-def _dump_answer(answer: AIMessage) -> dict[str, Any]:
-    fields = {"content", "additional_kwargs", "tool_calls", "invalid_tool_calls", "usage_metadata"}
-    dumped: dict[str, Any] = answer.model_dump(mode="json", include=fields)
-    kept = {name: answer.response_metadata.get(name) for name in _METADATA}
-    dumped["response_metadata"] = {name: one for name, one in kept.items() if one is not None}
-    return dumped
 
 
 _PARTS: Final[Mapping[str, type[Data]]] = {THOUGHT: Thought, STOP: Stop}

@@ -213,8 +213,15 @@ class SuiteReport(Shown, Data):
         return next((one for one in order if one in found), "passed")
 
     def __str__(self) -> str:
-        parts = [self._title(), *(_describe_scenario(one) for one in self.scenarios)]
-        return "\n".join([*parts, *(f"  {note}" for note in self.notes)])
+        lines = [self._title()]
+        for one in self.scenarios:
+            counts = ", ".join(f"{many} {outcome}" for outcome, many in one.outcomes.items())
+            name, errors = join_names(one.scenario, one.persona), one.user_errors
+            line = f"  {name}: {counts}{describe_passes(one.passes)}"
+            if errors is not None and errors.value:
+                line += f"; user errors {describe_share(errors)}"
+            lines.append(line)
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -279,14 +286,6 @@ def join_names(scenario: str, persona: str | None) -> str:
     return scenario if persona is None else f"{scenario}, {persona}"
 
 
-def _describe_scenario(one: ScenarioRow) -> str:
-    name = join_names(one.scenario, one.persona)
-    outcomes = ", ".join(f"{many} {outcome}" for outcome, many in one.outcomes.items())
-    errors = one.user_errors
-    users = f"; user errors {describe_share(errors)}" if errors is not None and errors.value else ""
-    return f"  {name}: {outcomes}{describe_passes(one.passes)}{users}"
-
-
 async def read_suite(store: Store, name: str) -> SuiteReport:
     """Read the results of a suite from its batch.
 
@@ -302,7 +301,11 @@ async def read_suite(store: Store, name: str) -> SuiteReport:
             f"Batch {name!r} in {store.url} is not a suite of scenarios; name the batch of a run "
             "of `duologue simulate`."
         )
-    known = {key: _read_scenario(fields) for key, fields in facts["scenarios"].items()}
+    known: dict[str, tuple[Scenario, Sequence[str]]] = {}
+    for key, fields in facts["scenarios"].items():
+        # Stored without its functions; the names of the checks are stored.
+        own = {field: one for field, one in fields.items() if field not in ("checks", "world")}
+        known[key] = Scenario(**own), [*map(str, fields.get("checks") or ())]
     asked = facts.get("judge_model")
     judges = asked if isinstance(asked, list) else ()
     rows = [row async for row in store.batches.each(CellsWanted(batch=name))]
@@ -321,12 +324,6 @@ async def read_suite(store: Store, name: str) -> SuiteReport:
         user_errors=_errors_by_model(found, known),
         agreement=measure_agreement(one for _, verdicts in read for one in verdicts),
     )
-
-
-def _read_scenario(fields: Mapping[str, Any]) -> tuple[Scenario, Sequence[str]]:
-    """Return a stored scenario without its functions, and the checks' names."""
-    own = {name: value for name, value in fields.items() if name not in ("checks", "world")}
-    return Scenario(**own), [*map(str, fields.get("checks") or ())]
 
 
 async def _read_row(

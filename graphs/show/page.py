@@ -318,6 +318,13 @@ class PageSession:
 def page_of(session: PageSession) -> Page:
     """Build the page of a whole session."""
     conversation, log, found = session.conversation, session.log, anchors(session.log)
+    ids = {str(one.id): found[place_of(one)] for one in log}
+    players: list[Player] = []
+    for name in conversation.names:
+        system = conversation.system_prompt(conversation.speaker(name), session.task)
+        view = viewpoint(conversation, log, name)
+        sent = tuple(_list_sent(session.prompts.get(name, ()), system, view, ids))
+        players.append(Player(name=name, system=system, sent=sent))
     added: dict[str, object] = {"later": tuple(session.later)}
     if session.verdict is not None:
         added |= {"tone": session.verdict.tone, "verdict": session.verdict.text}
@@ -325,7 +332,7 @@ def page_of(session: PageSession) -> Page:
         session=session.id,
         title=_title(session.title),
         task=session.task or "",
-        players=tuple(_player(session, name, found) for name in conversation.names),
+        players=tuple(players),
         lines=tuple(lines_of(conversation, log)),
         ending=ending_of(
             Dialogue(conversation, session.position, log=log),
@@ -358,15 +365,6 @@ def _title(text: str) -> str:
 
 
 _LONGEST: Final = 100
-
-
-def _player(session: PageSession, name: str, found: Mapping[str, str]) -> Player:
-    conversation = session.conversation
-    system = conversation.system_prompt(conversation.speaker(name), session.task)
-    view = viewpoint(conversation, session.log, name)
-    ids = {str(one.id): found[place_of(one)] for one in session.log}
-    sent = _list_sent(session.prompts.get(name, ()), system, view, ids)
-    return Player(name=name, system=system, sent=tuple(sent))
 
 
 def _list_sent(

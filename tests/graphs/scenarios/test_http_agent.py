@@ -66,16 +66,11 @@ def test_a_server_gets_its_key_and_its_model_s_name(
     assert "s3cret" not in str(result.conversation.conversation.model_dump())
 
 
-@pytest.mark.parametrize("name", ["agent_key_env", "agent_model"])
-def test_only_a_url_has_a_key_and_a_model(name: str) -> None:
-    options: dict[str, Any] = {name: "SHOP_KEY"}
-    with pytest.raises(SpecError, match=f"{name}: only an agent that is a URL"):
-        play(lambda messages: "Done.", **options)
-    with pytest.raises(SpecError, match=f"{name}: only an agent that is a URL"):
-        play("a2a:http://127.0.0.1:1/", **options)
-
-
-def test_a_variable_that_is_not_set_is_named_before_a_call() -> None:
+@pytest.mark.parametrize("agent", [lambda messages: "Done.", "a2a:http://127.0.0.1:1/"])
+def test_only_a_url_has_a_key_that_is_set_and_a_model(agent: object) -> None:
+    for name in ("agent_key_env", "agent_model"):
+        with pytest.raises(SpecError, match=f"{name}: only an agent that is a URL"):
+            play(agent, **{name: "SHOP_KEY"})
     with pytest.raises(SpecError, match="agent_key_env: the environment variable 'NO_SUCH_KEY'"):
         play("http://127.0.0.1:1/v1", agent_key_env="NO_SUCH_KEY")
 
