@@ -108,11 +108,6 @@ KNOWN = {
     "seconds": 2.0,
     "score.won": 1.0,
 }
-CALL = {
-    "type": "function",
-    "id": "a",
-    "function": {"name": "weather", "arguments": '{"day": "Monday"}'},
-}
 
 
 def test_rows_hold_what_is_known_of_each_cell(one: StoredSession, store: str) -> None:

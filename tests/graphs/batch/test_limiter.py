@@ -275,6 +275,12 @@ async def test_a_pause_is_told_to_all_that_wait_at_once_and_the_first_reason_sta
     assert gate.figures().used == used(5)
 
 
+@pytest.mark.parametrize("name", ["max_cost", "max_tokens"])
+def test_a_budget_that_earlier_runs_used_up_stops_a_batch_at_once(name: str) -> None:
+    assert limiter(used(300, 300), **{name: 300}).paused == f"limits.{name} of 300 is used up"
+    assert limiter(used(299, 299), **{name: 300}).paused is None
+
+
 @in_virtual_time
 async def test_the_time_of_all_runs_is_measured_from_the_first_call() -> None:
     gate = limiter(seconds=100, max_seconds=130, rates={"*": {"requests_per_minute": 1}})

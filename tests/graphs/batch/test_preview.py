@@ -21,7 +21,6 @@ TALK: dict[str, Any] = {
     "speakers": [{"name": "Ann"}, {"name": "Bob"}, {"name": "Cid", "checks_completion": True}],
 }
 ALL: dict[str, Any] = {"mode": "all_task_must_complete", "max_iterations": 2}
-CAPPED: dict[str, Any] = {**ALL, "when": {"kind": "max_messages", "limit": 5}}
 
 
 NO_LIMITS = Batch(conversation=PLAY)
