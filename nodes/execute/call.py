@@ -137,7 +137,11 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
                 f"{name} took longer than {seconds:g} s and was stopped", Failure.TOOL
             )
         return _describe_failure(name, tool, error)
-    return _read_output(name, found)
+    messages = found.get("messages") if isinstance(found, dict) else None
+    if not messages or not isinstance(messages[0], ToolMessage):
+        what = type(found[0] if isinstance(found, list) and found else found).__name__
+        return CallResult(f"{name} failed: it returned a {what}; return text", Failure.TOOL)
+    return read_new_result(messages[0], name)
 
 
 def _describe_failure(name: str, tool: BaseTool, error: BaseException) -> CallResult:
@@ -218,14 +222,6 @@ def describe_argument_errors(error: ValidationError) -> str:
     return "; ".join(
         f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()
     )
-
-
-def _read_output(name: str, found: object) -> CallResult:
-    messages = found.get("messages") if isinstance(found, dict) else None
-    if not messages or not isinstance(messages[0], ToolMessage):
-        what = type(found[0] if isinstance(found, list) and found else found).__name__
-        return CallResult(f"{name} failed: it returned a {what}; return text", Failure.TOOL)
-    return read_new_result(messages[0], name)
 
 
 _BYTES: Final = (bytes, bytearray, memoryview)

@@ -317,7 +317,14 @@ class HttpServer(ABC, Generic[RequestT]):
         try:
             reply = self._tape.answer(number, request.prompt)
         except Exception as error:  # the client receives any exception of the script as an error
-            return self._fail(_convert_exception(error))
+            refused = RefusedRequestError(f"{type(error).__name__}: {error}", code="script_raised")
+            if is_status_error(error):
+                refused = RefusedRequestError(
+                    error.message, code=error.code, status=error.status_code
+                )
+            elif isinstance(error, ScriptExhaustedError):
+                refused = RefusedRequestError(str(error), code="script_exhausted")
+            return self._fail(refused)
         with self._changed:
             if self._changed.wait_for(lambda: self._closing, reply.delay):
                 raise _Broken
@@ -357,14 +364,6 @@ async def _parts(parts: Iterable[bytes], *, broken: bool) -> AsyncIterator[bytes
 def _json(body: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     # Starlette's JSONResponse refuses NaN and lone surrogates.
     return Response(json.dumps(body), status, headers, "application/json")
-
-
-def _convert_exception(error: Exception) -> RefusedRequestError:
-    if is_status_error(error):
-        return RefusedRequestError(error.message, code=error.code, status=error.status_code)
-    if isinstance(error, ScriptExhaustedError):
-        return RefusedRequestError(str(error), code="script_exhausted")
-    return RefusedRequestError(f"{type(error).__name__}: {error}", code="script_raised")
 
 
 __all__ = ["Request", "ScriptedServer"]

@@ -111,11 +111,17 @@ class Resources:
         """Check that a conversation can run here, and return it with its registered prompts."""
         self.registry.bring(conversation)
         resolved = await self.find(conversation)
-        await self._check_models(resolved)
-        for path, inner in self.registry.inner_of(resolved):
-            with naming_path(path):
-                await self._check_models(inner)
+        await self._check_each(resolved, self._check_models)
         return resolved
+
+    async def _check_each(
+        self, conversation: Conversation, check: Callable[[Conversation], Awaitable[None]]
+    ) -> None:
+        """Check a conversation and those inside it. An error names the path of the inner one."""
+        await check(conversation)
+        for path, inner in self.registry.inner_of(conversation):
+            with naming_path(path):
+                await check(inner)
 
     async def _check_models(self, conversation: Conversation) -> None:
         for name in conversation.model_names:
@@ -133,10 +139,7 @@ class Resources:
 
         The conversations inside it are checked, too.
         """
-        await self._find_names(conversation)
-        for path, inner in self.registry.inner_of(conversation):
-            with naming_path(path):
-                await self._find_names(inner)
+        await self._check_each(conversation, self._find_names)
         return self.registry.resolve_prompts(conversation) if conversation.prompts else conversation
 
     async def _find_names(self, conversation: Conversation) -> None:

@@ -264,9 +264,14 @@ async def last_prompt(
 def _find_log_before_answer(before: State, after: State, name: str) -> list[AnyMessage] | None:
     """Return the log before the answer of a speaker's model in a step, or None if there is none."""
     phase = Position.model_validate(before.get("position") or {}).phase
-    if phase is Phase.ANSWERED or _is_pending_used(before, phase, name):
+    if phase is Phase.ANSWERED:
         # This step used an answer from an earlier step.
         return None
+    if phase in (*BETWEEN_TURNS, Phase.REQUESTED) and "spec" in before:
+        waiting = pending_answers(restore_conversation(before["spec"]), log_of(before))
+        if any(metadata(answer).speaker == name for answer in waiting):
+            # The answer was requested together with those of other speakers.
+            return None
     known, log = {message.id for message in log_of(before)}, log_of(after)
     for place, message in enumerate(log):
         about = metadata(message)
@@ -274,15 +279,6 @@ def _find_log_before_answer(before: State, after: State, name: str) -> list[AnyM
         if message.id not in known and by_model and about.speaker == name:
             return log[:place]
     return None
-
-
-def _is_pending_used(before: State, phase: Phase, name: str) -> bool:
-    """Return whether a step begins a turn whose answer was requested together with others."""
-    if phase not in (*BETWEEN_TURNS, Phase.REQUESTED) or "spec" not in before:
-        return False
-    conversation = restore_conversation(before["spec"])
-    waiting = pending_answers(conversation, log_of(before))
-    return any(metadata(answer).speaker == name for answer in waiting)
 
 
 async def _rebuild_prompt(

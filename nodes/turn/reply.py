@@ -279,7 +279,12 @@ async def reply_of(context: NodeContext, said_by_person: Content | None) -> Draf
         turn = turn_of(context)
         changed, text = await run_before_speaker(context.hooks, turn)
         if changed.heard != turn.heard:
-            _add_hook_version(context, changed.heard)
+            log, name = context.heard_lines(), context.turn.speaker
+            places = tuple(list_heard(log, name))
+            heard = (message for message in log if place_of(message) in places)
+            files = [block for message in heard for block in files_of(message.content)]
+            version = HookVersion(audience=(name,), instead_of=places)
+            context.add(make_content(changed.heard, files), version)
     if said_by_person is not None:
         return DraftReply(AIMessage(storable_content(said_by_person)), Source.HUMAN)
     if text is not None:
@@ -304,15 +309,6 @@ def _reply_by_calls(context: NodeContext) -> DraftReply:
     before = output.message.content if returns_directly(context, tools) else ""
     content = make_content(join_texts(text_of(before), [handed.text]), files_of(before))
     return DraftReply(AIMessage(content), Source.HANDOFF, handed=handed)
-
-
-def _add_hook_version(context: NodeContext, text: str) -> None:
-    """Add the text to the log that a hook has made of the messages that the speaker hears."""
-    log, name = context.heard_lines(), context.turn.speaker
-    places = tuple(list_heard(log, name))
-    heard = (message for message in log if place_of(message) in places)
-    files = [block for message in heard for block in files_of(message.content)]
-    context.add(make_content(text, files), HookVersion(audience=(name,), instead_of=places))
 
 
 async def _reply_by_pending_answer(context: NodeContext) -> DraftReply:

@@ -100,19 +100,19 @@ def test_the_rest_is_asked_for_once_and_both_parts_are_one_message() -> None:
     assert played.outcome.total.calls == 3
 
 
-def test_a_rest_that_is_cut_off_too_is_said_as_far_as_it_came() -> None:
+@pytest.mark.parametrize(
+    ("how", "rest", "said"),
+    [
+        ("continue", cut("ee fo"), "One two three fo"),
+        ("continue", " ", "One two thr"),
+        ("retry", " ", "One two thr"),
+    ],
+)
+def test_a_rest_that_is_cut_off_or_blank_leaves_what_came(how: str, rest: Line, said: str) -> None:
     """R3."""
-    played = play(talk(on_length="continue"), [cut("One two thr"), cut("ee fo"), "Fine."])
-    assert played.transcript[0] == ("Ann", "One two three fo")
+    played = play(talk(on_length=how), [cut("One two thr"), rest, "Fine."])
+    assert played.transcript[0] == ("Ann", said)
     assert cut_off(played.result) == [True, False]
-
-
-def test_a_rest_that_is_blank_leaves_the_first_part() -> None:
-    """R3."""
-    for how in ("continue", "retry"):
-        played = play(talk(on_length=how), [cut("One two thr"), " ", "Fine."])
-        assert played.transcript[0] == ("Ann", "One two thr")
-        assert cut_off(played.result) == [True, False]
 
 
 def test_a_shorter_one_is_asked_for_once_and_said() -> None:
@@ -267,21 +267,6 @@ def test_what_goes_on_costs_no_history(how: str) -> None:
     assert drafts(played.result) == ["By the wall, in"]
     assert [kind_of(one) for one in played.result.messages].count("summary") == 0
     assert played.prompts[3][1]["content"] == "Please begin."
-
-
-def test_a_rest_that_begins_with_its_mark_again_has_it_once() -> None:
-    """R3, R8."""
-    script: list[Line] = [
-        cut("Instruction: Plant the beans.\nInput: Seeds of this and"),
-        "**Input:** of that, and a spade.\nNext.",
-        "Fine.",
-    ]
-    whole = "Instruction: Plant the beans.\nInput: Seeds of this and of that, and a spade.\nNext."
-    assert play(talk(format=MARKS, on_length="continue"), script).transcript[0] == ("Ann", whole)
-    # A rest that repeats the whole message replaces it.
-    script = [cut("Instruction: Plant"), "Instruction: Plant it.\nInput: None\nNext.", "Fine."]
-    whole = "Instruction: Plant it.\nInput: None\nNext."
-    assert play(talk(format=MARKS, on_length="continue"), script).transcript[0] == ("Ann", whole)
 
 
 def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse() -> None:

@@ -286,34 +286,32 @@ def test_the_verdict_of_a_speaker_without_a_model_still_needs_one() -> None:
 # Checks of a reply.
 
 
-def test_a_fixed_text_never_counts_as_the_same_reply() -> None:
-    """A2: a fixed text is the default of every turn; a model's same words would end it."""
-    long = {"kind": "text", "text": "Please go on with what you were about to do for us."}
-    said = [f"Line {word} of them all." for word in ("one", "two", "three", "four", "five")]
-    result, _ = play(proxy(long, rounds=5), said)
-    assert outcome_of(result).reasons == (Reason.MAX_ITERATIONS,)
+LONG = "Please go on with what you were about to do for us."
+TEXT = {"kind": "text", "text": LONG}
+LINES = [f"Line {word} of them all." for word in ("one", "two", "three", "four", "five")]
 
 
-def test_a_function_that_gives_the_same_reply_is_stopped_by_the_guard() -> None:
-    """A10: a function could return another reply."""
-    said = ["So be it.", "Well.", "Well.", "Well."]
-    text = "Please go on with what you were about to do for us."
-    result, _ = play(proxy(function("f"), rounds=5), said, functions={"f": gives(text)})
-    assert outcome_of(result).reasons[0] is Reason.SAME_REPLIES
-    assert outcome_of(result).by == "Bob"
-
-
-def test_a_fixed_text_said_before_is_not_counted_for_a_function_either() -> None:
-    """A2."""
-    text = "Please go on with what you were about to do for us."
-    given = iter([None, None, text])
-    said = ["Line one of them.", "Line two of them.", "Line three of them."]
-    result, _ = play(
-        proxy(function("f"), {"kind": "text", "text": text}, rounds=3),
-        said,
-        functions={"f": lambda turn: next(given)},
-    )
-    assert outcome_of(result).reasons == (Reason.MAX_ITERATIONS,)
+@pytest.mark.parametrize(
+    ("replies", "given", "said", "rounds", "ends"),
+    [
+        ([TEXT], [], LINES, 5, ("max_iterations", None)),
+        ([function("f")], [LONG] * 4, ["So.", *["Well."] * 3], 5, ("same_replies", "Bob")),
+        ([function("f"), TEXT], [None, None, LONG], LINES[:3], 3, ("max_iterations", None)),
+    ],
+    ids=["A2-a-fixed-text", "A10-a-function", "A2-a-function-after-a-fixed-text"],
+)
+def test_only_a_reply_that_could_be_another_counts_as_the_same(
+    replies: list[Any],
+    given: list[str | None],
+    said: list[str],
+    rounds: int,
+    ends: tuple[str, str | None],
+) -> None:
+    """A function could return another reply. A model's same words would end the conversation."""
+    texts = iter(given)
+    functions = {"f": lambda turn: next(texts)}
+    result, _ = play(proxy(*replies, rounds=rounds), said, functions=functions)
+    assert (outcome_of(result).reasons[0], outcome_of(result).by) == ends
 
 
 @each_row("what_no_model_said_is_not_asked_for_again")
