@@ -38,6 +38,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 from support.log import kind_of, of_kind
 from support.prompts import PROMPTS
 from support.results import outcome_of
+from support.tables import each_row
 
 NAMES = ("Ann", "Bob", "Cid")
 ALL_SPEAK = PROMPTS["all_speak"]
@@ -394,24 +395,7 @@ def test_an_opening_comes_before_the_rounds() -> None:
     assert "Ann" not in str(heard(used["Bob"], 1))
 
 
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        (
-            {"end_chat": {"when": DoneToken("DONE", answered=True)}},
-            r"end_chat\.when\.answered: no speaker answers a token if all speak at once",
-        ),
-        (
-            {"speakers": [{"name": "Ann", "checks_completion": True}, {"name": "Bob"}]},
-            r"speakers\.0\.checks_completion: only a separate judge judges",
-        ),
-        (
-            {"speakers": [{"name": "Ann"}, {"name": "Bob", "replies": ["code", "model"]}]},
-            r"speakers\.1\.replies: 'Bob' does not hear the code",
-        ),
-    ],
-    ids=["an-answered-token", "self-judges", "code"],
-)
+@each_row("fields_that_do_not_fit_are_refused")
 def test_fields_that_do_not_fit_are_refused(fields: dict[str, Any], error: str) -> None:
     with pytest.raises(SpecError, match=error):
         vote(**fields)

@@ -1,6 +1,6 @@
 """R29: why a model stopped, in each kind of answer of a conversation."""
 
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -20,6 +20,15 @@ THOUGHT: Final = Reply(reasoning="I think and", finish_reason="length")
 def stops_in(result: Result) -> list[tuple[str, str]]:
     found = map(fields_of, result.messages)
     return [(one.kind, one.stop.cause.value) for one in found if one.stop is not None]
+
+
+def replying(purpose: str, reply: Reply) -> ScriptedChatModel:
+    """Return a model that answers calls for this purpose by a reply, and others by words."""
+    return ScriptedChatModel(
+        lambda prompt, call: (
+            reply if call.purpose == purpose else f"Words {len(prompt)} of {call.speaker}."
+        )
+    )
 
 
 def test_speakers_that_speak_at_once_keep_their_reasons() -> None:
@@ -51,12 +60,7 @@ def test_a_refused_task_specification_keeps_the_task() -> None:
 
 def test_a_refused_choice_is_no_choice() -> None:
     spec = talk("Ann", "Bob", "Cid", rounds=2, turn_order="moderator")
-
-    def script(prompt: Any, call: Any) -> Any:  # noqa: ANN401
-        refused = Reply(refusal="I can't choose Cid.")
-        return refused if call.purpose == "choice" else f"Words {len(prompt)} of {call.speaker}."
-
-    played = play(spec, ScriptedChatModel(script=script))
+    played = play(spec, replying("choice", Reply(refusal="I can't choose Cid.")))
     assert [name for name, _ in played.transcript][:2] == ["Ann", "Bob"]
     assert "The choice of the next speaker: refused by" in " ".join(played.outcome.warnings)
 
@@ -66,13 +70,7 @@ def test_a_refused_verdict_of_a_speaker_is_unreadable(form: str) -> None:
     judge = {"kind": "speaker", "form": form}
     ann = {"name": "Ann", "task": "Plan.", "checks_completion": True}
     spec = talk(ann, "Bob", judge=judge, end_chat={"mode": "end_chat_after_first_completion"})
-
-    def script(prompt: Any, call: Any) -> Any:  # noqa: ANN401
-        if call.purpose != "verdict":
-            return f"Words {len(prompt)} of {call.speaker}."
-        return Reply(refusal="No. I can't judge.")
-
-    played = play(spec, ScriptedChatModel(script=script))
+    played = play(spec, replying("verdict", Reply(refusal="No. I can't judge.")))
     verdicts = played.outcome.verdicts
     assert verdicts
     assert not any(verdict.readable for verdict in verdicts)
@@ -85,13 +83,7 @@ def test_a_verdict_is_asked_for_again_only_with_a_larger_limit(
 ) -> None:
     judge = {"kind": "separate", "criteria": ["Bob agrees."], **limit}
     spec = talk(judge=judge, end_chat={"mode": "end_chat_after_first_completion"})
-
-    thought = Reply(reasoning="and " * 3000, finish_reason="length")
-
-    def script(prompt: Any, call: Any) -> Any:  # noqa: ANN401
-        return thought if call.purpose == "verdict" else f"Words {len(prompt)} of {call.speaker}."
-
-    model = ScriptedChatModel(script=script)
+    model = replying("verdict", Reply(reasoning="and " * 3000, finish_reason="length"))
     played = play(spec, model)
     judged = [call for call in model.calls if call.purpose == "verdict"]
     assert len(judged) == calls * len(played.outcome.verdicts)

@@ -17,26 +17,10 @@ from support.cli_help import duologue, isolate
 from support.log import fields_of, kind_of, of_kind
 from support.results import outcome_of
 from support.shape_help import talk, tokens_by_message
+from support.tables import read_rows
 
 THOUGHT = "My secret is 42."
-WAYS = {
-    "tags": Reply(text=f"<think>{THOUGHT}</think>Ready."),
-    "other tags": Reply(text=f"<thinking>\n{THOUGHT}\n</thinking>\n\nReady."),
-    "unopened": Reply(text=f"{THOUGHT}\n</think>\n\nReady."),
-    "thought tag": Reply(text=f"<thought>{THOUGHT}</thought>Ready.<|im_end|>"),
-    "reasoning tag": Reply(text=f"<reasoning>\n{THOUGHT}\n</reasoning>\nReady."),
-    "seed": Reply(text=f"<seed:think>{THOUGHT}</seed:think>Ready."),
-    "signs": Reply(text=f"◁think▷{THOUGHT}◁/think▷Ready."),
-    "channels": Reply(
-        text=f"<|channel|>analysis<|message|>{THOUGHT}<|end|>"
-        "<|start|>assistant<|channel|>final<|message|>Ready.<|return|>"
-    ),
-    "unopened channel": Reply(
-        text=f"{THOUGHT}<|end|><|start|>assistant<|channel|>final<|message|>Ready.<|return|>"
-    ),
-    "field": Reply(text="Ready.", reasoning=THOUGHT),
-    "other field": Reply(text="Ready.", reasoning=THOUGHT, reasoning_field="reasoning"),
-}
+WAYS = {row.pop("way"): Reply(**row) for row in map(dict, read_rows(__file__, "ways_of_thinking"))}
 
 
 def play(spec: Conversation, *script: Line, **options: Any) -> tuple[Result, list[Prompt]]:
