@@ -291,14 +291,3 @@ def test_the_native_reason_of_openrouter_is_read(word: str, cause: str, play: An
     half = Reply(text="Half of it", finish_reason=word)
     result, _ = play("openrouter", [half], talk(), ours="openai/gpt-5")
     assert stopped(result) == [("speech", cause, word)]
-
-
-def test_drafts_and_speeches_keep_their_reason_in_a_stored_session(play: Any) -> None:  # noqa: ANN401
-    blank = Reply(text="", finish_reason="content_filter")
-    result, _ = play(OURS, [blank, Reply(text="On", finish_reason="content_filter")], talk())
-    found = [fields_of(one) for one in result.messages]
-    assert [one.stop is not None for one in found if one.kind in ("draft", "speech")] == [
-        True,
-        True,
-        False,
-    ]

@@ -1,13 +1,11 @@
 """Models that LangChain has composed: with fallbacks, bound, configurable."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import openai
 import pytest
-from langchain_core.messages import AIMessage
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import ConfigurableField
 
 from duologue.graphs import Conversation, ModelError, Result, converse
 from duologue.nodes.testing import Call, Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
@@ -107,26 +105,3 @@ def test_if_all_models_fail_the_error_names_each_and_its_failure(
     ) as failed:
         run(talk(), wrap(models[0].with_fallbacks(models[1:])))
     assert isinstance(failed.value.__cause__, openai.RateLimitError)
-
-
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        (
-            ScriptedChatModel([]).bind(tools=[]),
-            "a model must not have tools bound to it; add the tools to the speakers",
-        ),
-        (
-            ScriptedChatModel([]).with_structured_output({"title": "A", "type": "object"}),
-            "model: must be a LangChain chat model or a name, not RunnableSequence; an agent "
-            'speaks by Speaker("NAME", replies=[agent])',
-        ),
-        (
-            ScriptedChatModel([]).with_fallbacks([RunnableLambda(lambda _: AIMessage(""))]),
-            "model: must be a LangChain chat model or a name, not RunnableWithFallbacks",
-        ),
-    ],
-)
-def test_what_is_composed_of_something_else_is_refused(model: Chat, words: str) -> None:
-    with pytest.raises(TypeError, match=f"^{re.escape(words)}$"):
-        run(talk(), model)

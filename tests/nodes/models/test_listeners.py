@@ -69,11 +69,6 @@ PLACED = [(name, place) for name in BESIDE for place in (PLACES if BESIDE[name] 
 """Pairs of the call's other arguments and the text's place among them."""
 
 
-def test_the_table_is_as_large_as_was_asked_for() -> None:
-    """G1: the table contains at least 1,000 combinations of value, position and chunking."""
-    assert len(TEXTS) * len(PLACED) * len(WRITTEN) * len(CUTS) >= 1000
-
-
 @pytest.mark.part(3)
 @pytest.mark.parametrize("way", WRITTEN)
 @pytest.mark.parametrize("name", TEXTS)

@@ -13,6 +13,8 @@ import httpx2
 import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
 
 from duologue.graphs import (
     Conversation,
@@ -251,6 +253,18 @@ def test_a_speakers_own_model_comes_before_the_conversations_and_that_before_the
             {"model": ScriptedChatModel(script=["Hi."]) | str},
             "model: must be a LangChain chat model or a name, not RunnableSequence; an agent "
             'speaks by Speaker("NAME", replies=[agent])',
+        ),
+        (
+            {"model": ScriptedChatModel([]).bind(tools=[])},
+            "a model must not have tools bound to it; add the tools to the speakers",
+        ),
+        (
+            {
+                "model": ScriptedChatModel([]).with_fallbacks(
+                    [RunnableLambda(lambda _: AIMessage(""))]
+                )
+            },
+            "model: must be a LangChain chat model or a name, not RunnableWithFallbacks",
         ),
         (
             {"model": ScriptedChatModel},

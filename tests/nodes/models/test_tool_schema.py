@@ -1,11 +1,10 @@
 """Tests of tools with endpoints that do not support tool calls."""
 
-import tomllib
+import json
+import re
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal
 
-import pytest
 from hypothesis import given, strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -26,8 +25,6 @@ from duologue.nodes.models.tools_by_schema import (
     read_answer,
 )
 from support.tables import each_row
-
-ROWS = tomllib.loads(Path(__file__).with_name("tool_schema.toml").read_text("utf-8"))
 
 
 @tool
@@ -85,18 +82,12 @@ CALL_ADD = {
 }
 
 
-def options(choice: str) -> list[str]:
-    schema = answer_schema([high_low, add], choice)
-    return [
-        each["properties"].get("tool", {"const": "(speaks)"})["const"]
-        for each in schema.get("anyOf", [schema])
-    ]
-
-
 @each_row("the_schema_leaves_the_ways_that_the_choice_leaves", "choice", "ways")
 def test_the_schema_leaves_the_ways_that_the_choice_leaves(choice: str, ways: list[str]) -> None:
     """Y18: the schema allows exactly the choices that the tool choice leaves."""
-    assert options(choice) == ways
+    schema = answer_schema([high_low, add], choice)
+    found = [one["properties"] for one in schema.get("anyOf", [schema])]
+    assert [one["tool"]["const"] if "tool" in one else "(speaks)" for one in found] == ways
 
 
 def test_the_schema_of_one_tool() -> None:
@@ -108,52 +99,29 @@ def test_the_schema_of_one_tool() -> None:
     }
 
 
-def keywords(schema: Any) -> set[str]:  # noqa: ANN401
-    """Return all keywords of a schema, without the names of properties."""
-    if isinstance(schema, list):
-        return set().union(*map(keywords, schema))
-    if not isinstance(schema, dict):
-        return set()
-    found = set(schema)
-    for key, value in schema.items():
-        parts = value.values() if key == "properties" else [value]
-        if key not in ("const", "enum", "required"):
-            found |= set().union(*map(keywords, parts))
-    return found
+KEPT = {
+    *("type", "properties", "required", "additionalProperties", "const", "enum", "anyOf", "items"),
+    *("minimum", "maximum"),
+}
+"""Keywords of which servers make a grammar."""
 
 
 def test_what_servers_make_no_grammar_of_is_left_out() -> None:
     schema = answer_schema([made(Much)], "required")
-    assert keywords(schema) <= {
-        "type",
-        "properties",
-        "required",
-        "additionalProperties",
-        "const",
-        "enum",
-        "anyOf",
-        "items",
-        "minimum",
-        "maximum",
-    }
+    names = {*Much.model_fields, *Node.model_fields, "tool", "arguments"}
+    assert {*re.findall(r'"(\w+)":', json.dumps(schema))} - names <= KEPT
     arguments = schema["properties"]["arguments"]["properties"]
-    assert arguments["node"]["properties"]["value"] == {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": 9,
-    }
+    value = {"type": "integer", "minimum": 1, "maximum": 9}
+    assert arguments["node"]["properties"]["value"] == value
+    # A property may be called like a keyword.
     assert arguments["pattern"] == {"type": "string"}
     assert arguments["counts"]["additionalProperties"] == {"type": "integer"}
     # An empty schema would be an object to llama.cpp.
     assert "string" in arguments["anything"]["type"]
-
-
-@pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "object", "properties": {}}])
-def test_a_tool_without_arguments_takes_an_empty_object(schema: dict[str, Any]) -> None:
-    found = answer_schema([made(schema)], "required")["properties"]["arguments"]
-    assert found["type"] == "object"
-    assert found["properties"] == {}
-    assert found["additionalProperties"] is False
+    for empty in ({"type": "object"}, {"type": "object", "properties": {}}):
+        found = answer_schema([made(empty)], "required")["properties"]["arguments"]
+        assert (found["type"], found["properties"]) == ("object", {})
+        assert found["additionalProperties"] is False
 
 
 @each_row("what_is_sent_of_an_argument")
@@ -163,12 +131,6 @@ def test_what_is_sent_of_an_argument(schema: object, slim: object) -> None:
     found = answer_schema([made(given)], "required")["properties"]["arguments"]["properties"]["a"]
     anything = {"type": ["string", "number", "boolean", "object", "array", "null"]}
     assert found == (slim or anything)
-
-
-def test_a_property_may_be_called_like_a_keyword() -> None:
-    schema = {"type": "object", "properties": {"pattern": {"type": "string", "pattern": "x"}}}
-    found = answer_schema([made(schema)], "required")["properties"]["arguments"]
-    assert found["properties"] == {"pattern": {"type": "string"}}
 
 
 # Prompts
@@ -287,41 +249,22 @@ def test_no_prompt_has_calls_results_or_two_turns_in_one_role(
 # Answers
 
 
-def read(text: str, finish: str = "stop") -> AIMessage:
-    answer = AIMessage(text, response_metadata={"finish_reason": finish})
+def read(text: str) -> AIMessage:
+    answer = AIMessage(text, response_metadata={"finish_reason": "length"})
     return read_answer(answer, [high_low, add])
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    ROWS["words_are_words"],
-)
-def test_words_are_words(text: str, said: str) -> None:
-    answer = read(text, "length")
-    assert answer.content == said
-    assert not answer.tool_calls
-    assert not answer.invalid_tool_calls
-    assert answer.response_metadata["finish_reason"] == "length"
-
-
-@each_row("a_call_is_a_call", "text", "arguments")
-def test_a_call_is_a_call(text: str, arguments: dict[str, Any]) -> None:
+@each_row("an_answer_is_words_or_a_call_or_half_a_call")
+def test_an_answer_is_words_or_a_call_or_half_a_call(
+    text: str, said: str | None, called: dict[str, Any] | None, name: str | None, why: str | None
+) -> None:
     answer = read(text)
-    assert answer.content == ""
-    assert [(call["name"], call["args"]) for call in answer.tool_calls] == [("math.add", arguments)]
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "why"),
-    ROWS["half_a_call_is_a_broken_one"],
-)
-def test_half_a_call_is_a_broken_one(text: str, name: str, why: str) -> None:
-    answer = read(text, "length")
-    assert answer.content == ""
-    assert answer.tool_calls == []
-    [broken] = answer.invalid_tool_calls
-    assert broken["name"] == name
-    assert why in str(broken["error"])
+    assert answer.content == (said or "")
+    calls = [(call["name"], call["args"]) for call in answer.tool_calls]
+    assert calls == ([] if called is None else [("math.add", called)])
+    assert [call["name"] for call in answer.invalid_tool_calls] == ([] if name is None else [name])
+    assert all(str(why) in str(call["error"]) for call in answer.invalid_tool_calls)
+    assert answer.response_metadata["finish_reason"] == "length"
 
 
 @given(st.text(max_size=40) | st.text('{}":,tolreapy \\', max_size=40))
