@@ -59,7 +59,10 @@ class Mended(NamedTuple):
 
 def mend(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
     """Return a speaker's message with its missing marks added, or None if it can't be repaired."""
-    bare = _drop_label(name, text)
+    bare, label = text.lstrip(), f"{name}:"
+    first = bare.partition("\n")[0]
+    if name and begins(first, label):
+        bare = bare[length_of(label, first)[0] :].lstrip()
     for given in dict.fromkeys((text, bare)):
         whole = _whole(marks, given)
         if whole is not None:
@@ -72,14 +75,6 @@ def mend(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
 def _lines_of(mark: str, text: str) -> list[tuple[int, str]]:
     """Return the lines that begin with a mark, each with its index. Code contains none."""
     return [one for one in prose_places(text) if begins(one[1], mark)]
-
-
-def _drop_label(name: str, text: str) -> str:
-    """Return a message without its speaker's name as a label."""
-    text = text.lstrip()
-    first, label = text.partition("\n")[0], f"{name}:"
-    is_labelled = bool(name) and begins(first, label)
-    return text[length_of(label, first)[0] :].lstrip() if is_labelled else text
 
 
 def _whole(marks: LabelledFormat, text: str) -> str | None:
@@ -168,18 +163,16 @@ def own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
         if isinstance(parsed, dict)
         else read_marks(marks.lines, marks.end, text)
     )
-    values = values or [*_lines_without(marks.texts, text)]
+    if not values:
+        # The marks can't be parsed, so the lines are read without them.
+        values = []
+        for line in text.splitlines():
+            mark = next((mark for mark in marks.texts if begins(line, mark)), None)
+            values.append(line if mark is None else line[length_of(mark, line)[0] :].strip())
     added = normalize_mark(NONE)
     return "\n".join(
         [one for one in values if not (begins(one, NONE) and normalize_mark(one) == added)]
     )
-
-
-def _lines_without(marks: Sequence[str], text: str) -> Iterator[str]:
-    """Yield the lines, without marks, of a message whose marks can't be parsed."""
-    for line in text.splitlines():
-        mark = next((mark for mark in marks if begins(line, mark)), None)
-        yield line if mark is None else line[length_of(mark, line)[0] :].strip()
 
 
 def _values(found: JsonValue) -> Iterator[str]:

@@ -140,16 +140,16 @@ def transcript(
     """Return the whole transcript, each message with its place, its speaker and its audience."""
     found = [*_list_seen(conversation, log, task)]
     said = {message.id: message for message in log}
-    return [
-        (_describe_source(said[message.id]) if message.id in said else {}) | one
-        for message, one in zip(found, _convert_messages(found), strict=True)
-    ]
-
-
-def _describe_source(message: BaseMessage) -> dict[str, Any]:
-    about = metadata(message)
-    heard = {} if about.audience is None else {"audience": [*about.audience]}
-    return {"id": place_of(message), "speaker": about.speaker, **heard}
+    rows: list[dict[str, Any]] = []
+    for shown, row in zip(found, _convert_messages(found), strict=True):
+        source: dict[str, Any] = {}
+        if (message := said.get(shown.id)) is not None:
+            about = metadata(message)
+            source = {"id": place_of(message), "speaker": about.speaker}
+            if about.audience is not None:
+                source["audience"] = [*about.audience]
+        rows.append(source | row)
+    return rows
 
 
 def _convert_messages(found: Iterable[BaseMessage]) -> list[dict[str, Any]]:

@@ -64,13 +64,9 @@ def read_structured(model: type[M], text: str) -> M:
         if answer is None:
             raise
         return _validate(model, write_json(_fold_answer(model, answer)))
-    return _with_respelled_keys(model, part, found)
-
-
-def _with_respelled_keys(model: type[M], text: str, found: M) -> M:
-    """Return a valid answer, with the values of keys that its model ignored for their spelling."""
+    # The answer is valid, but its model may have ignored keys because of their spelling.
     try:
-        answer = _only_object(text)
+        answer = _only_object(part)
         folded = _fold_answer(model, answer)
         return found if is_equal(answer, folded) else _validate(model, write_json(folded))
     except (ValidationError, UnreadableJsonError):

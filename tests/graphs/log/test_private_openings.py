@@ -3,7 +3,6 @@
 The sample of `test_group_solve` combines secrets with all other options.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,28 +89,6 @@ async def test_what_is_made_up_is_not_held_to_the_form_that_others_read() -> Non
     assert short(result, "B") == "u:Hint: odd. a:Seven?"
     drafts = of_kind(result.messages, "draft")
     assert [draft.text for draft in drafts] == [" "]
-
-
-async def test_a_secret_stays_in_mind_to_the_end() -> None:
-    """Y16: every later prompt of a secret's owner begins with it, also the judge's."""
-    plan = Plan(
-        mode="one_last_group_chat_after_first_completion",
-        completes={"A": 2},
-        cap=3,
-        made_up=("A",),
-    )
-    for two_questions in (False, True):
-        troupe = Troupe()
-        await troupe.play(replace(plan, two_questions=two_questions))
-        own = [
-            entries(call.messages)[1:3]
-            for call in troupe.model.calls
-            if call.messages[0].text == "You are A."
-        ]
-        known = [("user", plan.request("A")), ("assistant", "secret-of-A")]
-        assert own[0] == known[:1]
-        assert len(own) > 5
-        assert all(begin == known for begin in own[1:])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from duologue.graphs import (
     DoneToken,
     EndChat,
     Guards,
-    Result,
     SessionError,
     Speaker,
     converse,
@@ -18,9 +17,8 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import MessageSaid, MessageToken
-from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
+from duologue.nodes.testing import Reply, ScriptedChatModel
 from support.ends import End
-from support.results import outcome_of
 from support.tables import each_row
 
 STOP = "###STOP###"
@@ -33,11 +31,6 @@ def talk(when: End, **end_chat: Any) -> Conversation:
         speakers=(Speaker(name="Ann"), Speaker(name="Bob")),
         end_chat=EndChat(when=when, guards=Guards(same_replies=0, farewells=0), **end_chat),
     )
-
-
-def play(spec: Conversation, *script: str) -> tuple[Result, list[Prompt]]:
-    model = ScriptedChatModel(script=[*script])
-    return converse(spec, model=model, store="memory:"), [call.prompt for call in model.calls]
 
 
 DONE = "<CAMEL_TASK_DONE>"
@@ -65,15 +58,6 @@ def test_r1_a_token_that_is_the_whole_of_an_instruction_ends_it(
     assert message.heard_text == heard
     told = [one.text for one in events if isinstance(one, MessageToken) and one.speaker == "Lead"]
     assert "".join(told) == (message.text if heard is None else heard)
-
-
-def test_r1_a_role_play_ends_by_a_token_behind_a_sentence() -> None:
-    spec = role_play("Plan", "Owner", "Gardener", specify_task=False)
-    solved = "Solution: Dug.\nNext request."
-    result, _ = play(
-        spec, "Instruction: Dig.\nInput: None", solved, "All is done. <CAMEL_TASK_DONE>"
-    )
-    assert (outcome_of(result).reason, outcome_of(result).by) == ("done_token", "Owner")
 
 
 @each_row("heard")

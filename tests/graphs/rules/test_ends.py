@@ -334,11 +334,6 @@ def test_joined_ends_are_flat_where_they_can_be(built: End, written: int) -> Non
     assert EndChat.model_validate({"when": dumped}).when == built
 
 
-def test_a_list_in_a_file_means_any_of_its_ends() -> None:
-    listed = [{"kind": "max_calls", "limit": 1}, {"kind": "stop_requested"}]
-    assert EndChat.model_validate({"when": listed}).when == MaxCalls(limit=1) | StopRequested()
-
-
 # Guards
 
 LOOK = call("look", what="beans")
@@ -437,13 +432,20 @@ def test_the_smallest_of_the_met_costs_is_told() -> None:
     assert outcome_of(result).explanations[0].endswith("of 1e-05)")
 
 
-def test_a_kind_that_needs_no_more_may_be_written_as_a_word() -> None:
-    spec = talk(turn_order="moderator", end_chat={"when": "stop_requested"})
-    assert spec.turn_order.kind == "moderator"
-    assert spec.end_chat.when == StopRequested()
-    assert EndChat.model_validate({"when": [{"kind": "max_calls", "limit": 3}]}).when == MaxCalls(
-        limit=3
-    )
+STOP = StopRequested()
+WRITTEN: list[tuple[Any, End]] = [
+    ([{"kind": "max_calls", "limit": 1}, {"kind": "stop_requested"}], MaxCalls(limit=1) | STOP),
+    ([{"kind": "max_calls", "limit": 3}], MaxCalls(limit=3)),
+    ("stop_requested", STOP),
+]
+
+
+@pytest.mark.parametrize(("written", "end"), WRITTEN)
+def test_files_write_ends_as_lists_and_a_kind_without_fields_as_a_word(
+    written: Any,  # noqa: ANN401
+    end: End,
+) -> None:
+    assert EndChat.model_validate({"when": written}).when == end
 
 
 @pytest.mark.parametrize("wrong", [None, "X", 3, EndChatMode.ALL_TASK_MUST_COMPLETE])
