@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 import pytest
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
@@ -44,8 +44,8 @@ def ran() -> list[object]:
 
 
 @pytest.fixture
-def tools(ran: list[object]) -> list[BaseTool]:
-    """Return a tool that a person must approve, and a tool that asks a person."""
+def run(ran: list[object]) -> dict[str, Any]:
+    """Return an option with a tool that a person must approve, and one that asks a person."""
 
     @tool
     def wire(amount: int) -> str:
@@ -59,7 +59,7 @@ def tools(ran: list[object]) -> list[BaseTool]:
         ran.append([interrupt(f"Pay {first + number}?") for number in range(3)])
         return "Paid."
 
-    return [wire, pay]
+    return {"tools": [wire, pay]}
 
 
 @pytest.fixture(params=EACH_STORE)
@@ -128,10 +128,9 @@ UNNAMED: dict[str, Answers] = {
 @pytest.mark.part(3)
 @pytest.mark.parametrize("late", UNNAMED.values(), ids=UNNAMED)
 def test_an_answer_does_not_approve_a_call_that_nobody_has_seen(
-    late: Answers, each_store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
+    late: Answers, each_store: str, ran: list[object], run: dict[str, Any], overtakes: Overtakes
 ) -> None:
     session = Session("s", store=each_store)
-    run: dict[str, Any] = {"tools": tools}
     model = ScriptedChatModel(script=wiring(100, 10_000))
     (question,) = converse(WIRES, session="s", model=model, store=each_store, **run).pending
     unasked = ScriptedChatModel(script=[])
@@ -169,10 +168,9 @@ def test_an_answer_whose_question_is_gone_says_how_things_are(
     says: str,
     store: str,
     ran: list[object],
-    tools: list[BaseTool],
+    run: dict[str, Any],
     overtakes: Overtakes,
 ) -> None:
-    run: dict[str, Any] = {"tools": tools}
     session = Session("s", store=store)
     converse(WIRES, session=session, model=ScriptedChatModel(script=wiring(100)), **run)
     with pytest.raises(SessionError, match=f"was already answered or withdrawn; (now )?{says}"):
@@ -181,10 +179,9 @@ def test_an_answer_whose_question_is_gone_says_how_things_are(
 
 
 def test_an_answer_that_was_given_when_nobody_was_asked_answers_nothing(
-    store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
+    store: str, ran: list[object], run: dict[str, Any], overtakes: Overtakes
 ) -> None:
     session = Session("s", store=store)
-    run: dict[str, Any] = {"tools": tools}
     with pytest.raises(Exception, match="script"):
         converse(WIRES, session="s", model=ScriptedChatModel(script=[]), store=store, **run)
     model = ScriptedChatModel(script=wiring(100))
@@ -202,11 +199,10 @@ def test_an_answer_that_was_given_when_nobody_was_asked_answers_nothing(
 @pytest.mark.part(1)
 @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
 def test_each_question_of_one_tool_takes_an_answer_of_its_own(
-    named: bool, store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
+    named: bool, store: str, ran: list[object], run: dict[str, Any], overtakes: Overtakes
 ) -> None:
     """Each question of a tool needs its own answer, although all belong to one step."""
     session = Session("s", store=store)
-    run: dict[str, Any] = {"tools": tools}
     model = ScriptedChatModel(script=[calls(call("pay", 1, first=7)), "Done."])
     (question,) = converse(WIRES, session="s", model=model, store=store, **run).pending
     known: dict[str, Any] = {"question": question.id} if named else {}
@@ -228,11 +224,10 @@ def test_each_question_of_one_tool_takes_an_answer_of_its_own(
 @pytest.mark.part(1)
 @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
 def test_of_several_questions_each_keeps_its_answer(
-    named: bool, store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
+    named: bool, store: str, ran: list[object], run: dict[str, Any], overtakes: Overtakes
 ) -> None:
     """An answer is accepted while its question waits, even if others were answered."""
     session = Session("s", store=store)
-    run: dict[str, Any] = {"tools": tools}
     both = calls(call("pay", 1, first=1), call("pay", 2, first=5))
     model = ScriptedChatModel(script=[both, "Done."])
     one, other = converse(WIRES, session="s", model=model, store=store, **run).pending
@@ -254,10 +249,9 @@ def test_of_several_questions_each_keeps_its_answer(
 
 
 def test_a_fork_is_not_answered_by_its_sources_question(
-    store: str, ran: list[object], tools: list[BaseTool]
+    store: str, ran: list[object], run: dict[str, Any]
 ) -> None:
     session = Session("s", store=store)
-    run: dict[str, Any] = {"tools": tools}
     model = ScriptedChatModel(script=wiring(100))
     (question,) = converse(WIRES, session="s", model=model, store=store, **run).pending
     forked = session.fork()
@@ -348,10 +342,10 @@ def test_two_that_ask_an_agent_at_once_are_both_answered(store: str, overtakes: 
 
 
 async def test_on_a_graph_an_answer_by_an_id_is_for_that_question(
-    ran: list[object], tools: list[BaseTool]
+    ran: list[object], run: dict[str, Any]
 ) -> None:
     model = ScriptedChatModel(script=[*wiring(100, 10_000), "Done."])
-    graph = build_graph(checkpointer=InMemorySaver(), model=model, tools=tools)
+    graph = build_graph(checkpointer=InMemorySaver(), model=model, **run)
     thread: Any = {"configurable": {"thread_id": "t"}}
 
     async def go_on(given: Any) -> list[str]:  # noqa: ANN401

@@ -139,33 +139,34 @@ def test_g7_handlers_are_told_of_each_error(how: str, form: str) -> None:
     assert {*errors} == {"on_chain_error"}
 
 
+LIST = "callbacks: must be a list of LangChain callback handlers, not"
+HANDLER = "must be a LangChain callback handler, not"
+
+
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("option", "given", "words"),
     [
-        (3, "callbacks: must be a list of LangChain callback handlers, not int"),
+        ("callbacks", 3, f"{LIST} int"),
+        ("callbacks", BaseCallbackHandler(), f"{LIST} BaseCallbackHandler"),
+        ("callbacks", [print], f"callbacks.0: {HANDLER} builtin_function_or_me"),
         (
-            BaseCallbackHandler(),
-            "callbacks: must be a list of LangChain callback handlers, not BaseCallbackHandler",
-        ),
-        ([print], "callbacks.0: must be a LangChain callback handler, not builtin_function_or_me"),
-        (
+            "callbacks",
             [BaseCallbackHandler(), BaseCallbackHandler],
-            "callbacks.1: must be a LangChain callback handler, not the class BaseCallbackHandler",
+            f"callbacks.1: {HANDLER} the class BaseCallbackHandler",
         ),
+        ("durability", "exit", "durability: must be 'sync' or 'async', not 'exit'"),
     ],
 )
-def test_what_is_no_handler_is_refused_and_nothing_is_stored(given: Any, words: str) -> None:  # noqa: ANN401
+def test_a_wrong_option_is_refused_and_nothing_is_stored(
+    option: str,
+    given: Any,  # noqa: ANN401
+    words: str,
+) -> None:
     store = f"memory:{uuid4().hex}"
     with pytest.raises(TypeError) as caught:
-        converse(talk("Ann", "Bob"), model=never(), store=store, callbacks=given)
+        converse(talk("Ann", "Bob"), model=never(), store=store, **{option: given})
     assert str(caught.value).startswith(words)
     assert list_sessions(store=store) == []
-
-
-def test_a_durability_that_there_is_not_is_refused() -> None:
-    unknown: Any = "exit"
-    with pytest.raises(TypeError, match="durability: must be 'sync' or 'async', not 'exit'"):
-        converse(talk("Ann", "Bob"), model=never(), store="memory:", durability=unknown)
 
 
 def test_a_run_that_gives_nothing_until_its_end_logs_that_it_goes_on(

@@ -27,7 +27,6 @@ from duologue.graphs.events import ConversationEnded, ConversationReopened, Mess
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 from support.cli_help import duologue, isolate
-from support.log import fields_of, make_line, read_metadata
 from support.results import outcome_of
 from support.tables import read_rows
 
@@ -309,15 +308,6 @@ def test_r10_where_a_stop_alone_does_not_end_it_the_error_says_so(store: str) ->
     assert session.state().pending
 
 
-def test_r10_the_line_of_an_end_is_nobodys() -> None:
-    message = make_line(
-        0, "Ended.", read_metadata({"kind": "earlier_end", "audience": (), "outcome": {}})
-    )
-    about = fields_of(message)
-    assert not about.is_heard_by("Ann")
-    assert about.kind != "speech"
-
-
 # Takeovers: stop after the turn, add a message as any speaker, change the rules, continue
 
 THREE = {
@@ -332,11 +322,12 @@ def lines(count: int) -> list[str]:
     return [f"Line {number}: {chr(97 + number) * 9}." for number in range(count)]
 
 
-def halted(store: str, spec: dict[str, Any], after: int) -> None:
+def halted(store: str, spec: dict[str, Any], after: int) -> Session:
     """Run session "one" up to so many messages; the next model call fails."""
     model = ScriptedChatModel(script=[*lines(after), RuntimeError("the line is dead")])
     with pytest.raises(Exception, match="the line is dead"):
         converse(Conversation.model_validate(spec), session="one", model=model, store=store)
+    return Session("one", store=store)
 
 
 def names(result: Result) -> list[str]:
@@ -351,8 +342,7 @@ def names(result: Result) -> list[str]:
 def test_anybody_may_be_spoken_for_and_the_next_in_order_goes_on(
     speaker: str, following: str, store: str
 ) -> None:
-    one = Session("one", store=store)
-    halted(store, THREE, after=1)
+    one = halted(store, THREE, after=1)
     result = one.add_message(speaker, "I take over.")
     assert result.transcript[1:] == [(speaker, "I take over.")]
     model = ScriptedChatModel(script=lines(9)[1:])
@@ -367,20 +357,22 @@ def test_anybody_may_be_spoken_for_and_the_next_in_order_goes_on(
     assert all(following in line for line in turns)
 
 
-def test_what_is_said_ends_it_as_if_it_were_the_speakers_own(store: str) -> None:
-    ends = {"when": {"kind": "done_token", "token": "OVER"}}
-    spec = THREE | {"end_chat": ends}
-    halted(store, spec, after=2)
-    result = Session("one", store=store).add_message("Ann", "OVER")
-    assert result.stop_reason == "done_token"
-    assert outcome_of(result).by == "Ann"
+@pytest.mark.parametrize(
+    ("ends", "text", "reason"),
+    [
+        ({"when": {"kind": "done_token", "token": "OVER"}}, "OVER", "done_token"),
+        # A turn said for somebody counts as a part of a round.
+        ({"max_iterations": 1}, "Enough of it.", "max_iterations"),
+    ],
+)
+def test_what_is_said_ends_it_as_if_it_were_the_speakers_own(
+    ends: dict[str, Any], text: str, reason: str, store: str
+) -> None:
+    one = halted(store, THREE | {"end_chat": ends}, after=2)
+    result = one.add_message("Ann", text)
+    assert result.stop_reason == reason
+    assert outcome_of(result).by == ("Ann" if reason == "done_token" else None)
     assert list_sessions(store=store)[0].status == "finished"
-
-
-def test_a_turn_said_for_somebody_counts_as_a_round(store: str) -> None:
-    halted(store, THREE | {"end_chat": {"max_iterations": 1}}, after=2)
-    result = Session("one", store=store).add_message("Ann", "Enough of it.")
-    assert result.stop_reason == "max_iterations"
 
 
 def test_stop_say_change_the_mode_and_a_prompt_and_go_on(store: str) -> None:
@@ -450,7 +442,7 @@ def test_calls_that_have_not_run_are_dropped(store: str) -> None:
         ran.append("ring")
         return "rings"
 
-    def fails(turn: Turn, call: Any) -> None:  # noqa: ANN401
+    def fails(turn: Turn, call: object) -> None:
         raise RuntimeError("not now")
 
     speakers = [{"name": "Ann", "tools": ["ring"], "hooks": ["fails"]}, {"name": "Bob"}]
@@ -480,8 +472,7 @@ def test_calls_that_have_not_run_are_dropped(store: str) -> None:
 def test_bad_input_is_one_error(
     given: tuple[str, str, str], error: type[DuologueError], words: str, store: str
 ) -> None:
-    one = Session("one", store=store)
-    halted(store, THREE, after=1)
+    one = halted(store, THREE, after=1)
     before = one.state()
     session, speaker, text = given
     with pytest.raises(error, match=words):

@@ -196,9 +196,27 @@ def test_a_session_that_was_broken_off_is_not_running_and_forgets_what_it_was_as
     assert not list_sessions(store=place)[0].stop_requested
 
 
-@pytest.mark.parametrize("waits", [False, True])
-async def test_a_stop_in_a_tool_lets_the_turn_end(waits: bool, tmp_path: Path) -> None:
-    """A stop request in a tool waits for the end of the turn, or for the cap joined to it."""
+RING = Reply(tool_calls=(ScriptedToolCall(name="bell", id="a"),))
+IN_A_TOOL: dict[str, tuple[EndChat, list[Line], tuple[Reason, ...]]] = {
+    "turn": (EndChat(), [RING, "It rang."], (Reason.STOP_REQUESTED,)),
+    "cap": (
+        EndChat(when=StopRequested() & MaxMessages(limit=2)),
+        [RING, "It rang.", "B1"],
+        (Reason.STOP_REQUESTED, Reason.MAX_MESSAGES),
+    ),
+    "tool": (
+        EndChat(when=StopRequested() & ToolCalled(tool="bell", by="Ben")),
+        [RING, "It rang.", RING],
+        (Reason.STOP_REQUESTED, Reason.TOOL_CALLED),
+    ),
+}
+"""End conditions, the lines until the end, and its reasons."""
+
+
+@pytest.mark.parametrize(("end_chat", "lines", "reasons"), IN_A_TOOL.values(), ids=IN_A_TOOL)
+async def test_a_stop_in_a_tool_waits_for_the_turn_or_for_the_end_joined_to_it(
+    end_chat: EndChat, lines: list[Line], reasons: tuple[Reason, ...], tmp_path: Path
+) -> None:
     store = f"memory:{tmp_path.name}"
 
     @tool
@@ -207,39 +225,16 @@ async def test_a_stop_in_a_tool_lets_the_turn_end(waits: bool, tmp_path: Path) -
         await Session("g", store=store).astop()
         return "Ding."
 
-    conversation = plain(
-        speakers=[{"name": "Ann", "tools": ["bell"]}, {"name": "Ben"}],
-        end_chat=EndChat(when=StopRequested() & MaxMessages(limit=2) if waits else None),
-    )
-    call = Reply(tool_calls=(ScriptedToolCall(name="bell", id="a"),))
-    lines: list[Line] = [call, "It rang.", *(["B1"] if waits else [])]
+    speakers = [{"name": name, "tools": ["bell"]} for name in ("Ann", "Ben")]
+    conversation = plain(speakers=speakers, end_chat=end_chat)
     model = ScriptedChatModel(script=lines)
     ended = await aconverse(conversation, session="g", store=store, model=model, tools=[bell])
     assert len(model.calls) == len(lines)
-    assert ended.stop_reason == "stop_requested"
+    assert outcome_of(ended).reasons == reasons
     kinds = [kind_of(message) for message in ended.messages]
     assert kinds[:4] == ["instruction", "tool_calls", "tool_result", "speech"]
+    assert kinds[-1] == ("tool_result" if lines[-1] is RING else "speech")
     assert await Session("g", store=store).aresume(model=model) == ended
-
-
-async def test_a_stop_that_waits_for_a_tool_ends_it_as_the_tool_would(tmp_path: Path) -> None:
-    store = f"memory:{tmp_path.name}"
-
-    @tool
-    async def bell() -> str:
-        """Ring."""
-        await Session("g", store=store).astop()
-        return "Ding."
-
-    conversation = plain(
-        speakers=[{"name": "Ann", "tools": ["bell"]}, {"name": "Ben", "tools": ["bell"]}],
-        end_chat=EndChat(when=StopRequested() & ToolCalled(tool="bell", by="Ben")),
-    )
-    call = Reply(tool_calls=(ScriptedToolCall(name="bell", id="a"),))
-    model = ScriptedChatModel(script=[call, "It rang.", call])
-    ended = await aconverse(conversation, session="g", store=store, model=model, tools=[bell])
-    assert kind_of(ended.messages[-1]) == "tool_result"
-    assert outcome_of(ended).reasons == (Reason.STOP_REQUESTED, Reason.TOOL_CALLED)
 
 
 async def test_a_session_that_waits_and_has_lost_its_steps_is_told_of(tmp_path: Path) -> None:
