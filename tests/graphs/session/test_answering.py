@@ -5,8 +5,9 @@ wrong, never come, or come from another process or after a crash.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
@@ -38,7 +39,6 @@ from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.breaking import Breakage
 
-Answers = Callable[[Question], Any]
 Asked = tuple[str, str, str | None]
 """Speaker of a question, its reason, and the meaning of no answer."""
 
@@ -115,57 +115,27 @@ PLAYS: dict[str, tuple[Conversation, tuple[str, ...], int]] = {
 }
 
 
-def options_of(store: str) -> dict[str, Any]:
-    return {"session": "one", "store": store}
-
-
 def model() -> ScriptedChatModel:
     return ScriptedChatModel(script=list(DRAFTS))
 
 
-def _stream(talk: Conversation, answer: Answers, store: str) -> Result:
-    events = list(stream(talk, model=model(), answer=answer, **options_of(store)))
-    assert isinstance(events[-1], ConversationEnded | QuestionAsked)
-    return Session("one", store=store).state()
+async def collect(events: AsyncGenerator[Any, None]) -> list[Any]:
+    return [event async for event in events]
 
 
-def _astream(talk: Conversation, answer: Answers, store: str) -> Result:
-    async def collect() -> list[Any]:
-        events = astream(talk, model=model(), answer=answer, **options_of(store))
-        return [event async for event in events]
-
-    assert isinstance(asyncio.run(collect())[-1], ConversationEnded | QuestionAsked)
-    return Session("one", store=store).state()
-
-
-def _resume(talk: Conversation, answer: Answers, store: str) -> Result:
-    said = model()
-    converse(talk, model=said, **options_of(store))
-    return Session("one", store=store).resume(model=said, answer=answer)
-
-
-def _aresume(talk: Conversation, answer: Answers, store: str) -> Result:
-    said = model()
-
-    async def both() -> Result:
-        await aconverse(talk, model=said, **options_of(store))
-        return await Session("one", store=store).aresume(model=said, answer=answer)
-
-    return asyncio.run(both())
-
-
-RUNS: dict[str, Callable[[Conversation, Answers, str], Result]] = {
-    "converse": lambda talk, answer, store: converse(
-        talk, model=model(), answer=answer, **options_of(store)
+WAYS: dict[str, tuple[Callable[..., Any], ...]] = {
+    "sync": (converse, lambda *given, **options: [*stream(*given, **options)]),
+    "async": (
+        lambda *given, **options: asyncio.run(aconverse(*given, **options)),
+        lambda *given, **options: asyncio.run(collect(astream(*given, **options))),
     ),
-    "aconverse": lambda talk, answer, store: asyncio.run(
-        aconverse(talk, model=model(), answer=answer, **options_of(store))
-    ),
-    "stream": _stream,
-    "astream": _astream,
-    "resume": _resume,
-    "aresume": _aresume,
 }
+WAYS["sync"] += Session.resume, Session.answer
+WAYS["async"] += (
+    lambda *given, **options: asyncio.run(Session.aresume(*given, **options)),
+    lambda *given, **options: asyncio.run(Session.aanswer(*given, **options)),
+)
+"""The functions that run a conversation, yield its events, resume it, and answer a question."""
 
 
 @pytest.mark.part(1)
@@ -175,35 +145,34 @@ def test_all_entry_points_ask_the_same_and_go_the_same_way(
 ) -> None:
     """A9: sync and async, at once or step by step, have the same transcript, questions and end."""
     talk, answers, times = play
-    found: dict[str, Went] = {}
-    for name, run in RUNS.items():
-        for is_async in (False, True):
-            person = Person(*answers)
-            result = run(talk, person.later if is_async else person, f"memory:{uuid4().hex}")
-            found[f"{name}, {is_async}"] = went(result, person.asked)
-    for name in ("answer", "aanswer"):
-        found[name] = _step_by_step(talk, answers, is_async=name == "aanswer")
-    first = found["converse, False"]
-    assert len(first.asked) == times
-    assert found == dict.fromkeys(found, first)
-
-
-def _step_by_step(talk: Conversation, answers: tuple[str, ...], *, is_async: bool) -> Went:
-    """Answer each question in a separate call."""
-    store, said, person = f"memory:{uuid4().hex}", model(), Person()
-    result = converse(talk, model=said, **options_of(store))
-    for answer in answers:
-        (question,) = result.pending
-        person.note(question)
-        if is_async:
-            result = asyncio.run(
-                Session("one", store=store).aanswer(answer, question=question.id, model=said)
-            )
-        else:
-            result = Session("one", store=store).answer(answer, model=said)
-    for question in result.pending:
-        person.note(question)
-    return went(result, person.asked)
+    found: list[Went] = []
+    for way, (run, follow, resume, give) in WAYS.items():
+        for is_async, entry in product((False, True), ("run", "stream", "resume")):
+            person, said = Person(*answers), model()
+            answer = {"answer": person.later if is_async else person}
+            options = {"session": "one", "store": f"memory:{uuid4().hex}", "model": said}
+            if entry == "run":
+                result = run(talk, **answer, **options)
+            elif entry == "stream":
+                last = follow(talk, **answer, **options)[-1]
+                assert isinstance(last, ConversationEnded | QuestionAsked)
+                result = Session("one", store=options["store"]).state()  # type: ignore[arg-type]
+            else:
+                result = resume(run(talk, **options).session, model=said, **answer)
+            found.append(went(result, person.asked))
+        # Each question is answered in a separate call.
+        person, said = Person(), model()
+        result = run(talk, model=said, store="memory:")
+        for text in answers:
+            (question,) = result.pending
+            person.note(question)
+            named = {"question": question.id} if way == "async" else {}
+            result = give(result.session, text, model=said, **named)
+        for question in result.pending:
+            person.note(question)
+        found.append(went(result, person.asked))
+    assert len(found[0].asked) == times
+    assert found == [found[0]] * len(found)
 
 
 # A session that waits
