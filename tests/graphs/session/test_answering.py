@@ -196,8 +196,7 @@ def test_a_waiting_session_is_listed_as_such_until_it_ends(store: str) -> None:
     one = Session("one", store=store)
     waiting(store)
     assert status(store) == "waiting"
-    said = ScriptedChatModel(script=["Hi."])
-    assert one.answer("Hello.", model=said).outcome is None
+    assert one.answer("Hello.", model=ScriptedChatModel(script=["Hi."])).outcome is None
     assert status(store) == "waiting"
     assert one.answer("exit").outcome is not None
     assert status(store) == "finished"

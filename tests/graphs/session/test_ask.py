@@ -162,8 +162,7 @@ def test_who_wants_no_error_gets_the_answer_without_a_value(store: str) -> None:
 def test_an_answer_that_a_budget_prevents_or_a_person_delays_is_no_error(store: str) -> None:
     budget = MaxCalls(limit=1)
     options: dict[str, Any] = {"session": "s", "end_when": budget, "schema": Menu, "store": store}
-    said = '{"starter": "Soup", "courses": 3}'
-    assert ask(CHEF, "?", model=model_of(said), **options).output
+    assert ask(CHEF, "?", model=model_of('{"starter": "Soup", "courses": 3}'), **options).output
     late = ask(CHEF, "And now?", model=model_of(), **options)
     assert (outcome_of(late).reason, late.text) == (Reason.MAX_CALLS, "")
     careful = CHEF.replace(tools=[price], interrupt_on={"price": True})
@@ -390,8 +389,7 @@ def test_a_summary_takes_the_place_of_every_word(store: str) -> None:
     model = model_of("Quince.", "You chose Quince and told nobody of it at all.", "Hm.", "Hm?")
     secret = ask(MASTER, "Choose a word.", model=model, store=store)
     short = remember(MASTER, secret, words=6, model=model, store=store)
-    asked = model.calls[1].messages
-    assert "User: Choose a word.\n\nMaster: Quince." in asked[1].text
+    assert "User: Choose a word.\n\nMaster: Quince." in model.calls[1].messages[1].text
     assert [(one.type, one.name) for one in short.memory] == [("human", None)]
     result = converse(pair(short), model=model, store=store)
     (heard, *_) = seen(result, "Master")
@@ -481,8 +479,7 @@ def test_a_memory_is_what_add_messages_accepts_and_what_any_model_accepts(store:
     spec = pair({"name": "Master", "memory": given})
     assert spec == pair({"name": "Master", "memory": add_messages([], given)})
     assert load_conversation(json.loads(json.dumps(spec.stored()))) == spec
-    model = model_of("One.", "Two.")
-    result = converse(spec, model=model, store=store)
+    result = converse(spec, model=model_of("One.", "Two."), store=store)
     memory = result.memory("Master")
     kinds = ["human", "ai", "human", "ai", "tool", "ai", "human", "ai", "human"]
     assert [one.type for one in memory] == kinds

@@ -121,8 +121,7 @@ def test_a_thread_goes_on_as_it_began_whatever_its_assistant_is_set_to_later() -
     given: Any = FORM | {"max_iterations": 2}
     first = {"model": "big", "temperature": 0.7}
     played.graph.invoke(given, CONFIG, context=first, interrupt_after=["assistant_agent"])
-    later = {"model": "small", "user_prompt": "You rest.", "temperature": 2}
-    ended = played.run(given, later)
+    ended = played.run(given, {"model": "small", "user_prompt": "You rest.", "temperature": 2})
     assert ended["outcome"]["reasons"] == ["max_iterations"]
     assert played.spoke == {"big": [0.7] * 4}
 

@@ -241,8 +241,7 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
     """L7: the announcement precedes the current turn, and messages that wait for hooks."""
     whole, lines = run_talk(name, store)
     for at in ids(whole)[: -1 : 1 if thorough else 4]:
-        new = whole.session.fork(at=at, speakers={who: {"task": "Rest"}})
-        ended = finish(new, lines)
+        ended = finish(whole.session.fork(at=at, speakers={who: {"task": "Rest"}}), lines)
         stands = name == "hooked" or at != "m0000"
         assert "Rest" in told(ended, who)[-1]
         assert (NEWS in told(ended, who)) is stands

@@ -48,8 +48,7 @@ def test_a_fork_from_any_line_goes_on_as_the_original_did(
         new = whole.session.fork(at=place_of(whole.messages[place]))
         again = Player(conversation, seed)
         assert_same(new.resume(**model_of(again)), whole)
-        asked = len(again.answered)
-        assert again.answered == player.answered[len(player.answered) - asked :]
+        assert again.answered == player.answered[len(player.answered) - len(again.answered) :]
 
 
 RAN: list[str] = []

@@ -243,8 +243,7 @@ def test_other_ends_may_be_of_another_kind_and_given_as_objects(
 ) -> None:
     end_chat = {"max_iterations": 2, "when": {"kind": "done_token", "token": "STOP"}}
     one = run(plain(end_chat=end_chat), ["A1", "B1", "STOP"], store=store).session
-    new = one.fork(at="m0002", end_chat={"when": when})
-    assert reason(go_on(new, lines)) is why
+    assert reason(go_on(one.fork(at="m0002", end_chat={"when": when}), lines)) is why
     assert one.state().conversation == plain(end_chat=end_chat)
 
 
@@ -255,8 +254,7 @@ def test_how_it_ends_may_be_given_whole(store: str) -> None:
         store=store,
     ).session
     new = one.fork(end_chat=EndChat(max_iterations=2))
-    forked = new.state().conversation
-    assert forked.end_chat == EndChat(max_iterations=2)
+    assert new.state().conversation.end_chat == EndChat(max_iterations=2)
     assert reason(go_on(new, ["A2", "B2"])) is Reason.MAX_ITERATIONS
 
 

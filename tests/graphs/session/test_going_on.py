@@ -33,6 +33,15 @@ from support.tables import read_rows
 ROUNDS = ["Let us plant beans.", "I will dig the bed.", "Then water it.", "The can is full."]
 
 
+SUMS = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
+
+
+@pytest.fixture
+def options(store: str) -> dict[str, Any]:
+    """Return the options that run session "s"."""
+    return {"session": "s", "store": store}
+
+
 def talk(**fields: Any) -> Conversation:
     end_chat = {"max_iterations": 2} | fields.pop("end_chat", {})
     people = [{"name": "Ann"}, {"name": "Bob"}]
@@ -131,13 +140,11 @@ def test_r10_what_ended_in_its_opening_has_nothing_to_go_on_with(store: str) -> 
         session.add_message("Ann", "More.")
 
 
-def test_r10_a_user_proxy_is_sent_a_second_message(store: str) -> None:
+def test_r10_a_user_proxy_is_sent_a_second_message(options: dict[str, Any]) -> None:
     """R10: a user proxy accepts a second message, like AutoGen's second ``send``."""
-    sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
-    options: dict[str, Any] = {"session": "s", "store": store}
-    converse(sums, model=model("It is 4. TERMINATE"), **options)
+    converse(SUMS, model=model("It is 4. TERMINATE"), **options)
     scripted = model("It is 6. TERMINATE")
-    more = converse(sums, message="And 3 + 3?", model=scripted, **options)
+    more = converse(SUMS, message="And 3 + 3?", model=scripted, **options)
     assert [message.text for message in scripted.calls[0].messages[1:]] == [
         "What is 2 + 2?",
         "It is 4. TERMINATE",
@@ -145,12 +152,11 @@ def test_r10_a_user_proxy_is_sent_a_second_message(store: str) -> None:
     ]
     assert (more.stop_reason, outcome_of(more).messages) == ("termination", 2)
     # Without a message it is not run again.
-    assert converse(sums, **options).outcome == more.outcome
+    assert converse(SUMS, **options).outcome == more.outcome
 
 
-def test_r10_a_chat_takes_a_message_each_time(store: str) -> None:
+def test_r10_a_chat_takes_a_message_each_time(options: dict[str, Any]) -> None:
     """R10: new, waiting and ended sessions accept a message."""
-    options: dict[str, Any] = {"session": "s", "store": store}
     first = converse(chat(), message="Hello.", model=model("Hello! What is it?"), **options)
     assert first.pending
     second = converse(chat(), message="Six times seven?", model=model("42."), **options)
@@ -171,30 +177,27 @@ def test_r10_a_message_comes_after_an_answer_that_ends_it(store: str) -> None:
     assert [outcome.reason.value for outcome in result.previous_outcomes] == ["quit"]
 
 
-def test_r10_a_message_waits_for_the_end_of_what_was_broken_off(store: str) -> None:
+def test_r10_a_message_waits_for_the_end_of_what_was_broken_off(options: dict[str, Any]) -> None:
     """R10: without a question to a person, the message comes after the end."""
-    sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
-    options: dict[str, Any] = {"session": "s", "store": store}
     scripted = model("It is 4. TERMINATE", "It is 6. TERMINATE")
-    result = converse(sums, message="And 3 + 3?", model=scripted, **options)
+    result = converse(SUMS, message="And 3 + 3?", model=scripted, **options)
     assert [text for _, text in result.transcript][-2:] == ["And 3 + 3?", "It is 6. TERMINATE"]
 
 
-def test_r10_who_has_left_and_leaves_again_says_nothing_more(store: str) -> None:
-    options: dict[str, Any] = {"session": "s", "store": store}
+def test_r10_who_has_left_and_leaves_again_says_nothing_more(
+    store: str, options: dict[str, Any]
+) -> None:
     left = converse(chat(), message="exit", model=model(), **options)
     again = converse(chat(), message=" Exit ", model=model(), **options)
     assert (again.outcome, again.transcript) == (left.outcome, left.transcript)
-    sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
-    once = converse(sums, message="exit", model=model("4. TERMINATE"), store=store)
+    once = converse(SUMS, message="exit", model=model("4. TERMINATE"), store=store)
     assert once.transcript[-1] == ("Assistant", "4. TERMINATE")
 
 
-def test_r10_a_message_that_nobody_could_say_is_not_lost_silently(store: str) -> None:
+def test_r10_a_message_that_nobody_could_say_is_not_lost_silently(options: dict[str, Any]) -> None:
     """R10: a message is refused while tool calls wait for a decision."""
     call = ScriptedToolCall(name="calculator", args={"expression": "6 * 7"}, id="1")
     helper = chat(tools=["calculator"], interrupt_on={"calculator": True})
-    options: dict[str, Any] = {"session": "s", "store": store}
     converse(helper, message="6 * 7?", model=model(Reply(tool_calls=(call,))), **options)
     with pytest.raises(
         SessionError, match="waits for another answer, so the message was not added"
@@ -227,12 +230,10 @@ def test_r10_a_message_needs_one_person(people: list[str], match: str, store: st
             converse(chat(), store=store, **options)
 
 
-def test_r10_the_stream_tells_that_it_went_on(store: str) -> None:
-    sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
-    options: dict[str, Any] = {"session": "s", "store": store}
-    *_, end = stream(sums, model=model("It is 4. TERMINATE"), **options)
+def test_r10_the_stream_tells_that_it_went_on(options: dict[str, Any]) -> None:
+    *_, end = stream(SUMS, model=model("It is 4. TERMINATE"), **options)
     assert isinstance(end, ConversationEnded)
-    new = [*stream(sums, message="And 3 + 3?", model=model("6. TERMINATE"), **options)]
+    new = [*stream(SUMS, message="And 3 + 3?", model=model("6. TERMINATE"), **options)]
     told = [
         event
         for event in new
@@ -246,7 +247,7 @@ def test_r10_the_stream_tells_that_it_went_on(store: str) -> None:
     ]
     assert isinstance(told[0], ConversationReopened)
     assert told[0].outcome.explanations == end.explanations
-    again = [event for event in stream(sums, **options) if isinstance(event, ConversationReopened)]
+    again = [event for event in stream(SUMS, **options) if isinstance(event, ConversationReopened)]
     assert again == told[:1]
 
 
@@ -276,8 +277,7 @@ def test_r10_what_went_on_can_be_dumped_and_forked_as_before(store: str) -> None
     for place in places[len(places) // 2 :]:
         new = session.fork(at=f"m{place:04}")
         script = model(*(f"Line number {number} of the fork." for number in range(9)))
-        forked = new.resume(model=script)
-        assert forked.stop_reason == "max_iterations"
+        assert new.resume(model=script).stop_reason == "max_iterations"
 
 
 @pytest.mark.parametrize(

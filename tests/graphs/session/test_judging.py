@@ -133,8 +133,7 @@ async def test_the_callbacks_receive_the_judges_call(store: str) -> None:
 async def test_a_sessions_verdicts_go_with_its_messages(store: str) -> None:
     session = await talked(store)
     for forget in (session.areset, session.adelete):
-        judge = ScriptedChatModel(script=[HALF])
-        await session.ajudge([PRICE, DAY], model=judge)
+        await session.ajudge([PRICE, DAY], model=ScriptedChatModel(script=[HALF]))
         await forget()
         async with open_store(store) as opened:
             assert await opened.verdicts("s") == []
@@ -232,8 +231,7 @@ async def test_a_judge_with_reasons_reads_numbered_lines_and_its_reasons_are_sto
 ) -> None:
     session = await talked(store)
     judge = ScriptedChatModel(script=[REASONED])
-    asked = SeparateJudge([PRICE, DAY], with_reasons=True)
-    verdict = await session.ajudge(asked, model=judge)
+    verdict = await session.ajudge(SeparateJudge([PRICE, DAY], with_reasons=True), model=judge)
     heard = judge.calls[0].prompt[1]["content"]
     assert "1. Ann: Forty for the boat.\n2. Bob: Then on Monday." in heard
     assert verdict.describe_finding(PRICE) == "met: Ann names forty, message 1"

@@ -97,8 +97,7 @@ def assert_stopped(store: str, said: list[str], why: str) -> None:
     assert str(result.outcome) == f"Ended after {why}."
     rows = [(row.status, row.reason) for row in list_sessions(store=store)]
     assert rows == [("finished", "stop_requested")]
-    idle = ScriptedChatModel(script=[])
-    assert g.resume(model=idle) == result
+    assert g.resume(model=ScriptedChatModel(script=[])) == result
     refused = duologue("stop", "g")
     assert (refused.exit_code, refused.stdout) == (4, "")
     assert refused.stderr == "Error: Session 'g' has ended already.\n"
