@@ -14,7 +14,7 @@ PAIR: dict[str, Any] = {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "
 @cache
 def _new_dump() -> dict[str, Any]:
     """Return the dump of a session that has just begun, for the versions in it."""
-    dump: dict[str, Any] = converse(chat(), session="s", store="memory:").session.dump()
+    dump: dict[str, Any] = converse(chat(), store=f"memory:{uuid4().hex}").session.dump()
     return dump
 
 

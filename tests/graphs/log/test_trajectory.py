@@ -37,7 +37,7 @@ def test_it_prints_who_said_what_and_how_it_ended() -> None:
     long = "\n".join(f"Line {number} of a long text." for number in range(300))
     thinking = Reply(text="I cook.", reasoning="A secret.")
     script: list[Line] = [thinking, "I plant.", "Yours?", long]
-    result = converse(PAIR, model=ScriptedChatModel(script), store="memory:", session="two")
+    result = converse(PAIR, model=ScriptedChatModel(script), store="memory:lines", session="two")
     assert str(result).split("\n\n") == [
         "Head Cook (private): I cook.",
         "Ben (private): I plant.",
@@ -49,7 +49,7 @@ def test_it_prints_who_said_what_and_how_it_ended() -> None:
 
 
 def test_it_prints_what_it_waits_for_or_that_it_is_not_finished() -> None:
-    waiting = converse(chat(), model=ScriptedChatModel([]), store="memory:", session="one")
+    waiting = converse(chat(), model=ScriptedChatModel([]), store="memory:lines", session="one")
     (question,) = waiting.pending
     assert str(waiting) == f"Waiting for User: {question.summary()}"
     assert repr(waiting) == "Result(session='one', stop_reason=None)"
