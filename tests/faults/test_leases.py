@@ -35,7 +35,7 @@ from duologue.graphs import (
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.locks import remove_locks
 from support.pgbouncer import pgbouncer
-from support.stores import CellRow, CellsWanted, SessionLease, Store, open_store
+from support.stores import CellRow, CellsWanted, SessionLease, Store, open_store, store_address
 from support.tables import read_rows
 
 pytestmark = pytest.mark.process
@@ -62,9 +62,15 @@ async def take(store: str | Path, session: str = "s") -> None:
         await put(held)
 
 
-async def break_network(store: Any) -> None:  # noqa: ANN401
-    """Close the connection that has the lock of the owner of a store in PostgreSQL."""
-    await store._owner.close()
+KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
+
+
+async def lose_leases(store: Any, path: Path) -> None:  # noqa: ANN401
+    """Let a store lose its leases: its lock file is removed, or its network breaks."""
+    if store.url.startswith("postgres"):
+        await store._owner.close()
+    else:
+        remove_locks(path)
 
 
 async def refused(held: SessionLease) -> None:
@@ -82,25 +88,26 @@ async def refused(held: SessionLease) -> None:
             await write
 
 
-async def test_a_run_whose_lock_file_was_removed_writes_nothing_more(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    async with open_store(path) as store, store.lock("s") as held:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_run_that_lost_its_lock_writes_nothing_more(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    target = store_address(kind, request, "x")
+    async with open_store(target) as store, store.lock("s") as held:
         await held.add(title="mine", spec="{}")
-        remove_locks(path)
-        await elsewhere(lambda: take(path))
+        await lose_leases(store, tmp_path / "x.db")
+        await elsewhere(lambda: take(target))
         await refused(held)
         row = await store.get("s")
         assert row is not None
         assert (row.title, row.status) == ("mine", "unfinished")
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.live)])
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_run_that_has_lost_its_batch_writes_none_of_its_rows(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    target = str(tmp_path / "x.db")
-    if kind == "postgresql":
-        target = request.getfixturevalue("postgres_url")
+    target = store_address(kind, request, "x")
 
     async def take_over() -> None:
         async with open_store(target) as other, other.lock_batch("b") as lease:
@@ -111,10 +118,7 @@ async def test_a_run_that_has_lost_its_batch_writes_none_of_its_rows(
         with pytest.raises(BatchError, match="'b' is running already"):
             await elsewhere(take_over)
         await lease.put_cell(CELL.model_copy(update={"status": "paused"}))
-        if kind == "postgresql":
-            await break_network(store)
-        else:
-            remove_locks(tmp_path / "x.db")
+        await lose_leases(store, tmp_path / "x.db")
         await elsewhere(take_over)
         # Both writes happen at once: neither may fail or carry the other along.
         async with store.lock("s") as held:
@@ -129,22 +133,17 @@ async def test_a_run_that_has_lost_its_batch_writes_none_of_its_rows(
         assert await store.batches.find(CellsWanted(batch="b")) == [CELL]
 
 
-async def test_a_late_write_does_not_borrow_a_newer_lease(tmp_path: Path) -> None:
+async def test_a_lease_writes_only_its_own_session_until_it_ends(tmp_path: Path) -> None:
     for target in (f"memory:{tmp_path.name}", f"sqlite:///{tmp_path}/x.db"):
         async with open_store(target) as store:
             async with store.lock("s") as before:
                 await before.add(title="", spec="{}")
+                config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+                with pytest.raises(SessionError, match="'t'"):
+                    await before.checkpointer.aput(config, empty_checkpoint(), {}, {})
             async with store.lock("s"):
                 await refused(before)
             await refused(before)
-
-
-async def test_a_session_is_written_only_by_its_own_lease(tmp_path: Path) -> None:
-    for target in (f"memory:{tmp_path.name}", f"sqlite:///{tmp_path}/x.db"):
-        async with open_store(target) as store, store.lock("s") as held:
-            config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-            with pytest.raises(SessionError, match="'t'"):
-                await held.checkpointer.aput(config, empty_checkpoint(), {}, {})
 
 
 async def test_a_conversation_that_loses_its_session_stops_with_a_clear_error(
@@ -341,15 +340,6 @@ async def test_a_lost_lock_is_taken_again_before_another_run_takes_over(postgres
             with pytest.raises(SessionError, match="'s' is busy"):
                 await elsewhere(lambda: take(postgres_url))
             await put(held)
-
-
-@pytest.mark.live
-async def test_a_run_that_lost_its_lock_for_good_writes_nothing_more(postgres_url: str) -> None:
-    async with open_store(postgres_url) as store, store.lock("s") as held:
-        await held.add(title="mine", spec="{}")
-        await break_network(store)
-        await elsewhere(lambda: take(postgres_url))
-        await refused(held)
 
 
 @pytest.mark.live

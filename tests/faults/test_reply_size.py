@@ -227,15 +227,15 @@ def test_a_body_that_is_packed_too_many_times_is_refused(monkeypatch: pytest.Mon
     )
 
 
-def test_an_announced_size_is_refused_before_the_body_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\n"
-    assert WORDS in error_of(lambda *_: Sent(raw=head), whole, monkeypatch)
-
-
-def test_a_redirect_is_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = Sent(reply(LIMIT + 1), status=307, headers={"Location": "/v1/chat/completions"})
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Sent(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\n"),
+        Sent(reply(LIMIT + 1), status=307, headers={"Location": "/v1/chat/completions"}),
+    ],
+    ids=["an announced size, before the body is read", "a redirect"],
+)
+def test_other_replies_are_limited_too(sent: Sent, monkeypatch: pytest.MonkeyPatch) -> None:
     assert WORDS in error_of(lambda *_: sent, whole, monkeypatch)
 
 

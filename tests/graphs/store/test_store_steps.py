@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from importlib import import_module
 from pathlib import Path
@@ -138,32 +138,46 @@ async def read(held: SessionLease | Store) -> list[tuple[str, Any]]:
     return [(channel, value) for _, channel, value in found.pending_writes or ()]
 
 
+ROOT: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+
+
 async def begun(held: SessionLease) -> None:
     await held.add(title="", spec="{}")
-    root: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
-    await held.checkpointer.aput(root, empty_checkpoint() | {"id": "1"}, {}, {})
+    await held.checkpointer.aput(ROOT, empty_checkpoint() | {"id": "1"}, {}, {})
+
+
+@pytest.fixture
+async def store(target: str) -> AsyncIterator[Store]:
+    async with open_store(target) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def held(store: Store) -> AsyncIterator[SessionLease]:
+    """Yield the lease on a session with one checkpoint."""
+    async with store.lock("s") as lease:
+        await begun(lease)
+        yield lease
 
 
 async def test_what_a_node_wrote_is_saved_with_the_checkpoint_that_it_leads_to(
-    target: str, written: list[Sequence[Any]]
+    store: Store, held: SessionLease, written: list[Sequence[Any]]
 ) -> None:
-    async with open_store(target) as store, store.lock("s") as held:
-        await begun(held)
-        before = len(written)
-        await held.checkpointer.aput_writes(HERE, [("said", "hi"), ("plain", 1)], "task", NODE)
-        await held.checkpointer.aput_writes(HERE, [("plain", 1)], "other", NODE)
-        assert len(written) == before
-        version = held.checkpointer.get_next_version(None, None)
-        led_to = empty_checkpoint() | {
-            "id": "2",
-            "channel_values": {"plain": 1},
-            "channel_versions": {"plain": version, "said": version},
-        }
-        place = await held.checkpointer.aput(HERE, led_to, {}, led_to["channel_versions"])
-        assert len(written) == before + 1
-        assert place["configurable"] == HERE["configurable"] | {"checkpoint_id": "2"}
-        # The other one is in the checkpoint.
-        assert await read(store) == [("said", "hi")]
+    before = len(written)
+    await held.checkpointer.aput_writes(HERE, [("said", "hi"), ("plain", 1)], "task", NODE)
+    await held.checkpointer.aput_writes(HERE, [("plain", 1)], "other", NODE)
+    assert len(written) == before
+    version = held.checkpointer.get_next_version(None, None)
+    led_to = empty_checkpoint() | {
+        "id": "2",
+        "channel_values": {"plain": 1},
+        "channel_versions": {"plain": version, "said": version},
+    }
+    place = await held.checkpointer.aput(HERE, led_to, {}, led_to["channel_versions"])
+    assert len(written) == before + 1
+    assert place["configurable"] == HERE["configurable"] | {"checkpoint_id": "2"}
+    # The other one is in the checkpoint.
+    assert await read(store) == [("said", "hi")]
 
 
 async def test_no_timer_of_a_session_outlives_its_lease(
@@ -202,7 +216,6 @@ async def test_a_session_is_read_as_it_stood_at_one_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read is consistent, although LangGraph reads a checkpoint and its writes separately."""
-    root: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
     path = tmp_path / "sessions.db"
     async with open_store(f"sqlite:///{path}") as store, store.lock("s") as held:
         await begun(held)
@@ -217,23 +230,21 @@ async def test_a_session_is_read_as_it_stood_at_one_moment(
             return pending_writes_sql(has_task_path)
 
         monkeypatch.setattr("langgraph.checkpoint.sqlite.pending_writes_sql", saved_between)
-        found = await store.checkpointer.aget_tuple(root)
+        found = await store.checkpointer.aget_tuple(ROOT)
         assert found is not None
         assert (found.checkpoint["id"], found.pending_writes) == ("1", [])
-        after = await store.checkpointer.aget_tuple(root)
+        after = await store.checkpointer.aget_tuple(ROOT)
         assert after is not None
         assert (after.checkpoint["id"], after.pending_writes) == ("2", [])
 
 
-async def test_writes_of_another_step_are_saved_whole(target: str) -> None:
+async def test_writes_of_another_step_are_saved_whole(held: SessionLease) -> None:
     """With `durability="async"`, the writes of the next step are saved completely."""
-    async with open_store(target) as store, store.lock("s") as held:
-        await begun(held)
-        await held.checkpointer.aput_writes(HERE, [("plain", 1)], "task", NODE)
-        elsewhere: RunnableConfig = {"configurable": HERE["configurable"] | {"checkpoint_id": "0"}}
-        other = empty_checkpoint() | {"id": "2", "channel_values": {"plain": 2}}
-        await held.checkpointer.aput(elsewhere, other, {}, {})
-        assert await read(held) == [("plain", 1)]
+    await held.checkpointer.aput_writes(HERE, [("plain", 1)], "task", NODE)
+    elsewhere: RunnableConfig = {"configurable": HERE["configurable"] | {"checkpoint_id": "0"}}
+    other = empty_checkpoint() | {"id": "2", "channel_values": {"plain": 2}}
+    await held.checkpointer.aput(elsewhere, other, {}, {})
+    assert await read(held) == [("plain", 1)]
 
 
 async def test_what_is_told_is_saved_while_its_reader_takes_time(target: str) -> None:
@@ -261,33 +272,31 @@ async def stored(target: str) -> list[str]:
     return [place_of(message) for message in (await Session("s", store=target).astate()).messages]
 
 
-async def test_a_write_that_fails_takes_none_of_another_step_with_it(target: str) -> None:
+async def test_a_write_that_fails_takes_none_of_another_step_with_it(
+    store: Store, held: SessionLease
+) -> None:
     """With `durability="async"`, a failed write does not affect the writes of another step."""
-    async with open_store(target) as store, store.lock("s") as held:
-        await begun(held)
-        await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
-        inner: RunnableConfig = {"configurable": HERE["configurable"] | {"checkpoint_ns": "in"}}
-        with pytest.raises(TypeError):
-            await held.checkpointer.aput_writes(inner, [("said", object())], "inner", NODE)
-        await held.checkpointer.aput(HERE, empty_checkpoint() | {"id": "2"}, {}, {})
-        assert await read(store) == [("said", "hi")]
+    await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
+    inner: RunnableConfig = {"configurable": HERE["configurable"] | {"checkpoint_ns": "in"}}
+    with pytest.raises(TypeError):
+        await held.checkpointer.aput_writes(inner, [("said", object())], "inner", NODE)
+    await held.checkpointer.aput(HERE, empty_checkpoint() | {"id": "2"}, {}, {})
+    assert await read(store) == [("said", "hi")]
 
 
 async def test_what_could_not_be_saved_is_saved_with_its_checkpoint(
-    target: str, monkeypatch: pytest.MonkeyPatch
+    store: Store, held: SessionLease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*statements: Any, **named: Any) -> int:
         raise StoreError("disk full")
 
-    async with open_store(target) as store, store.lock("s") as held:
-        await begun(held)
-        await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
-        with monkeypatch.context() as patch:
-            patch.setattr(Writer, "write", full)
-            with pytest.raises(StoreError, match="disk full"):
-                await read(held)
-        await held.checkpointer.aput(HERE, empty_checkpoint() | {"id": "2"}, {}, {})
-        assert await read(store) == [("said", "hi")]
+    await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "write", full)
+        with pytest.raises(StoreError, match="disk full"):
+            await read(held)
+    await held.checkpointer.aput(HERE, empty_checkpoint() | {"id": "2"}, {}, {})
+    assert await read(store) == [("said", "hi")]
 
 
 async def test_a_step_that_runs_again_adds_nothing_to_what_it_wrote(target: str) -> None:
@@ -310,39 +319,33 @@ async def test_a_step_that_runs_again_adds_nothing_to_what_it_wrote(target: str)
     read_rows(__file__, "what_no_checkpoint_follows_is_saved_at_once"),
 )
 async def test_what_no_checkpoint_follows_is_saved_at_once(
-    channel: str, path: str, namespace: str, target: str, written: list[Sequence[Any]]
+    channel: str, path: str, namespace: str, held: SessionLease, written: list[Sequence[Any]]
 ) -> None:
     place = HERE["configurable"] | {"checkpoint_ns": namespace}
-    async with open_store(target) as store, store.lock("s") as held:
-        await begun(held)
-        before = len(written)
-        await held.checkpointer.aput_writes({"configurable": place}, [(channel, 1)], "task", path)
-        assert len(written) == before + 1
+    before = len(written)
+    await held.checkpointer.aput_writes({"configurable": place}, [(channel, 1)], "task", path)
+    assert len(written) == before + 1
 
 
-async def test_a_run_that_lost_its_session_saves_nothing_of_a_step(target: str) -> None:
-    async with open_store(target) as store:
-        async with store.lock("s") as held:
-            await begun(held)
-            await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
-            await store.write("DELETE FROM duologue_leases")
-            with pytest.raises(SessionError, match="This run has lost"):
-                await held.checkpointer.aput(HERE, empty_checkpoint() | {"id": "2"}, {}, {})
-        assert await read(store) == []
-        found = await store.checkpointer.aget_tuple(
-            {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
-        )
-        assert found is not None
-        assert found.checkpoint["id"] == "1"
+async def test_a_run_that_lost_its_session_saves_nothing_of_a_step(
+    store: Store, held: SessionLease
+) -> None:
+    await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
+    await store.write("DELETE FROM duologue_leases")
+    with pytest.raises(SessionError, match="This run has lost"):
+        await held.checkpointer.aput(HERE, empty_checkpoint() | {"id": "2"}, {}, {})
+    assert await read(store) == []
+    found = await store.checkpointer.aget_tuple(ROOT)
+    assert found is not None
+    assert found.checkpoint["id"] == "1"
 
 
 async def test_only_the_lease_on_a_session_in_memory_writes_its_steps(tmp_path: Path) -> None:
     """Each event loop opens another store. LangGraph saves several checkpoints at once."""
-    root: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
 
     async def put(held: SessionLease, *names: str) -> list[str]:
         saved = [
-            held.checkpointer.aput(root, empty_checkpoint() | {"id": name}, {}, {})
+            held.checkpointer.aput(ROOT, empty_checkpoint() | {"id": name}, {}, {})
             for name in names
         ]
         return [
@@ -363,7 +366,7 @@ async def test_only_the_lease_on_a_session_in_memory_writes_its_steps(tmp_path: 
         assert await put(first, "1", "2") == ["saved"] * 2
         assert all("is busy" in one for one in await put(second, "3", "4"))
     assert all("has lost" in one for one in await put(first, "5"))
-    assert [one.checkpoint["id"] async for one in store.checkpointer.alist(root)] == ["2", "1"]
+    assert [one.checkpoint["id"] async for one in store.checkpointer.alist(ROOT)] == ["2", "1"]
 
 
 def joined(kept: list[str], writes: Sequence[list[str]]) -> list[str]:
