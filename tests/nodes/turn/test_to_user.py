@@ -279,6 +279,7 @@ def test_calls_that_arrive_side_by_side_are_told_in_their_order() -> None:
     one, two = (call({"path": "a", TO_USER: text}, text, cut=14) for text in ("A.", "B."))
     found = run(Reordered(script=[calls(one, two), "Fine.", "Ok."], order=order))
     assert found.said[0] == found.told[0] == "A.\n\nB."
+    assert found.kinds.count("message_start") == 3
 
 
 def test_an_argument_that_comes_twice_is_said_as_it_was_heard() -> None:
