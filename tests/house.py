@@ -455,6 +455,10 @@ PUBLIC_MODULES = {
 """The modules that the documentation names."""
 
 
+_PATCHED = re.compile(r"duologue(\.\w+)+")
+"""The full name of an object, as `monkeypatch.setattr` takes it."""
+
+
 def row_of_private_imports() -> Row:
     """Measure the share of the test code that is in files which import private modules."""
     private, all_lines = dict[str, int](), 0
@@ -469,8 +473,11 @@ def row_of_private_imports() -> Row:
 
 
 def _product_modules(tree: ast.Module) -> Iterator[str]:
+    """Yield the modules of the product that a file imports, or names to patch them."""
     for node in ast.walk(tree):
         match node:
+            case ast.Constant(value=str(text)) if _PATCHED.fullmatch(text):
+                names = [text.rpartition(".")[0]]
             case ast.ImportFrom(module=str(module), level=0):
                 yield from (f"{module}.{one.name}" for one in node.names if _is_module(module, one))
                 names = [module]
