@@ -362,7 +362,10 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, FieldPath]:
 
 
 def _describe(value: Value, is_text: bool) -> str:
-    """Return a text that differs for values that are not alike. All texts are if `is_text`."""
+    """Return a text that differs for values that are not alike.
+
+    If `is_text`, all texts are alike.
+    """
     if value is LEFT:
         return ""
     return "any" if is_text and _is_text(value) else canonical_json(value)

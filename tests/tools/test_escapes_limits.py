@@ -183,6 +183,8 @@ async def test_code_stays_within_its_limits(start: Start, row: dict[str, Any], l
     assert ran.exit_code in row.get("exit_codes", [0]), ran.output
     assert re.search(row.get("output", ""), ran.output, re.DOTALL), ran.output
     assert again.output.endswith("2\n")
+    # Code that stayed within its limits leaves its interpreter.
+    assert again.output == "2\n" or ran.exit_code != 0
 
 
 async def levels() -> list[str]:

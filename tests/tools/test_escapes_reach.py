@@ -3,6 +3,7 @@
 The same code runs at each level; at the level ``host`` it has to succeed, or it proves nothing.
 """
 
+import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -244,7 +245,11 @@ async def test_another_process_gets_no_signal(start: Start, level: str) -> None:
         ran = await session(f"print('tries')\nimport os\nos.kill({process.pid}, 9)\nprint('did')")
         assert "tries" in ran.output
         assert ("did" in ran.output) is (level == "host"), ran.output
-        assert (process.poll() is None) is (level != "host")
+        if level == "host":
+            # On a busy machine, the process ends a moment after the signal.
+            assert await asyncio.to_thread(process.wait, 60) == -9
+        else:
+            assert process.poll() is None
 
 
 @pytest.mark.parametrize("whom", ["1", "-1", "os.getppid()", "0"])
