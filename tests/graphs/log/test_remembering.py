@@ -71,7 +71,7 @@ def test_a_memory_holds_what_a_hook_made_of_a_message_in_its_place() -> None:
 
 
 def test_a_memory_holds_what_was_said_and_heard_and_no_more() -> None:
-    """L2: opening answers, drafts, and others' calls and results are excluded."""
+    """L2: opening answers, drafts, summaries, and others' calls and results are excluded."""
     call = tool_call(name="look", args={}, id="a")
     log = [
         make_line(0, "Begin.", "instruction", audience=("Ann",)),
@@ -82,6 +82,7 @@ def test_a_memory_holds_what_was_said_and_heard_and_no_more() -> None:
         make_line(5, "", "tool_calls", speaker="Ben", tool_calls=[call]),
         make_tool_line(6, "sun", speaker="Ben", call_id="a"),
         spoke(7, "Ben", audience=("Ben",)),
+        spoke(8, "Ben", kind="summary", audience=("Ann",)),
     ]
     assert memory(log, "Ann") == ["Begin.", *lines(2, 4)]
     assert memory(log, "Ben") == [*lines(2, 3, 4), "", "sun", "line 7"]

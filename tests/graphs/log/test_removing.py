@@ -100,7 +100,7 @@ def test_whatever_is_removed_whenever_nobody_hears_it_and_it_goes_on_to_its_end(
     for one in (state, left):
         check_facts(conversation, one)
     whole, rest = (make_session("s", conversation, one) for one in (state, left))
-    assert whole.transcript == rest.transcript
+    assert (str(whole), whole.transcript) == (str(rest), rest.transcript)
     for name in conversation.names:
         assert whole.viewpoint(name) == rest.viewpoint(name)
         assert whole.memory(name) == rest.memory(name)

@@ -84,6 +84,16 @@ def test_r7_what_led_there_is_told() -> None:
     ]
 
 
+def test_r7_a_person_is_in_no_standstill() -> None:
+    spec: dict[str, Any] = {
+        "speakers": [{"name": "You", "replies": ["human"]}, {"name": "Agent"}],
+        "end_chat": {"max_iterations": 20},
+    }
+    model = ScriptedChatModel(script=["Fine."] * 50)
+    found = converse(spec, model=model, store="memory:", answer=lambda question: "Fine.")
+    assert ended(found)[0] == "max_iterations"
+
+
 @each_row("questions")
 def test_r7_what_is_asked_without_a_question_mark_is_open(text: str, *, is_question: bool) -> None:
     """R7: questions without "?" count, such as those with particles, or a Greek question mark."""
