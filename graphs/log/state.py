@@ -550,6 +550,6 @@ def _private_calls(log: Sequence[BaseMessage]) -> set[str | None]:
         if isinstance(message, AIMessage):
             is_spoken = _is_spoken(message, set())
             for call in (*message.tool_calls, *message.invalid_tool_calls):
-                # A call that hooks see before it is heard is in the log twice.
-                calls[call["id"]] = calls.get(call["id"], False) or is_spoken
+                # A call that hooks see before it is heard is in the log twice. The newest counts.
+                calls[call["id"]] = is_spoken
     return {call for call, is_spoken in calls.items() if not is_spoken}
