@@ -30,8 +30,8 @@ current values.
 """
 
 MOST_FRAMES = {
-    "two": {WORDS: 705, 600: 715},
-    "two with a format": {WORDS: 805, 600: 835},
+    "two": {WORDS: 680, 600: 690},
+    "two with a format": {WORDS: 780, 600: 810},
 }
 """Limits for an utterance, by the kind of conversation and the number of words in a message. About
 20 frames of each utterance come after the end, when the older checkpoints are deleted.
