@@ -220,12 +220,12 @@ class Steps:
         # store is closed.
         async with aclosing(reading.read()) as parts:
             # The speakers who may say something together with tool calls.
-            beside = {
+            speakers = {
                 one.name
                 for one in self.conversation.speakers
                 if one.speaks_with_tool_calls or has_hand_off_tool(self.conversation, one)
             }
-            streamed = TokenStream(beside)
+            streamed = TokenStream(speakers)
             self._interrupted = self.has_ended = False
             async for mode, found in parts:
                 if mode == "updates":

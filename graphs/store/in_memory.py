@@ -174,6 +174,7 @@ class MemoryStore(SqliteTables):
         return await in_thread(call)
 
     def _connect(self) -> sqlite3.Connection:
+        """Return the connection. The first call opens it and creates the tables."""
         space = self._space
         if space.connection is None:
             found = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)

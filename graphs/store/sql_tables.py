@@ -123,9 +123,6 @@ _TABLES: Final[Sequence[LiteralString]] = (
 )
 
 
-# Inside the class, `list` is its method.
-
-
 class Tables(ABC):
     """The tables of a store, without its leases. A subclass for each database runs the statements.
 

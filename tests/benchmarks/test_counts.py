@@ -143,11 +143,8 @@ async def test_a_session_in_memory_looks_at_no_other_session(tmp_path: Path) -> 
     def note(frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
         nonlocal lines
         lines += event == "line"
-        return (
-            note
-            if frame.f_globals.get("__name__", "").endswith((".in_memory", ".memory"))
-            else None
-        )
+        module = frame.f_globals.get("__name__", "")
+        return note if module.endswith((".in_memory", ".memory")) else None
 
     async def run() -> int:
         nonlocal lines

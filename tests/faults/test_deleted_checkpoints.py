@@ -204,6 +204,14 @@ def test_a_run_keeps_one_checkpoint_unless_all_are_wanted(
     assert len(fork.dump()["steps"]) > 1
 
 
+async def test_an_ended_session_in_memory_keeps_one_value_of_each_channel(tmp_path: Path) -> None:
+    async with open_store(f"memory:{tmp_path.name}") as opened:
+        await asyncio.to_thread(play, "side_by_side", opened.address)
+        saver: Any = opened.checkpointer
+        channels = [channel for _, _, channel, _ in saver.blobs]
+        assert len(channels) == len({*channels}) > 0
+
+
 @pytest.mark.exhaustive
 def test_a_session_that_waits_keeps_all_checkpoints(tmp_path: Path) -> None:
     store = tmp_path / "s.db"

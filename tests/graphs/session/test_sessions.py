@@ -120,6 +120,9 @@ def test_reset_starts_a_session_anew(store: str) -> None:
     assert len(asked.calls) == 4
     assert result.conversation == other
     assert len(result.transcript) == 4
+    assert [(row.title, row.status) for row in list_sessions(store=store)] == [
+        ("Plan a park", "finished")
+    ]
 
 
 def test_reset_of_a_session_that_is_not_there_just_starts_it(store: str) -> None:
@@ -213,7 +216,9 @@ def test_a_session_that_runs_is_busy_for_other_runs_and_for_deletion(store: str)
         assert (await session.astate()).outcome is None
 
     hooks = {"look": Hook(before_speaker=look)}
-    result = converse(hooked, session="garden", store=store, model=model(), hooks=hooks)
+    converse(GARDEN, session="garden", store=store, model=model())
+    # A reset keeps its lease from the deletion on.
+    result = converse(hooked, session="garden", store=store, model=model(), hooks=hooks, reset=True)
     assert result.outcome is not None
     assert len(looked) == 2
 
@@ -270,15 +275,15 @@ async def test_two_sessions_at_once_do_not_see_each_other(store: str) -> None:
 
 def test_sessions_are_listed_newest_first_and_gone_when_deleted(store: str) -> None:
     one = converse(GARDEN, session="one", store=store, model=model()).session
-    half(store, session="two")
+    half(store, session="half")
     rows = [(row.session, row.title, row.status, row.reason) for row in list_sessions(store=store)]
     assert rows == [
-        ("two", "Plan a garden", "unfinished", None),
+        ("half", "Plan a garden", "unfinished", None),
         ("one", "Plan a garden", "finished", "max_iterations"),
     ]
     one.delete()
-    assert [row.session for row in list_sessions(store=store)] == ["two"]
-    assert len(Session("two", store=store).state().transcript) == 3
+    assert [row.session for row in list_sessions(store=store)] == ["half"]
+    assert len(Session("half", store=store).state().transcript) == 3
     # No data remains from which the session could continue.
     assert len(converse(GARDEN, session="one", store=store, model=model()).transcript) == 4
 

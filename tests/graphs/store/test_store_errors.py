@@ -207,16 +207,20 @@ async def test_a_full_disk_is_named_and_leaves_the_file_usable(tmp_path: Path) -
 @pytest.mark.exhaustive
 async def test_a_limit_on_file_sizes_is_named(tmp_path: Path) -> None:
     script = """
-import asyncio, resource, sys
-from duologue.graphs.common.errors import StoreError
-async def main():
-    async with open_store(sys.argv[1]) as store, store.lock("s") as held:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-        try:
-            await held.add(title="", spec="x" * 500_000)
-        except StoreError as error:
-            print(error)
-asyncio.run(main())
+import resource, sys
+from duologue import StoreError, chat, converse
+from duologue.nodes.testing import ScriptedChatModel
+
+def begin(text):
+    model = ScriptedChatModel(["Fine."])
+    converse(chat(), message=text, model=model, store=sys.argv[1])
+
+begin("Hi.")
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+try:
+    begin("x" * 500_000)
+except StoreError as error:
+    print(error)
 """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", script, str(tmp_path / "x.db")), stdout=asyncio.subprocess.PIPE

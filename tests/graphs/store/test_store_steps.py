@@ -511,6 +511,7 @@ async def test_a_page_of_sessions_is_read_by_an_index_and_never_sorted(
         assert f"USING INDEX duologue_sessions_{index}" in plan[3]
 
 
+@pytest.mark.every_store
 async def test_a_lock_is_freed_if_its_first_write_fails_after_the_commit(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -531,6 +532,7 @@ async def test_a_lock_is_freed_if_its_first_write_fails_after_the_commit(
         assert [*await store.read("SELECT session FROM duologue_leases")] == []
 
 
+@pytest.mark.every_store
 @pytest.mark.parametrize(
     ("version", "error"),
     [
@@ -552,6 +554,7 @@ async def test_a_store_of_another_format_is_refused_and_unchanged(
         assert await alist_sessions(store=store.address) == [row]
 
 
+@pytest.mark.every_store
 async def test_a_later_format_is_made_of_this_one_by_its_steps(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
