@@ -30,7 +30,10 @@ def talk(*, rounds: int = 2, first: str = "Ann", **fields: object) -> Conversati
 
 
 def run(
-    script: list[Line], conversation: Conversation, store: str = "memory:", session: str = "s"
+    script: list[Line],
+    conversation: Conversation,
+    store: str = "memory:history",
+    session: str = "s",
 ) -> Result:
     model = ScriptedChatModel(script=script)
     return converse(conversation, model=model, store=store, session=session, reset=True)
