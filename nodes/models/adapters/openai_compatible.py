@@ -136,7 +136,7 @@ class OpenAICompatible(Adapter):
         if fields:
             chat = chat.model_copy(update=fields)
         if body := {**settings.extra_body, **self.choose_body(settings, form), **body}:
-            options["extra_body"] = {**(chat.extra_body or {}), **body}
+            options["extra_body"] = body
         if settings.extra_headers:
             options["extra_headers"] = settings.extra_headers
         return chat, options

@@ -331,7 +331,8 @@ def translate(
         if name in parameters.missing or (not is_chosen and (sent in bound or sent in own)):
             continue
         is_field = (in_fields or parameters.sets_fields) and sent in type(chat).model_fields
-        (fields if is_field else options)[sent] = value
+        # A copy, since a client may change it.
+        (fields if is_field else options)[sent] = [*value] if isinstance(value, list) else value
     for name, value in settings.extra_args.items():
         (fields if name in type(chat).model_fields else options)[name] = value
     if settings.extra_body:

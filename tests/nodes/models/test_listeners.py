@@ -79,6 +79,7 @@ def test_the_argument_is_read_exactly(name: str, way: str) -> None:
     chunking. The test compares the joined stream with the text that Python's JSON reads from the
     complete arguments, and each piece with the text's position at that moment.
     """
+    assert len(TEXTS) * len(PLACED) * len(WRITTEN) * len(CUTS) >= 1000
     text = TEXTS[name]
     for beside, place in PLACED:
         written = WRITTEN[way](placed(text, BESIDE[beside], place))

@@ -9,10 +9,10 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableLambda
 from pydantic import BaseModel, PrivateAttr
 
-from duologue.graphs import ModelSettings, ask, stream
+from duologue.graphs import ModelSettings, ask, converse, stream
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.models import Chat
@@ -75,6 +75,35 @@ class OwnWithFields(Own):
     top_p: float | None = None
 
 
+class OwnWithSchema(OwnWithFields):
+    """The same model, whose structured output does not receive the arguments of the call."""
+
+    def with_structured_output(
+        self,
+        schema: Any,  # noqa: ANN401
+        *,
+        include_raw: bool = False,
+        **_: Any,
+    ) -> Runnable[LanguageModelInput, Any]:
+        return RunnableLambda(self._read)
+
+    async def _read(self, prompt: LanguageModelInput) -> dict[str, Any]:
+        answer = await self.ainvoke(prompt)
+        return {"raw": answer, "parsed": json.loads(answer.text), "parsing_error": None}
+
+
+class OwnWithEndings(Own):
+    """The same model, which adds its own text to those that end an answer."""
+
+    async def _agenerate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, *args: Any, **kwargs: Any
+    ) -> ChatResult:
+        result = await super()._agenerate(messages, stop and [*stop], *args, **kwargs)
+        if stop:
+            stop.append("<end>")
+        return result
+
+
 Way = Callable[[Chat | str], object]
 
 
@@ -109,3 +138,18 @@ def test_r12_every_parameter_reaches_each_kind_of_model(
     calls = [*(one.body for one in server.calls), *(one.kwargs for one in scripted.calls)]
     calls += [*own._seen, *with_fields._seen]
     assert [{name: call.get(name) for name in GIVEN} for call in calls] == [GIVEN] * 4
+
+
+def test_r12_structured_output_has_the_settings_for_which_a_client_has_fields() -> None:
+    model = OwnWithSchema()
+    structured(model)
+    (call,) = model._seen
+    names = ("temperature", "max_tokens", "top_p")
+    assert {name: call.get(name) for name in names} == {name: GIVEN[name] for name in names}
+
+
+def test_r12_a_client_that_changes_its_arguments_receives_them_unchanged_again() -> None:
+    model = OwnWithEndings()
+    talk = {"task": "Greet.", "speakers": [ANN, {"name": "Bob"}]}
+    converse({**talk, "end_chat": {"max_iterations": 2}}, model=model, store="memory:")
+    assert [call["stop"] for call in model._seen] == [["END"], None] * 2
