@@ -114,7 +114,9 @@ def asked(form: str = "structured") -> Conversation:
 @pytest.mark.parametrize(
     ("model", "name", "strict"),
     [
-        *((Tree, "Tree", True), (Box[int], "Box_int", True), (Box[list[Tree]], None, True)),
+        (Tree, "Tree", True),
+        (Box[int], "Box_int", True),
+        (Box[list[Tree]], "Box_list_Tree", True),
         *((Box[Tree | None], None, True), (Named, None, True), (Empty, None, True)),
         *((Free, None, False), (Pair, None, False), (Anything, None, False), (Open, None, False)),
         *((Pet, None, False), (Box[set[int]], None, False), (Box[dict[str, int]], None, False)),
@@ -131,7 +133,7 @@ def test_a_schema_has_a_plain_name_and_openais_strict_form_if_it_can_say_it_whol
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         converse(asked(), schemas={"Wanted": model}, store="memory:")
         form = server.calls[0].body["response_format"]["json_schema"]
-    assert form["name"] == (name or form["name"])
+    assert name in (None, form["name"])
     assert form["name"].replace("_", "").isalnum()
     assert (form["strict"], form["schema"]["type"]) == (strict, "object")
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -40,7 +41,7 @@ from duologue.graphs import (
 )
 from duologue.nodes.testing import Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
-from support.cli_help import duologue, isolate
+from support.cli_help import duologue, isolate, serving
 from support.served import TOKEN, connect, serve_by_http, serve_tools
 from support.tables import read_rows
 
@@ -315,15 +316,18 @@ def test_files_and_the_token_are_checked_before_they_are_served(
     for name, talk in (("a/garden", GARDEN), ("b/garden", GARDEN), ("risky", risky)):
         Path(name).parent.mkdir(exist_ok=True)
         Path(f"{name}.json").write_text(json.dumps(talk.stored()))
-    for names, token, problem in (
-        (["a/garden", "b/garden"], "", "another file is served as 'garden', too; rename"),
-        (["risky"], "", "risky.json: sandbox.level: 'host' is not allowed"),
-        (["a/garden"], "short", "DUOLOGUE_MCP_TOKEN: must have at least 16"),
-    ):
-        monkeypatch.setenv("DUOLOGUE_MCP_TOKEN", token)
-        ran = duologue("mcp", *(f"{name}.json" for name in names), "--http", "0")
-        assert (ran.exit_code, ran.stdout) == (2, "")
-        assert problem in ran.stderr
+    # Without a check, the command would find that its port is not free, instead of serving.
+    with serving(monkeypatch), socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for names, token, problem in (
+            (["a/garden", "b/garden"], "", "another file is served as 'garden', too; rename"),
+            (["risky"], "", "risky.json: sandbox.level: 'host' is not allowed"),
+            (["a/garden"], "short", "DUOLOGUE_MCP_TOKEN: must have at least 16"),
+        ):
+            monkeypatch.setenv("DUOLOGUE_MCP_TOKEN", token)
+            ran = duologue("mcp", *(f"{name}.json" for name in names), "--http", port)
+            assert (ran.exit_code, ran.stdout) == (2, "")
+            assert problem in ran.stderr
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -276,11 +277,14 @@ def test_files_and_tokens_are_checked_before_the_server_starts(
     file = tmp_path / "people.json"
     file.write_text(json.dumps(people.stored()))
     people_speak = "people.json: people speak for 'Owner', 'Gardener'; at"
-    for tokens, problem in (
-        ([], people_speak),
-        (["a token that is long", "short"], "--token: must have at least 16 ASCII characters"),
-    ):
-        options = [part for one in tokens for part in ("--token", one)]
-        ran = duologue("serve", str(file), *options)
-        assert (ran.exit_code, ran.stdout) == (2, "")
-        assert problem in ran.stderr
+    # Without a check, the command would find that its port is not free, instead of serving.
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for tokens, problem in (
+            ([], people_speak),
+            (["a token that is long", "short"], "--token: must have at least 16 ASCII characters"),
+        ):
+            options = [part for one in tokens for part in ("--token", one)]
+            ran = duologue("serve", str(file), "--port", port, *options)
+            assert (ran.exit_code, ran.stdout) == (2, "")
+            assert problem in ran.stderr
