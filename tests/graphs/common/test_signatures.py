@@ -4,7 +4,7 @@ import inspect
 import pydoc
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import pytest
 from IPython.core.completer import IPCompleter, provisionalcompleter
@@ -83,6 +83,13 @@ def test_a_signature_builds_no_validators_and_outlives_them() -> None:
     assert (Tag.__doc__ or "").startswith("A mark on a thing.\n\nFields:\n")
     assert "\n    words: The words. None are allowed." in (Tag.__doc__ or "")
     assert Tag.model_json_schema()["description"] == "A mark on a thing."
+
+
+def test_a_function_in_a_field_is_shown_with_the_types_of_its_arguments() -> None:
+    class Check(duologue.StopRequested):
+        read: Callable[[str], Any]
+
+    assert "read: Callable[[str], Any]" in str(inspect.signature(Check))
 
 
 def test_help_begins_with_a_signature_of_one_line_for_each_argument() -> None:
