@@ -100,3 +100,12 @@ def test_results_are_shortened_before_other_messages_and_the_oldest_first() -> N
         shortened.append([at for at, one in enumerate(found) if MARK in one.text])
     distinct = [one for at, one in enumerate(shortened) if at == 0 or one != shortened[at - 1]]
     assert distinct == [[], [3], [3, 5], [1, 3, 5]]
+
+
+def test_a_shortened_message_has_at_most_half_of_the_limit_with_its_mark() -> None:
+    """R28: the number of characters left out is part of the shortened text."""
+    rules, long = SystemMessage("Rules."), HumanMessage("line of text " * 1000)
+    for limit in (400, 1000, 3000):
+        _, found = shorten([rules, long], limit)
+        assert MARK in found.text
+        assert tokens([found]) <= (limit - tokens([rules])) // 2
