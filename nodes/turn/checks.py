@@ -292,8 +292,8 @@ class ReplyCheck:
             own = next(speeches, None)
         if newest is None or own is None or not is_equal(own[0].text, text):
             return False
-        # The same answer to another move of a game is no repetition, and no answer to a person who
-        # asks the same again is one. A first message answers none.
+        # The answer may be the same if a person asks the same again, or if the messages are two
+        # moves of a game. A first message answers none.
         earlier = [one for one, _ in speeches]
         before = earlier[0] if earlier else None
         if own is not newest and before is not None:

@@ -321,17 +321,12 @@ async def request_completion(
         found: httpx2.Response = answer.response if stream else answer.http_response
         return found
     url, headers = _find_parts(client, extra_headers, stream=stream)
-    try:
-        content = orjson.dumps(body)
-    except TypeError:
-        # Such as a whole number of more than 64 bits, or an object of pydantic.
-        content = openapi_dumps(body)
     request = httpx2.Request(
         "POST",
         url,
         headers=headers,
         cookies=client._client.cookies,
-        content=content,
+        content=_dump(body),
         extensions={"timeout": httpx2.Timeout(client.timeout).as_dict()},
     )
     await client._prepare_request(request)
@@ -377,3 +372,12 @@ def _own_headers(extra: Mapping[str, str], *, stream: bool) -> dict[str, str]:
 def is_patched(function: object, module: str) -> bool:
     """Return whether a program has replaced a function of a library, for example to trace calls."""
     return hasattr(function, "__wrapped__") or getattr(function, "__module__", None) != module
+
+
+def _dump(body: Mapping[str, Any]) -> bytes:
+    """Return a request's body as JSON."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        # Such as a whole number of more than 64 bits, or an object of pydantic.
+        return openapi_dumps(body)

@@ -206,9 +206,14 @@ def test_settings_that_collide_are_refused_before_the_first_call(
     assert not server.calls
 
 
-@pytest.mark.parametrize("name", ["stop", "seed"])
-def test_settings_that_the_responses_api_lacks_are_refused_before_the_first_call(name: str) -> None:
-    further = {"extra_args": {"use_responses_api": True}, name: {"stop": ["x"], "seed": 1}[name]}
+@pytest.mark.parametrize(
+    ("name", "value", "extra"),
+    [("stop", ["x"], {"use_responses_api": True}), ("seed", 1, {"reasoning": {"effort": "low"}})],
+)
+def test_settings_that_the_responses_api_lacks_are_refused_before_the_first_call(
+    name: str, value: object, extra: dict[str, Any]
+) -> None:
+    further = {"extra_args": extra, name: value}
     with ScriptedServer(lambda _: "Hi.") as server, pytest.raises(SpecError) as caught:
         held(server, model_settings=further)
     assert str(caught.value).startswith(f"speakers.0.model_settings.{name}: OpenAI's Responses API")

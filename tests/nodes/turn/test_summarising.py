@@ -1,6 +1,7 @@
 """Running summaries: the request to the model, and the entries in the log."""
 
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 from langchain_core.messages import AnyMessage
@@ -50,7 +51,7 @@ def run(
         return f"It is {a + 1}."
 
     options: dict[str, Any] = {"models": {"cheap": cheap}, "tools": [add]}
-    model, store = ScriptedChatModel([*lines]), f"memory:{id(cheap)}"
+    model, store = ScriptedChatModel([*lines]), f"memory:{uuid4().hex}"
     events = list(stream(spec, model=model, session="s", store=store, **options))
     notices = [one.text for one in events if isinstance(one, Notice)]
     return Ran(Session("s", store=store).state(), cheap.calls, notices)
