@@ -60,6 +60,18 @@ class Command:
         """Send the process a signal."""
         os.kill(int(self._process.pid or 0), number)
 
+    def stop(self, seconds: float = 60) -> None:
+        """Send SIGSTOP, and wait until each thread has stopped. A busy one may still write."""
+        self.signal(signal.SIGSTOP)
+        until = time.monotonic() + seconds
+        while any(state != "T" for state in self._states()):
+            assert time.monotonic() < until, "it does not stop"
+            time.sleep(0.001)
+
+    def _states(self) -> list[str]:
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
+        return [thread.read_text().rpartition(") ")[2][0] for thread in threads]
+
     def ended(self, seconds: float = 60) -> int:
         """Wait for the process to end, and return its exit code."""
         self._process.join(seconds)

@@ -63,7 +63,7 @@ class Place:
     def stop(self, driver: Command) -> None:
         """Stop a driver outside a commit; inside one, SQLite would block all other writers."""
         while True:
-            driver.signal(signal.SIGSTOP)
+            driver.stop()
             if not self._is_file or _is_writable(self._path):
                 return
             driver.signal(signal.SIGCONT)
