@@ -187,8 +187,9 @@ def test_an_exhausted_script_shows_the_user_s_frames_only() -> None:
 
 def test_a_fault_of_the_library_keeps_all_frames() -> None:
     # The standard library raises it, and not this package.
+    script: Any = json.loads
     with pytest.raises(TypeError) as caught:
-        converse(GARDEN, model=ScriptedChatModel(json.loads), store="memory:")
+        converse(GARDEN, model=ScriptedChatModel(script), store="memory:")
     assert [one.name for one in traceback.extract_tb(caught.value.__traceback__)][-1] == "loads"
 
 
