@@ -65,7 +65,7 @@ def test_each_option_of_a_function_is_completed(
 
 
 def test_a_signature_builds_no_validators_and_outlives_them() -> None:
-    class Tag(duologue.StopRequested):
+    class Tag(duologue.ModelSettings):
         """A mark on a thing."""
 
         words: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ def test_a_signature_builds_no_validators_and_outlives_them() -> None:
 
 
 def test_a_function_in_a_field_is_shown_with_the_types_of_its_arguments() -> None:
-    class Check(duologue.StopRequested):
+    class Check(duologue.ModelSettings):
         read: Callable[[str], Any]
 
     assert "read: Callable[[str], Any]" in str(inspect.signature(Check))
