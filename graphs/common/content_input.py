@@ -267,7 +267,7 @@ def read_bytes(data: bytes, name: str | None = None) -> Block:
 
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-"""Characters that texts do not contain. Colours of terminals begin with another one."""
+"""Characters that texts do not contain. A terminal's colours begin with another character."""
 
 
 def _open(path: Path, where: str, left: int) -> Block:

@@ -87,7 +87,7 @@ def describe_markdown(report: SuiteReport, comparison: SuiteComparison | None = 
         parts.append(f"**Compared with an earlier run:** {_plain(title)}.")
         changes: list[str] = []
         for line in lines[:_LISTED]:
-            # An indented line belongs to the one above.
+            # An indented line belongs to the line above.
             indent = "  " if line.startswith(" ") else ""
             changes.append(f"{indent}- {_plain(line.strip())}")
         if more := len(lines[_LISTED:]):

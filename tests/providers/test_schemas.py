@@ -85,7 +85,7 @@ def check_binding(server: FakeServer[Any], model: type[BaseModel]) -> None:
 
 
 UNBOUND: Final = DATA["unbound"]
-"""The kinds that an API can't be held to, for the APIs with rules of their own for schemas."""
+"""The kinds that an API can't be held to, for the APIs that have rules for schemas."""
 
 
 def kinds_for(

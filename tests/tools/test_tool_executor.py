@@ -162,7 +162,7 @@ total = add.model_copy(update={"name": "total", "return_direct": True})
 
 
 def lines_of(row: Any) -> list[Line]:  # noqa: ANN401
-    """Return the lines that a row of a script stands for: calls, a judgement or a text."""
+    """Return the lines of a row of a script: calls, a judgement or a text."""
     if not isinstance(row, dict) or "calls" not in row:
         return [row]
     made = [call(*one) for one in row["calls"]]

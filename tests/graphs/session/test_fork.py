@@ -242,10 +242,10 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
     whole, lines = run_talk(name, store)
     for at in ids(whole)[: -1 : 1 if thorough else 4]:
         ended = finish(whole.session.fork(at=at, speakers={who: {"task": "Rest"}}), lines)
-        stands = name == "hooked" or at != "m0000"
+        is_told = name == "hooked" or at != "m0000"
         assert "Rest" in told(ended, who)[-1]
-        assert (NEWS in told(ended, who)) is stands
-        assert len(ended.messages) == len(whole.messages) + stands
+        assert (NEWS in told(ended, who)) is is_told
+        assert len(ended.messages) == len(whole.messages) + is_told
         assert ids(ended) == in_order(ended)
         assert kinds(ended) == kinds(whole)
         # With hooks, the speaker repeats the announcement that it hears.

@@ -96,7 +96,7 @@ def test_a_file_that_is_missing_or_of_another_kind_is_refused(tmp_path: Path) ->
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
-    """Yield a server, which also stands for the child that serves a local model."""
+    """Yield a server, which also plays the child that serves a local model."""
 
     def script(prompt: Prompt, request: Request) -> str:
         return '{"reply": "Say: Hi."}' if "response_format" in request.body else "Say: Hi."

@@ -19,7 +19,7 @@ SAID = ["Let us meet.", "On Monday?", "At nine.", "Fine.", "Where?", "Here.", "G
 
 
 class Ran(NamedTuple):
-    """A conversation in which Ann's history is summarized by a model of its own."""
+    """A conversation in which Ann's history is summarized by a separate model."""
 
     result: Result
     asked: list[Call]
